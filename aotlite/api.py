@@ -20,10 +20,10 @@ from aotlite.ir.graph import Graph, name_from
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.recompiling import Miss, RecompileLimit, failing_guards
-from aotlite.stages.facts import FunctionMeta
-from aotlite.stages.partition_facts import Partition
-from aotlite.stages.s10_guards import MISS
-from aotlite.stages.s10_reasons import Failure
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.partition import Partition
+from aotlite.stages.s10_runtime.guards.failures import Failure
+from aotlite.stages.s10_runtime.guards.writer import MISS
 from aotlite.trees import flattened
 
 

@@ -27,7 +27,7 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper, leaves_of
-from aotlite.stages.leaves import check_leaf
+from aotlite.stages.s1_capture.argument_leaves import check_leaf
 from aotlite.trees import dict_orders, flattened
 
 

@@ -18,8 +18,8 @@ import attrs
 from aotlite.eager.dispatch import _apply
 from aotlite.eager.state import STATE
 from aotlite.stages.s1_capture import capture
-from aotlite.stages.s10_guards import MISS
-from aotlite.stages.s10_source import ORDER
+from aotlite.stages.s10_runtime.guards.writer import MISS
+from aotlite.stages.s10_runtime.source import ORDER
 
 
 @attrs.define

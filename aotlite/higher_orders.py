@@ -19,22 +19,30 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
-from aotlite.stages.facts import Joint
-from aotlite.stages.higher import Differentiated, Taped, differentiated
-from aotlite.stages.kept_values import Held, Reads, closed, fed, following, places_of, with_kept
-from aotlite.stages.linear import is_linear
-from aotlite.stages.partition_facts import Partition
-from aotlite.stages.reading import Reading
+from aotlite.stages.records.function_meta import Joint
+from aotlite.stages.records.gradient_reads import Reading
+from aotlite.stages.records.partition import Partition
+from aotlite.stages.s3_convention.synthetic_bases import with_bases
+from aotlite.stages.s4_joint.anomaly_trace import watched
+from aotlite.stages.s4_joint.double_backward import Differentiated, Taped, differentiated
 from aotlite.stages.s5_desugar import without_wrappers
-from aotlite.stages.s10_backward import CompiledBackward
-from aotlite.stages.s10_backward_plan import BackwardPlan
-from aotlite.stages.s10_higher import Arriving, Order, Orders
-from aotlite.stages.s10_plan import plan_backward
-from aotlite.stages.s10_watched import Inside, Look
-from aotlite.stages.s10_whole import WholeBackward
-from aotlite.stages.synthetic import with_bases
-from aotlite.stages.value_numbers import Numbering
-from aotlite.stages.watched import watched
+from aotlite.stages.s7_simplify.linearity import is_linear
+from aotlite.stages.s8_partition.double_backward_saves import (
+    Held,
+    Reads,
+    closed,
+    fed,
+    following,
+    places_of,
+    with_kept,
+)
+from aotlite.stages.s10_runtime.backward.anomaly import Inside, Look
+from aotlite.stages.s10_runtime.backward.double_backward import Arriving, Order, Orders
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.planning import plan_backward
+from aotlite.stages.s10_runtime.backward.single_visit import WholeBackward
+from aotlite.stages.shared.value_numbering import Numbering
 
 NOT_LINEAR = (
     "What users' Python or a class of wrappers computes in its backward is not linear in the "

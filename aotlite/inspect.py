@@ -29,8 +29,8 @@ from aotlite.sentences import (
     explain_partition,
     saved_bytes,
 )
-from aotlite.stages.facts import FunctionMeta
-from aotlite.stages.partition_facts import Partition
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.partition import Partition
 from aotlite.stages.s3_convention import Convention
 
 __all__ = [

@@ -17,7 +17,7 @@ import attrs
 from aotlite.backends.protocol import Backend, backend_from
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.stages.decompose import Table, decomposition_table
+from aotlite.stages.s7_simplify.decompositions import Table, decomposition_table
 
 Pass = Callable[[Graph], Graph]
 Observer = Callable[[str, Any], None]

@@ -5,10 +5,10 @@ are saved and ends with `cut(graph, saved)`; what is not saved, the backward com
 """
 
 from aotlite.ir.graph import Graph
-from aotlite.stages.networks import Solver
-from aotlite.stages.partition_facts import Partition, SavedValue
-from aotlite.stages.s8_mincut import MinCut, min_cut
+from aotlite.stages.records.partition import Partition, SavedValue
 from aotlite.stages.s8_partition import cut, default_partition
+from aotlite.stages.s8_partition.flow_network import Solver
+from aotlite.stages.s8_partition.min_cut import MinCut, min_cut
 
 __all__ = [
     "MinCut",

@@ -36,33 +36,33 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
-from aotlite.stages.closing_copies import with_closing_copies
-from aotlite.stages.decompose import decompose
-from aotlite.stages.facts import Captured, FunctionMeta, Joint
-from aotlite.stages.inlined_hooks import with_inlined_hooks
-from aotlite.stages.kept_values import Reads, with_kept
-from aotlite.stages.late import widened
-from aotlite.stages.linear import is_linear
-from aotlite.stages.no_backward import why_no_backward
-from aotlite.stages.partition_facts import Partition
-from aotlite.stages.reported import with_reported_strides
+from aotlite.stages.records.function_meta import Captured, FunctionMeta, Joint
+from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s3_convention import convention
+from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint import joint
+from aotlite.stages.s4_joint.backward_mutations import widened
+from aotlite.stages.s4_joint.subclass_meta import with_parts
 from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import normalisations, opened, simplify
+from aotlite.stages.s7_simplify.decompositions import decompose
+from aotlite.stages.s7_simplify.linearity import is_linear
 from aotlite.stages.s8_partition import default_partition
+from aotlite.stages.s8_partition.closing_copies import with_closing_copies
+from aotlite.stages.s8_partition.double_backward_saves import Reads, with_kept
+from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
+from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_plan import plan_backward
+from aotlite.stages.s9_lower.reported_strides import with_reported_strides
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
-from aotlite.stages.s10_world import world_of
-from aotlite.stages.synthetic import with_bases
-from aotlite.stages.tokens import LiftedBackend, unlifted_partition
-from aotlite.stages.value_numbers import Numbering as Values
-from aotlite.stages.wrapped_reads import inputs_read, is_read
-from aotlite.stages.wrappings import with_parts
+from aotlite.stages.s10_runtime.backward.planning import plan_backward
+from aotlite.stages.s10_runtime.guards.guarded_values import world_of
+from aotlite.stages.shared.effect_tokens import LiftedBackend, unlifted_partition
+from aotlite.stages.shared.no_backward import why_no_backward
+from aotlite.stages.shared.value_numbering import Numbering as Values
 from aotlite.supplied import apply_pass, call_partitioner, pass_name, static_roles, told
 from aotlite.verification import StageRunner
 

@@ -20,8 +20,8 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import MutatedInput, Primal
-from aotlite.stages.facts import Captured, Fixed, FunctionMeta, InputRole
-from aotlite.stages.record import Record
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.function_meta import Captured, Fixed, FunctionMeta, InputRole
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 

@@ -17,7 +17,8 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Role, Saved
-from aotlite.stages.facts import (
+from aotlite.stages.records.base import chain_text
+from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -35,9 +36,8 @@ from aotlite.stages.facts import (
     StateStep,
     ViewFacts,
 )
-from aotlite.stages.no_backward import why_no_backward
-from aotlite.stages.partition_facts import Partition, SavedValue
-from aotlite.stages.record import chain_text
+from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.shared.no_backward import why_no_backward
 
 
 # ------------------------------------------------------------------------------------- metadata

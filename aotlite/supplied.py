@@ -27,7 +27,7 @@ from aotlite.ir.role import (
     Role,
     Saved,
 )
-from aotlite.stages.partition_facts import Partition, SavedValue
+from aotlite.stages.records.partition import Partition, SavedValue
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
 

@@ -103,7 +103,7 @@ def test_downward_import_is_accepted(module, source):
         ("aotlite.stages.s4_joint", "from .s1_capture import capture"),
         ("aotlite.stages.s6_functionalize.groups", "from ..s1_capture import capture"),
         ("aotlite.stages.s1_capture", "from aotlite.stages.s10_runtime import run"),
-        ("aotlite.stages.facts", "from aotlite.stages.s2_analyze import analyze"),
+        ("aotlite.stages.records.function_meta", "from aotlite.stages.s2_analyze import analyze"),
     ],
 )
 def test_import_of_another_stage_is_found(module, source):

@@ -9,7 +9,7 @@ from aotlite.ir.graph import map_nodes
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.op import OPS, MultiViewOp
 from aotlite.ir.verify import verify
-from aotlite.stages.decompose import decompose
+from aotlite.stages.s7_simplify.decompositions import decompose
 from aotlite.testing.laws.running import bound, tensors_in
 from tests.samples import samples_of
 

@@ -19,8 +19,8 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.role import Output, Saved
-from aotlite.stages.s10_backward import CompiledBackward
-from aotlite.stages.s10_backward_plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 
 Form = tuple[Any, ...]
 """What tells nodes apart that record different graphs: equal forms, equal graphs (CAG-7)."""

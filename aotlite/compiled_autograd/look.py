@@ -26,7 +26,7 @@ from aotlite.compiled_autograd.forms import (
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.wrappers import is_wrapper
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 Roots = Sequence[tuple[Edge | None, Any]]
 

@@ -23,7 +23,7 @@ from aotlite.ir.op import Op
 from aotlite.ir.symbol_table import SymbolTable
 from aotlite.ir.symbolic_meta import symbolic_strides
 from aotlite.ir.symbols import SymInt
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 Item = Any
 """A meta, or an int that may have been computed from sizes."""

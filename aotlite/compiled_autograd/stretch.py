@@ -18,7 +18,7 @@ from aotlite.eager.autograd.tape import replay
 from aotlite.eager.tensor import tensors_over
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 class State(Protocol):

@@ -24,7 +24,7 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.sizes import same_shape
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 if TYPE_CHECKING:
     from aotlite.compiled_autograd.running import TapeRun

@@ -25,7 +25,7 @@ from aotlite.compiled_autograd.symbolic import Unsymbolic, record_with
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.ir.assumption import Assumption, concrete
 from aotlite.ir.errors import AotliteError
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 if TYPE_CHECKING:
     from aotlite.compiled_autograd.running import TapeRun

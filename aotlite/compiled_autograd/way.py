@@ -22,7 +22,7 @@ from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.autograd.tape import Call, OpNode
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 @attrs.define(eq=False)

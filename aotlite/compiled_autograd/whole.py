@@ -25,7 +25,7 @@ from aotlite.eager.tensor import tensors_over
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.s10_backward import CompiledBackward
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 def is_whole(tape: Tape, program: Program) -> bool:

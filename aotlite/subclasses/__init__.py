@@ -8,7 +8,7 @@ from aotlite.eager.wrappers import (
     unflatten,
 )
 from aotlite.sharding.tensor import ShardedTensor
-from aotlite.stages.creation import (
+from aotlite.stages.s5_desugar.creation_meta import (
     CreationRecord,
     creation_records,
     inner_mutated_indices,

@@ -31,8 +31,8 @@ from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph
 from aotlite.ir.serialize import dumps, loads
 from aotlite.ir.verify import verify
-from aotlite.stages.s8_mincut import min_cut
 from aotlite.stages.s8_partition import default_partition
+from aotlite.stages.s8_partition.min_cut import min_cut
 
 GROWTH = 2.2
 ROUNDS = 12

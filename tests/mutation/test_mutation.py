@@ -26,7 +26,7 @@ from tests.mutation.swapped import may_be_swapped
 from tests.mutation.targets import FILES, ROOT, stratum_of
 
 SMALL: dict[str, tuple[str, ...]] = {
-    "functionalize": ("aotlite/stages/dead_writes.py",),
+    "functionalize": ("aotlite/stages/s7_simplify/dead_scatters.py",),
     "overlap": ("ir/lattice.py",),
 }
 

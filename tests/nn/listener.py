@@ -1,6 +1,6 @@
 """A recorder for tests of what a capture is told of Modules and optimizers."""
 
-from aotlite.stages.scopes import Scopes
+from aotlite.stages.s1_capture.module_scopes import Scopes
 
 
 class Listener:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.ir.errors import UnsupportedError
-from aotlite.stages.closing_copies import MutationKind, mutation_kind
+from aotlite.stages.s8_partition.closing_copies import MutationKind, mutation_kind
 from tests.end_to_end.worlds import differences, refusal
 from tests.rules.memory_programs import (
     KINDS,

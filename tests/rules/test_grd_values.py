@@ -16,8 +16,8 @@ from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.eager.facts import facts_of
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.role import Saved
-from aotlite.stages.s10_inputs import copy_line
-from aotlite.stages.s10_source import Source
+from aotlite.stages.s10_runtime.inputs import copy_line
+from aotlite.stages.s10_runtime.source import Source
 
 BITS = (0, 1, 63, 64, 65, 255, 256, 257, 265, 266, 300, 15_000)
 """Of ints: Python prints none of more than 14 thousand, and long ones are not written out."""

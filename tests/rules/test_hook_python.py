@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.stages.hook_state import Known, reached
-from aotlite.stages.only_computes import more_than_computes
+from aotlite.stages.s1_capture.hooks.purity import more_than_computes
+from aotlite.stages.s1_capture.hooks.reachable import Known, reached
 from tests.rules.hook_programs import both, leaf
 
 Call = Callable[..., Any]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal
-from aotlite.stages.facts import (
+from aotlite.stages.records.base import where_it_leads
+from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -19,7 +20,6 @@ from aotlite.stages.facts import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.record import where_it_leads
 from tests.rules.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
 from tests.stages.journeys import Journey
 

@@ -16,7 +16,7 @@ from aotlite.eager.autograd.history import CreationKind
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views import SELECT, T
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
-from aotlite.stages.facts import (
+from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,

@@ -14,7 +14,7 @@ import pytest
 import aotlite as al
 from aotlite import inspect, nn
 from aotlite.eager.facts import facts_of
-from aotlite.stages.places import Place, PlaceIndex
+from aotlite.stages.s1_capture.access_paths import Place, PlaceIndex
 
 Function = Callable[..., Any]
 

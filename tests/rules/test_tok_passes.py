@@ -20,7 +20,6 @@ from aotlite.ir.role import BackwardToken, Token
 from aotlite.ir.serialize import dumps, loads
 from aotlite.ir.source import graph_from_source
 from aotlite.ir.transform import Transformer
-from aotlite.stages.decompose import decompose
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import (
     apply_window_rules,
@@ -29,6 +28,7 @@ from aotlite.stages.s7_simplify import (
     opened,
     simplify,
 )
+from aotlite.stages.s7_simplify.decompositions import decompose
 from tests.rules.tok_programs import (
     Compute,
     Give,

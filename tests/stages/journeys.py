@@ -14,8 +14,8 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, Interpreter
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Role, Tangent
-from aotlite.stages.facts import FunctionMeta
-from aotlite.stages.partition_facts import Partition
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.partition import Partition
 from tests.end_to_end.cases import Case, cases, setup_of
 from tests.end_to_end.worlds import body_of
 from tests.programs import Aotlite, execute

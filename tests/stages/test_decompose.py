@@ -15,7 +15,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, MultiViewOp
 from aotlite.ir.role import IntermediateBase, Output
 from aotlite.ir.verify import verify
-from aotlite.stages.decompose import decompose, decomposition_table
+from aotlite.stages.s7_simplify.decompositions import decompose, decomposition_table
 from tests.end_to_end.cases import Case, cases
 from tests.end_to_end.worlds import check
 from tests.stages.journeys import journeys, run_graph, same_results, values_for

@@ -23,9 +23,13 @@ from aotlite.ir.op import InplaceOp, ViewOp
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.role import Primal
 from aotlite.ir.verify import verify
-from aotlite.stages.closing_copies import MutationKind, mutation_kind, with_closing_copies
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
+from aotlite.stages.s8_partition.closing_copies import (
+    MutationKind,
+    mutation_kind,
+    with_closing_copies,
+)
 from tests.stages.journeys import run_graph, same_results, values_for
 
 Body = Callable[[Any], Any]

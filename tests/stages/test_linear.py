@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.stages.linear import is_linear
+from aotlite.stages.s7_simplify.linearity import is_linear
 
 MASK = al.tensor([[True, False, True], [False, True, True]])
 MATRIX = al.tensor([[1.0, 2.0, 0.0], [0.5, 1.0, 3.0], [2.0, 0.0, 1.0]])

@@ -16,9 +16,9 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.op import Cost
 from aotlite.ir.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.partition import Partition, cut, min_cut, min_cut_rematerialization_partition
-from aotlite.stages.costs import TRAITS, costs_of
-from aotlite.stages.networks import ALGORITHMS, UNLIMITED, solver_of
-from aotlite.stages.numbered import numbered
+from aotlite.stages.s8_partition.flow_network import ALGORITHMS, UNLIMITED, solver_of
+from aotlite.stages.s8_partition.indexed_graph import numbered
+from aotlite.stages.s8_partition.recompute_costs import TRAITS, costs_of
 from tests.end_to_end.cases import Case, cases
 from tests.end_to_end.worlds import check
 from tests.stages.journeys import journeys, run_graph, values_for

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.stages.networks import (
+from aotlite.stages.s8_partition.flow_network import (
     ALGORITHMS,
     SINK,
     SOURCE,
@@ -22,7 +22,7 @@ from aotlite.stages.networks import (
     solver_of,
     unlimited_path,
 )
-from aotlite.stages.reductions import Edges, Vertex, contracted, leaves
+from aotlite.stages.s8_partition.flow_reductions import Edges, Vertex, contracted, leaves
 
 
 @st.composite

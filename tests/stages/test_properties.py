@@ -16,7 +16,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
 from aotlite.ir.verify import verify
-from aotlite.stages.facts import (
+from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,

@@ -10,7 +10,7 @@ import aotlite as al
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.meta import tensor_meta
 from aotlite.sharding import Mesh, Partial, ShardedTensor
-from aotlite.stages.s10_wrappers import fitted
+from aotlite.stages.s10_runtime.subclass_code import fitted
 from aotlite.subclasses import TwoTensor
 from tests.stages.wrapped_cases import CASES, nested, two
 from tests.stages.wrapped_worlds import world_after

@@ -1,0 +1,1 @@
+"""What stages hand to each other: frozen records, no behaviour."""

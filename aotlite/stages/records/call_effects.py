@@ -1,0 +1,47 @@
+"""What each call does last, besides its results: sets `.grad`s and registers hooks.
+
+Found out by stage 1, done by stage 10. Rules: DBL-3, HOOK-1. Specs: `specs/gradients_inside.md`,
+`specs/hooks_inside.md`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from aotlite.ir.role import Hidden, Output, Part, Primal
+from aotlite.stages.records.base import Record
+
+
+@attrs.frozen(repr=False)
+class GradWrite(Record):
+    """Each call sets the `.grad` of an input, or of a result that it made (DBL-3)."""
+
+    role: Primal | Hidden | Part | Output
+    result: int | None
+    """To which result; to None without."""
+
+
+class HookPlace(Enum):
+    """Which history of a tensor a hook is on (TEN-39)."""
+
+    ENTRY = "the history that it had before the call"
+    LEAF = "its own, as a leaf"
+    NOW = "the history that it has after the call"
+    INSIDE = "the history that it has after the call, which goes on inside"
+
+
+@attrs.frozen(repr=False)
+class InnerHook(Record):
+    """Each call registers a hook on an input or a result, or lets it retain its gradient.
+
+    Rules: HOOK-1, HOOK-4.
+    """
+
+    role: Primal | Hidden | Part | Output
+    place: HookPlace
+    kind: str
+    """"gradient", "accumulated" or "retained"."""
+    name: str
+    """The function's, which the entry holds."""

@@ -1,0 +1,80 @@
+"""What gradients of results read of memory that others may write: results as bits of numbers.
+
+Of n results nearly all may read the same tensors, so that a set of results for each would be as
+large as the square of the program. Made by stage 4, read by stage 10.
+Rules: SAV-1, SAV-2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.ir.forks import cached_property
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import IntermediateBase, Output, Result
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.function_meta import InputRole
+
+
+@attrs.frozen(repr=False)
+class SavedOf(Record):
+    """A tensor that eager's tape saves, on memory of an input or result: who writes it is told."""
+
+    owner: InputRole | Output | IntermediateBase
+    meta: TensorMeta
+
+
+@attrs.frozen(slots=False)
+class Reading:
+    """Tensors that eager's tape saves, and the results of which some gradient reads each."""
+
+    results: tuple[Result, ...]
+    """Differentiable results in order: bit k of a number stands for the k-th."""
+    saved: Mapping[SavedOf, int]
+
+    @cached_property
+    def links(self) -> tuple[SavedOf, ...]:
+        """All that is saved: what the first result reads in order, then what the next one does."""
+        return tuple(sorted(self.saved, key=lambda each: self.saved[each] & -self.saved[each]))
+
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """Who reads each of `links`."""
+        return tuple([self.saved[each] for each in self.links])
+
+    def __len__(self) -> int:
+        return len(self.saved)
+
+    def __iter__(self) -> Iterator[SavedOf]:
+        return iter(self.links)
+
+    def bits_among(self, some: Container[Any]) -> int:
+        """The results that are among these."""
+        return sum([1 << k for k, result in enumerate(self.results) if result in some])
+
+    def bits_without(self, absent: Container[Any]) -> int:
+        """The results that are not among these."""
+        return (1 << len(self.results)) - 1 - (self.bits_among(absent) if absent else 0)
+
+    def results_of(self, bits: int) -> frozenset[Result]:
+        """The results for which bits stand."""
+        return frozenset([result for k, result in enumerate(self.results) if bits >> k & 1])
+
+    def with_late(self, more: Iterable[tuple[SavedOf, Container[Any]]]) -> Reading:
+        """With further tensors behind the others, and the results that read each."""
+        pairs = [(each, self.bits_among(results)) for each, results in more]
+        return Reading(self.results, merged(dict(self.saved), pairs))
+
+    def read_by(self, bits: int) -> list[bool]:
+        """For each of `links` whether a gradient of these results reads it."""
+        return [each & bits != 0 for each in self.readers]
+
+
+def merged(saved: dict[SavedOf, int], more: Iterable[tuple[SavedOf, int]]) -> dict[SavedOf, int]:
+    """What is saved, after further readers, and tensors behind the others, are put into it."""
+    for each, bits in more:
+        saved[each] = saved.get(each, 0) | bits
+    return saved

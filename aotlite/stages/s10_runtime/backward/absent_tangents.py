@@ -1,0 +1,203 @@
+"""A backward graph for the tangents that arrived: absent ones are no gradient, not zeros (TAN-8).
+
+Used by stage 10, which keeps one graph for each set of absent tangents. An absent tangent is a
+symbolic zero; it spreads through what is linear in it, an addition passes its other operand on, and
+only where neither holds zeros are made. So a gradient that eager never computes, an infinite one
+perhaps, does not get into those that it does compute. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from aotlite.ir import scalar
+from aotlite.ir.builder import Builder
+from aotlite.ir.effects import TokenOp, numbered
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.factories import FULL
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
+from aotlite.stages.s4_joint.backward_effects import LateEffect
+from aotlite.stages.s4_joint.subclass_meta import gradient_of
+
+WHERE = OPS["where"]
+
+
+def without_tangents(
+    backward: Graph,
+    absent: frozenset[Any],
+    reached: Container[Any],
+    arrivals: tuple[frozenset[Result], ...] = (),
+    effects: tuple[LateEffect, ...] = (),
+) -> Graph:
+    """The backward graph that takes no tangents of the `absent` results.
+
+    Gradients of sources that are not `reached` from others are None, be they zeros that depend on
+    no tangent; those of sources that are reached are there, be they zeros of which users' code was
+    given for an absent one. `arrivals` say what its `Arrived` inputs
+    ask: for each the results of which one's gradient has to arrive. They are inputs no longer.
+    `effects` are the graph's own, in order; those among `absent` do not happen (TOK-6).
+    """
+    return _Specializer(backward, absent, reached, arrivals, effects).run()
+
+
+def _is_of_zeros(node: Node) -> bool:
+    """Whether a value is zeros that are made, into which a gradient is put."""
+    return node.target is FULL and not node.args[1]
+
+
+class _Specializer:
+    def __init__(
+        self,
+        graph: Graph,
+        absent: frozenset[Any],
+        reached: Container[Any],
+        arrivals: Any,
+        effects: tuple[LateEffect, ...],
+    ) -> None:
+        self.graph = graph
+        self.absent = absent
+        self.reached = reached
+        self.arrivals = arrivals
+        self.build = Builder(graph.name)
+        self.new: dict[Node, Any] = {}
+        """The new node of each old one; None for a symbolic zero."""
+        self.made: dict[Node, Node] = {}
+        self.effects = effects
+        self.muted: set[Node] = set()
+        """Calls of effects that do not happen."""
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if node.op == "output":
+                break
+            self.build.source = node
+            self.new[node] = self._translated(node)
+        roles = self.graph.output_roles
+        values = [
+            self._result(role, value) if type(value) is Node else value
+            for role, value in zip(roles, self.graph.outputs, strict=True)
+        ]
+        edit = self.build.finish(values, roles).edit()
+        edit.eliminate_dead_code()
+        graph: Graph = edit.graph()
+        return graph
+
+    def _translated(self, node: Node) -> Node | None:
+        if isinstance(node.role, Arrived):
+            return self.build.emit(FULL, ((), self._arrives(node), node.dtype, node.meta.device))  # type: ignore[union-attr]
+        if node.op != "call":
+            gone = isinstance(node.role, Tangent) and gradient_of(node.role.of) in self.absent
+            return None if gone else self.build.add(node)
+        if node.target is WHERE and isinstance(node.args[0].role, Arrived):
+            chosen = node.args[1 if self._arrives(node.args[0]) else 2]
+            # A number stands for the gradient that users' code does not give (`Moments.guarded`).
+            found: Node | None = self.new[chosen] if type(chosen) is Node else None
+            meta: Any = node.meta
+            if found is not None and found.meta is not meta:  # readers count on its strides
+                found = self.build.emit(RESTRIDE, (found, meta.stride))
+            return found
+        if type(node.target) is TokenOp and node.target.effect and self._is_missing(node):
+            self.muted.add(node)
+            return self.new[node.args[0]]  # the token goes by
+        if node.target is GETITEM and node.args[0] in self.muted:
+            return None if node.args[1] else self.new[node.args[0]]
+        zeros = {value for value in node.inputs() if self.new[value] is None}
+        if not zeros:
+            return self._copied(node, map_nodes(node.args, self.new.__getitem__))
+        if type(node.meta) is not tuple:
+            if self._vanishes(node, zeros):
+                return None
+            passed = self._passes(node, zeros)
+            if passed is not None:
+                return passed
+        return self._copied(node, map_nodes(node.args, self._filled))
+
+    def _is_missing(self, node: Node) -> bool:
+        """Whether the effect of this number in its chain does not happen."""
+        known = [each for each in self.effects if each.effect == node.target.effect]
+        number = numbered(node)
+        # What the plan does not know happens.
+        return number < len(known) and known[number] in self.absent
+
+    def _arrives(self, node: Node) -> bool:
+        """What an `Arrived` input is: whether any gradient of its results arrived."""
+        role: Any = node.role
+        return bool(self.arrivals[role.index] - self.absent)
+
+    def _copied(self, node: Node, args: tuple[Any, ...]) -> Node:
+        same = all(a is b for a, b in zip(args, node.args, strict=True))
+        return self.build.add(node if same else node.with_args(args, node.meta))
+
+    def _filled(self, value: Node) -> Node:
+        """The new node, zeros made where it is a symbolic one."""
+        found: Node | None = self.new[value]
+        if found is not None:
+            return found
+        if value not in self.made:
+            meta: Any = value.meta
+            zeros = self.build.emit(FULL, (meta.shape, 0, meta.dtype, meta.device))
+            if meta.stride != zeros.meta.stride:  # type: ignore[union-attr]
+                zeros = self.build.emit(RESTRIDE, (zeros, meta.stride))
+            self.made[value] = zeros
+        return self.made[value]
+
+    # --- what zeros do to an op
+    def _vanishes(self, node: Node, zeros: set[Node]) -> bool:
+        """Whether the result is zero, by the op's class and cost alone."""
+        op = node.target
+        if isinstance(op, ViewOp):
+            return True
+        if not isinstance(op, PureOp):
+            return False
+        tensors = [v for v in node.inputs() if v.dtype.is_differentiable]
+        every = all(value in zeros or _is_of_zeros(value) for value in tensors)
+        match op.cost:
+            case Cost.CONTRACTION:
+                return len(tensors) == 2
+            case Cost.INDEXING:
+                return every
+            case Cost.REDUCTION:
+                return op.additive and every
+            case Cost.POINTWISE:
+                return bool(every) if op.scalar is None else self._simplified(node, zeros) == 0
+        return False
+
+    def _passes(self, node: Node, zeros: set[Node]) -> Node | None:
+        """The operand that the result equals, in the result's layout."""
+        op = node.target
+        if not (isinstance(op, PureOp) and op.scalar is not None):
+            return None
+        rest = self._simplified(node, zeros)
+        if not (isinstance(rest, scalar.Expr) and rest.op == "symbol"):
+            return None
+        value = self.new[node.args[int(rest.args[0])]]
+        meta: Any = node.meta
+        if value.meta.shape != meta.shape or value.dtype is not meta.dtype:
+            return None
+        if value.meta is not meta:
+            value = self.build.emit(RESTRIDE, (value, meta.stride))
+        return value
+
+    def _simplified(self, node: Node, zeros: set[Node]) -> Any:
+        """The scalar expression with zeros put in; symbols are operand positions."""
+        args = [str(i) if type(a) is Node else a for i, a in enumerate(node.args)]
+        names = frozenset(str(i) for i, a in enumerate(node.args) if type(a) is Node and a in zeros)
+        return scalar.with_zeros(scalar.tree(node.target.scalar, tuple(args)), names)
+
+    def _result(self, role: Role, value: Node) -> Node | None:
+        """A gradient in memory of its own: what an addition passed on may be a tangent."""
+        if type(role) is Gradient and gradient_of(role.of) not in self.reached:
+            return None
+        found: Node | None = self.new[value]
+        if type(role) is Rewritten or (found is None and type(role) is Gradient):
+            found = self._filled(value)
+            if type(role) is Rewritten and found.role == Current(role.of):
+                return found
+        if found is None or found.op == "call" and not found.target.views:
+            return found
+        self.build.source = value
+        return self.build.emit(CLONE, (found,))

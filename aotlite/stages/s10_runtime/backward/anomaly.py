@@ -1,0 +1,208 @@
+"""Compiled backwards in anomaly mode: what eager looks at, looked at before they run (JNT-8).
+
+Used by stage 10. A `Look` is the graph of the gradients that the ops of a compiled function compute
+in its backward, run op by op on what one call has saved; it raises for the first one that has a
+nan, with the line of the op. Outside of anomaly mode nothing of this is made, or asked for.
+Spec: `specs/anomaly.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from traceback import FrameSummary
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from aotlite.eager.autograd.anomaly import (
+    forward_note,
+    has_nan,
+    location_of,
+    made_of,
+    nan_error,
+    notes_of,
+    split,
+)
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor, tensor_over
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.location import place_of
+from aotlite.ir.meta import TensorMeta
+from aotlite.stages.records.gradient_reads import SavedOf
+from aotlite.stages.s10_runtime.backward.writer import laid_out
+
+if TYPE_CHECKING:
+    from aotlite.backends.protocol import Run, Window
+    from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+
+Roles = frozenset[Any]
+
+
+@attrs.frozen(eq=False)
+class Look:
+    """What is looked at in a backward for one set of gradients that arrive and are asked for."""
+
+    run: Run
+    """From the saved values and the gradients that arrive to the readings."""
+    arriving: tuple[tuple[Any, TensorMeta], ...]
+    """The results whose gradients it takes, in order, and in which layout."""
+    readings: tuple[tuple[TapeNode, int, TensorMeta], ...]
+    """Of each result of `run` whose gradient it is, and which."""
+    failure: tuple[TapeNode | None, Exception] | None
+    reads: tuple[tuple[TapeNode, SavedOf], ...]
+    is_whole: bool
+    """Whether all that eager looks at follows from what is saved."""
+    within: Mapping[TapeNode, TapeNode]
+    """For each node that was made in a backward the node that ran then."""
+    order: int
+
+
+class Inside:
+    """The looks at the backward of one plan, made on first use."""
+
+    def __init__(self, make: Callable[[Roles, Roles | None], Look]) -> None:
+        self._make = make
+        self._made: dict[Any, Look] = {}
+        self._lock = lock()
+
+    def look(
+        self, call: CompiledBackward, grads: Sequence[Any], wanted: Sequence[bool] | None
+    ) -> bool:
+        """Raises what eager raises; whether there is nothing left to look at."""
+        plan = call.plan
+        pairs = zip(plan.tangents, grads, strict=True)
+        arriving = {role: grad for (role, _), grad in pairs if grad is not None}
+        sought: Roles | None = None
+        if wanted is not None:
+            ends = zip(plan.gradients, wanted, strict=True)
+            sought = frozenset([role for (role, _), is_wanted in ends if is_wanted])
+        look = self._of(frozenset(arriving), sought)
+        self._check_versions(look, call, grads)
+        watch = STATE.watch
+        if watch is not None and watch.check_nan:
+            given = [_window(arriving[role], meta) for role, meta in look.arriving]
+            _check_readings(look, call, given)
+        if look.failure is not None:
+            node, error = look.failure
+            raise noted(again(error), *notes_within(look, node, call))
+        return look.is_whole
+
+    def _of(self, arriving: Roles, wanted: Roles | None) -> Look:
+        key = arriving, wanted
+        look = self._made.get(key)
+        if look is None:
+            with self._lock:
+                look = self._made.get(key)
+                if look is None:
+                    look = self._make(arriving, wanted)
+                    with UNFORKED:
+                        self._made[key] = look
+        return look
+
+    def _check_versions(self, look: Look, call: CompiledBackward, grads: Sequence[Any]) -> None:
+        """SAV-2: an error about a value that was written also says which op has saved it."""
+        links = dict(zip(call.plan.links, call.links, strict=True))
+        for node, saved in look.reads:
+            link = links.get(saved)
+            if link is None or link[0].version == link[1]:
+                continue
+            try:
+                call.check(call.absent(grads))
+            except AutogradError as error:
+                noted(error, f"{node.name()} has saved it.", *notes_within(look, node, call))
+                raise
+
+
+def _window(grad: Tensor, meta: TensorMeta) -> Window:
+    """A gradient that arrives in the layout that the backward was recorded for (TAN-3)."""
+    if grad.meta is not meta:
+        grad = laid_out(grad, meta)
+    return grad.storage.buffer, grad.offset
+
+
+def _check_readings(look: Look, call: CompiledBackward, given: list[Window]) -> None:
+    with call._lock if call.plan.lent else nullcontext():  # what is lent stays as it is
+        saved = [each if type(each) is tuple else (each, 0) for each in call.saved or ()]
+        found = NUMPY.quiet(look.run, [*saved, *given])
+    for (node, index, meta), window in zip(look.readings, found, strict=True):
+        if window is not None and has_nan(tensor_over(window[0], meta, window[1])):
+            raise noted(nan_error(node, index), *notes_within(look, node, call))
+
+
+# ----------------------------------------------------------------------------------------- notes
+def notes_within(look: Look, node: TapeNode | None, call: TapeNode) -> Iterator[str]:
+    """Where an op of a compiled call was run in the forward, and where the call was made.
+
+    The caller's frames are those of this call; those of the function are from its compilation. A
+    node that was made in a backward is of the call that this backward is (DBL-2).
+    """
+    if node is None:
+        yield from notes_of(call)
+        return
+    calls = _calls(look, call)
+    each: TapeNode | None = node
+    level = 0
+    while each is not None:
+        level = min(_level(each), len(calls) - 1)
+        yield _note(each, calls[level], is_first=level == 0)
+        each = look.within.get(each)
+        if each is not None:
+            yield f"That was in the backward of {each.name()}:"
+    made = None if level or calls[0] is None else made_of(calls[0])
+    if made is not None and made.within is not None:
+        yield f"That was in the backward of {made.within.name()}:"
+        yield from notes_of(made.within)
+
+
+def _level(node: TapeNode) -> int:
+    """In which derivative a node was recorded: 0 for the function, its own backwards included."""
+    level, place = 0, node.origin
+    while place is not None and place.origin is not None:
+        level += place.scope is None or not place.scope.is_backward
+        place = place.origin
+    return level
+
+
+def _calls(look: Look, call: TapeNode) -> list[TapeNode | None]:
+    """The nodes of the call and of its backwards, up to this one."""
+    calls: list[TapeNode | None] = [call]
+    for _ in range(look.order - 1):
+        made = None if calls[-1] is None else made_of(calls[-1])
+        calls.append(None if made is None else made.within)
+    return calls[::-1]
+
+
+def _note(node: TapeNode, call: TapeNode | None, *, is_first: bool) -> str:
+    frames, rest = _inside(node) if is_first else ([], "")
+    outer = None if call is None else made_of(call)
+    if outer is not None:
+        return forward_note(node.name(), [*outer.stack, *frames], rest)
+    rest = f" (the call was made before anomaly mode was on){'' if frames else ': not known'}"
+    return forward_note(node.name(), frames, rest)
+
+
+def _inside(node: TapeNode) -> tuple[list[FrameSummary], str]:
+    """The frames of the function that was compiled, and what is to be said of them."""
+    made, location = made_of(node), location_of(node)
+    frames = [] if made is None else split(made.stack)[1]
+    if frames or location is None:
+        return frames, ""
+    place = place_of(location)
+    last = FrameSummary(place.file, place.line, place.function, line=place.text)
+    return [last], " (of the compiled function the last line alone)"
+
+
+def again(error: Exception) -> Exception:
+    """An equal error for this call; the same one where users' class cannot be copied."""
+    try:
+        made = copy.copy(error)
+        if hasattr(error, "__notes__"):
+            made.__notes__ = list(error.__notes__)
+        return made
+    except Exception:  # whatever its __init__ or __reduce__ raises
+        return error

@@ -1,0 +1,248 @@
+"""Compiled backwards under grad mode: gradients with a history of their own (DBL-2).
+
+Used by stage 10. An `Order` is a backward compiled as a forward that has a backward, for one set of
+gradients that arrive and those among them that have a history. Its tape node is again a
+`CompiledBackward`, whose own `Orders` make the next order when it is asked for.
+Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from aotlite.eager.autograd.forms import keep_form
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor, tensors_over
+from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.graph import Graph
+from aotlite.ir.role import Output, Part, Tangent
+from aotlite.stages.s4_joint.double_backward import earlier, refused
+from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.backward.memory import LateWriter, check_shown
+from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
+from aotlite.stages.s10_runtime.source import listed
+from aotlite.stages.s10_runtime.subclass_code import WrapWriter
+
+if TYPE_CHECKING:
+    from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
+
+Arriving = Mapping[Any, bool]
+"""The results whose gradients arrive, and whether these have a history."""
+
+
+@attrs.frozen(eq=False)
+class Order:
+    """A backward as a function of saved values and gradients that can be differentiated."""
+
+    forward: Graph
+    run: Any
+    plan: BackwardPlan | None
+    """Of its own backward; None where no gradient has a history."""
+    results: tuple[tuple[Any, int | None], ...]
+    """For each input that gets a gradient which result that is; None where none comes."""
+    wrappings: Mapping[Any, Wrapping]
+    """How results that are wrappers are made, by role."""
+    node: type[CompiledBackward]
+    """The class of its tape nodes."""
+    why: str = ""
+    """Why its gradients cannot be differentiated, where they cannot."""
+
+
+class Orders:
+    """The backward of one plan as something to differentiate, made on first use."""
+
+    def __init__(self, make: Callable[[Arriving], Order], incoming: Callable[[Any], Any]) -> None:
+        self._make = make
+        self.incoming = incoming
+        """The input of an order that the gradient of a result is, by role."""
+        self._made: dict[Any, Step] = {}
+        self._lock = lock()
+
+    def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> Step:
+        """The function for gradients of this kind."""
+        key = tuple(arriving.items())
+        step = self._made.get(key)
+        if step is None:
+            with self._lock:
+                step = self._made.get(key)
+                if step is None:
+                    step = Step(plan, absent, self._make(arriving))
+                    with UNFORKED:
+                        self._made[key] = step
+        return step
+
+
+class Step:
+    """Calls an `Order`, and hooks what it gives into the tape."""
+
+    def __init__(self, plan: BackwardPlan, absent: Absent, order: Order) -> None:
+        self.order = order
+        self.call, self.source = _Writer(plan, absent, order).function()
+
+    def __call__(self, node: CompiledBackward, grads: Sequence[Any]) -> list[Any]:
+        """The gradients for the node's edges."""
+        order = self.order
+        tensors, saved = self.call(node, list(grads))
+        if order.plan is not None:
+            self._hook(order.plan, node, grads, tensors, saved)
+        elif order.why:
+            forbid_second_order(tensors, node.sources.values(), grads, order.why)
+        return [None if index is None else tensors[index] for _, index in order.results]
+
+    def _hook(
+        self,
+        plan: BackwardPlan,
+        node: CompiledBackward,
+        grads: Sequence[Any],
+        tensors: list[Any],
+        saved: list[Any],
+    ) -> None:
+        edges = self._edges(node, grads)
+        live = {role for role, edge in edges.items() if edge is not None}
+        ends = tuple([edges.get(role) for role, _ in plan.gradients])
+        made = self.order.node(plan, None, ends, saved)
+        node.begin_order(made)
+        owners = self._owners(node, grads, tensors)
+        made.links = [owners[each.owner] for each in plan.links]
+        if plan.borrowed:
+            made.lenders = [owners[owner][0] for _, owner in plan.borrowed]
+            for storage in dict.fromkeys(made.lenders):
+                storage.lend(made)
+        for place, (role, _) in enumerate(plan.tangents):
+            if not live.isdisjoint(plan.reach[role]):
+                grad = tensors[role.index]  # type: ignore[union-attr]
+                grad._node, grad._index, grad.facts = made, place, None
+                keep_form(grad)
+
+    def _edges(self, node: CompiledBackward, grads: Sequence[Any]) -> dict[Any, Edge | None]:
+        edges = node.sources
+        for role, grad in self._incoming(node, grads):
+            edges[role] = edge_of(grad)
+        return edges
+
+    def _incoming(self, node: CompiledBackward, grads: Sequence[Any]) -> list[tuple[Any, Tensor]]:
+        pairs = zip(node.plan.tangents, grads, strict=True)
+        incoming = node.plan.orders.incoming  # type: ignore[union-attr]
+        return [(incoming(role), grad) for (role, _), grad in pairs if grad is not None]
+
+    def _owners(
+        self, node: CompiledBackward, grads: Sequence[Any], tensors: list[Any]
+    ) -> dict[Any, tuple[Storage, int]]:
+        """Storages, with the versions in which they are read, by owner."""
+        links = zip(node.plan.links, node.links, strict=True)
+        owners = {earlier(each.owner): link for each, link in links}
+        for each, memory, version in zip(*self._memory(node), strict=True):
+            owners[earlier(each.owner)] = memory.storage, version
+        incoming = node.plan.orders.incoming  # type: ignore[union-attr]
+        for (role, _), grad in zip(node.plan.tangents, grads, strict=True):
+            if grad is not None:
+                for of, each in _with_parts(role, grad, node.plan.wrappings.get(Tangent(role))):
+                    owners[incoming(of)] = each.storage, each.storage.version
+        for index, tensor in enumerate(tensors):
+            wrapping = self.order.wrappings.get(Output(index))
+            for of, each in _with_parts(Output(index), tensor, wrapping):
+                owners[of] = each.storage, each.storage.version
+        return owners
+
+    def _memory(self, node: CompiledBackward) -> tuple[Any, Any, Any]:
+        plan = node.plan
+        return (plan.memory, node.memory, node.versions) if plan.memory else ((), (), ())
+
+
+def _with_parts(
+    role: Any, tensor: Tensor, wrapping: Wrapping | None
+) -> Iterator[tuple[Any, Tensor]]:
+    """A tensor and all that it is made of, each with its role."""
+    yield role, tensor
+    for name, of, inner in () if wrapping is None else wrapping.parts:
+        yield from _with_parts(of, getattr(tensor, name), inner)
+
+
+class _Writer(BackwardWriter):
+    """Writes what calls the compiled forward of an order: its results, and what it saves."""
+
+    def __init__(self, plan: BackwardPlan, absent: Absent, order: Order) -> None:
+        super().__init__(plan, absent, order.forward, order.run)
+        self.order = order
+        # What the first order finds in memory is saved for this one, and is as it was.
+        self.late = LateWriter((), absent, self.graph, self.source, is_compact=plan.is_compact)
+
+    def function(self) -> tuple[Any, str]:
+        self._check()
+        if self.plan.memory:
+            self.source.use(check_shown)
+            self.source.add("check_shown(node.name(), node.shown)")
+        self._call(self._values())
+        self._results()
+        number = f"{self.plan.number} backward, differentiable"
+        return self.source.function(self.graph.name, number, "node, grads")
+
+    def _results(self) -> None:
+        source = self.source
+        given = list(self.graph.outputs_with((Output, Part)))
+        metas = source.constant([value.meta for _, value in given], "V", "metas")
+        source.use(tensors_over)
+        made = f"tensors_over(found[:{len(given)}], {metas})"
+        if not self.order.wrappings:
+            source.add(f"return {made}, found[{len(given)}:]")
+            return
+        names = {role: f"t{i}" for i, (role, _) in enumerate(given)}
+        source.add(f"{listed(list(names.values()))} = {made}")
+        writer = WrapWriter(source)
+        count = sum(index is not None for _, index in self.order.results)
+        tensors = [self._whole(writer, Output(k), names) for k in range(count)]
+        source.add(f"return [{', '.join(tensors)}], found[{len(given)}:]")
+
+    def _whole(self, writer: WrapWriter, role: Output, names: Mapping[Any, str]) -> str:
+        wrapping = self.order.wrappings.get(role)
+        return names[role] if wrapping is None else _made(writer, wrapping, names)
+
+
+def _made(writer: WrapWriter, wrapping: Wrapping, names: Mapping[Any, str]) -> str:
+    """Adds the lines that make a wrapper of these variables; its own variable."""
+    parts = [
+        names[of] if inner is None else _made(writer, inner, names)
+        for _, of, inner in wrapping.parts
+    ]
+    return writer.made(wrapping, parts)
+
+
+# ------------------------------------------------------------------------------------- refusal
+FORM = "A gradient arrived in another form, which its class computes without a history."
+MOVED = "Its backward reads memory that was written since the call."
+
+
+class DoubleBackward(TapeNode):
+    """Raises when a gradient is differentiated that cannot be (DBL-1)."""
+
+    __slots__ = ("count", "why")
+
+    def __init__(self, edges: list[Edge | None], count: int, why: str) -> None:
+        self.edges = tuple(edges)
+        self.count = count
+        self.sequence = next_sequence()
+        self.origin = self.extra = None
+        self.why = why
+
+    def results(self) -> int:
+        return self.count
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        raise refused(self.why)
+
+
+def forbid_second_order(
+    found: list[Any], edges: Iterable[Edge | None], grads: Sequence[Any], why: str
+) -> None:
+    """The gradients depend on all that the inputs and the incoming gradients depend on."""
+    arriving = [None if grad is None else edge_of(grad) for grad in grads]
+    node = DoubleBackward([*edges, *arriving], len(found), why)
+    for index, grad in enumerate(found):
+        if grad is not None:
+            grad._node, grad._index, grad.facts = node, index, None

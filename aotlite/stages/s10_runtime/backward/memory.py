@@ -1,0 +1,182 @@
+"""The memory that a compiled backward reads as it then is, and writes: the run-time part.
+
+Used by stage 10 alone. A call hands its tape node an alias of each such memory, in the geometry
+that the graph knows it by. The backward takes what is there, and at its end puts back what it has
+written; version counters move by the writes of those tape nodes that eager would run.
+Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from aotlite.backends.values import travels_as_array
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AutogradError, UnsupportedError, noted
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Current, IntermediateBase, Rewritten, Saved, Tangent
+from aotlite.stages.records.function_meta import LateMemory
+from aotlite.stages.s10_runtime.source import Source, listed
+from aotlite.stages.s10_runtime.support import read_only, write_window
+
+Absent = frozenset[Any]
+
+
+def kept(tensor: Tensor) -> Tensor:
+    """An alias of memory for the backward, without a history."""
+    return Tensor(tensor.storage, tensor.meta, tensor.offset)
+
+
+Shown = tuple[Any, TensorMeta, int, Storage]
+"""A tensor of the caller's, by a weak reference, and what it was when the call ended."""
+
+
+def shown(*tensors: Tensor) -> tuple[Shown, ...]:
+    """What the tensors are now."""
+    return tuple([(weakref.ref(t), t.meta, t.offset, t.storage) for t in tensors])
+
+
+def check_shown(name: str, before: tuple[Shown, ...]) -> None:
+    """Raises where the caller gave a tensor that the backward reads another form since.
+
+    Eager's backward sees the object as it then is; the compiled one was recorded for one form.
+    """
+    for reference, meta, offset, storage in before:
+        tensor = reference()
+        if tensor is None:
+            continue
+        if tensor.meta is not meta or tensor.offset != offset or tensor.storage is not storage:
+            raise noted(
+                UnsupportedError(
+                    f"{name}: a tensor that the backward reads was {meta} when the call ended, and "
+                    f"is {tensor.meta} or on other memory now, expected the same form"
+                ),
+                "Change the form after the backward, or keep a view of the tensor. (SAV-3)",
+            )
+
+
+def keep_memory(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
+    """Adds the line of a call that hands memory to its tape node; `names` are those of owners."""
+    if memory:
+        source.use(kept)
+        source.add(f"node.memory = {listed([f'kept({names[m.owner]})' for m in memory])}")
+
+
+def keep_forms(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
+    """Adds the lines, at the end of a call, that note forms and versions of memory."""
+    if memory:
+        seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
+        source.use(shown)
+        source.add(f"node.shown = shown({', '.join(seen)})")
+        source.add("node.versions = [m.storage.version for m in node.memory]")
+
+
+class LateWriter:
+    """Writes what a backward does with memory, into its function."""
+
+    def __init__(
+        self,
+        memory: tuple[LateMemory, ...],
+        absent: Absent,
+        graph: Graph,
+        source: Source,
+        *,
+        is_compact: bool,
+    ) -> None:
+        self.memory = memory
+        self.source = source
+        self.is_compact = is_compact
+        self.counts = [sum(bool(who - absent) for who in each.writes) for each in memory]
+        """How often each memory is written where these gradients are absent."""
+        self.left: dict[Any, Any] = {role.of: v for role, v in graph.outputs_with(Rewritten)}
+
+    def values(self) -> list[str]:
+        """Expressions of what the backward finds in memory, in the order of its inputs."""
+        if not self.memory:
+            return []
+        names = [f"m{i}" for i in range(len(self.memory))]
+        self.source.use(check_shown)
+        self.source.add("check_shown(node.name(), node.shown)", f"{listed(names)} = node.memory")
+        self._check(names)
+        found = []
+        for name, each in zip(names, self.memory, strict=True):
+            if each.is_counted_alone:
+                continue
+            is_array = self.is_compact and travels_as_array(each.meta)
+            found.append(f"{name}._data" if is_array else f"({name}.storage.buffer, {name}.offset)")
+        return found
+
+    def _check(self, names: list[str]) -> None:
+        """RT-10: what cannot be written is an error before anything is."""
+        self.source.use(read_only)
+        for name, each, count in zip(names, self.memory, self.counts, strict=True):
+            if count and not each.is_counted_alone:
+                place = self.source.constant(each.place, "V", each.place)
+                self.source.add(f"if not {name}.storage.writable:")
+                self.source.add(f"    raise read_only({place})")
+                self.source.add(f"{name}.storage.settle()")
+
+    def put_back(self, first: int) -> None:
+        """Writes what the backward left in memory; its results from number `first` on are that."""
+        place = first
+        for number, each in enumerate(self.memory):
+            if not each.writes:
+                continue
+            count = self.counts[number]
+            if each.is_counted_alone:
+                self.source.add(f"m{number}.storage.version += {count}")
+                continue
+            value = self.left[each.owner]
+            if count:
+                meta = self.source.constant(value.meta, "M", str(value.meta))
+                self.source.use(write_window)
+                self.source.add(f"write_window(m{number}, found[{place}], {meta})")
+                self.source.add(f"m{number}.storage.version += {count}")
+            place += 1
+
+
+def refuse_history(name: str, memory: tuple[LateMemory, ...], graph: Graph, absent: Absent) -> None:
+    """FUN-31: raises where the writes of a backward would get a history of their own.
+
+    That is with grad mode on (`create_graph`): eager's leaves cannot be written then, and other
+    memory would depend on what the new values are made of.
+    """
+    for each in memory:
+        if not any(who - absent for who in each.writes):
+            continue
+        if each.requires_grad:
+            raise noted(
+                AutogradError(
+                    f"{name}: the backward writes {each.place}, which requires grad, with grad "
+                    "mode on, expected a backward without create_graph"
+                ),
+                "Write under no_grad in the backward of the eager function. (FUN-31)",
+            )
+        if _is_differentiable(graph, each):
+            raise noted(
+                UnsupportedError(
+                    f"{name}: the backward writes values that have a history into {each.place}, "
+                    "with grad mode on, expected a backward without create_graph"
+                ),
+                "Differentiate the eager function for derivatives of higher order. (FUN-31)",
+            )
+
+
+def _is_differentiable(graph: Graph, memory: LateMemory) -> bool:
+    """Whether what is written depends on gradients, or on what was saved."""
+    values: list[Any] = [v for role, v in graph.outputs_with(Rewritten) if role.of == memory.owner]
+    seen: set[Node] = set()
+    while values:
+        node = values.pop()
+        if type(node) is not Node or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node.role, (Tangent, Saved)):
+            return True
+        if isinstance(node.role, Current) and node.role.of != memory.owner:
+            return True
+        values += node.inputs()
+    return False

@@ -1,0 +1,387 @@
+"""The tape node of a compiled call: runs the compiled backward when gradients arrive.
+
+Used by stage 10 alone. A saved value that is memory of an input or result is checked as eager would
+for those results whose gradient reads it; results without a gradient are absent, not zeros.
+Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from aotlite.backends.values import Value
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.hooks import retain
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
+from aotlite.eager.state import STATE, Watch
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper, whole
+from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.forks import lock
+from aotlite.ir.role import Output, Tangent
+from aotlite.stages.records.function_meta import SourceRole
+from aotlite.stages.s4_joint.backward_effects import missing
+from aotlite.stages.s10_runtime.backward.anomaly import again
+from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
+from aotlite.stages.s10_runtime.backward.memory import Shown, refuse_history
+from aotlite.stages.s10_runtime.backward.packed_saves import (
+    PackedValues,
+    check_copies,
+    saved_metas,
+    with_copies,
+)
+from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT, Absent, BackwardPlan
+from aotlite.stages.s10_runtime.subclass_code import coerced, coerced_with_history
+
+Wanted = frozenset[SourceRole] | None
+"""The inputs whose gradients alone are asked for; None where all are."""
+_NO_LINK: Any = (Storage(None), 0)
+"""In the place of a link that no backward asks for any more."""
+_LOCKS = [lock() for _ in range(64)]
+"""For nodes that read what is lent, one for many of them: one for each is dear to make."""
+
+
+class CompiledBackward(TapeNode):
+    """The tape node of a compiled call.
+
+    `ends` are the nodes that collect the inputs' gradients, where all inputs that get one are
+    leaves; elsewhere it is None, and `edges` are given.
+    """
+
+    __slots__ = (
+        "_arrived",
+        "_closed",
+        "_edges",
+        "_left",
+        "_lock",
+        "_packed",
+        "copies",
+        "ends",
+        "further",
+        "lenders",
+        "links",
+        "memory",
+        "plan",
+        "saved",
+        "shown",
+        "versions",
+    )
+
+    hears_absent = False
+    """Its results are those of many ops: where none arrives at one, eager does not get there."""
+
+    _arrived: Absent
+    """Results whose gradients came in the backward that runs; not there where none `may_reopen`."""
+    _closed: Absent
+    """Results whose backward raises from now on; not there before a release, or without such."""
+    _left: list[Value | None]
+    """What the others' backwards need of the saved values; not there likewise."""
+    _lock: threading.RLock
+    """Held while the backward reads what is lent, and while that is copied; not there without."""
+    lenders: Sequence[Storage]
+    """For each of the plan's `borrowed` the storage; not there without."""
+    copies: dict[int, Value]
+    """What guarded values were when the user came to hold their memory; not there without such."""
+
+    further: tuple[Edge | None, ...]
+    """Where gradients of the plan's `further` go; not there if it has none."""
+    _packed: PackedValues | None
+    """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
+    links: Sequence[tuple[Storage, int]]
+    """For each of the plan's `links` the storage, and its version at the end of the call."""
+    memory: tuple[Tensor, ...]
+    """An alias of each of the plan's `memory`; not there if it has none."""
+    shown: tuple[Shown, ...]
+    """The caller's tensors that this is memory of, as they were; not there either."""
+    versions: Sequence[int]
+    """Those that `memory` had at the end of the call; not there either."""
+
+    def __init__(
+        self,
+        plan: BackwardPlan,
+        ends: list[AccumulateGrad | None] | None,
+        edges: tuple[Edge | None, ...] | None,
+        saved: list[Value],
+    ) -> None:
+        self.plan = plan
+        self.ends = ends
+        self._edges = edges
+        self.saved: list[Value] | None = saved
+        self.links = ()
+        self.sequence = next(SEQUENCE)
+        self.origin = self.extra = None
+        if plan.borrowed:
+            self._lock = _LOCKS[self.sequence % len(_LOCKS)]
+            self.copies = {}
+        if STATE.watch is not None:
+            self._note(STATE.watch)
+
+    def _note(self, watch: Watch) -> None:
+        watch.made(self)
+        if watch.pack is not None and self.saved is not None:
+            graph = None if self.plan.variants is None else self.plan.variants.graph
+            lent = [index for index, _ in self.plan.lent]
+            self._packed = PackedValues.of(self.saved, graph, lent, watch.pack)
+            self.saved = None
+
+    @property
+    def edges(self) -> tuple[Edge | None, ...]:  # type: ignore[override]
+        """Where the gradients go."""
+        edges = self._edges
+        if edges is None:
+            ends: Any = self.ends
+            edges = self._edges = tuple([None if end is None else (end, 0) for end in ends])
+        return edges
+
+    @property
+    def sources(self) -> dict[SourceRole, Edge | None]:
+        """Where gradients of the inputs go, at this order and later ones."""
+        pairs = zip(self.plan.gradients, self.edges, strict=True)
+        found = {role: edge for (role, _), edge in pairs}
+        if self.plan.further:
+            found.update(zip(self.plan.further, self.further, strict=True))
+        return found
+
+    @property
+    def served(self) -> Sequence[Edge | None]:
+        edges, places = self.edges, self.plan.served
+        return edges if places is None else [edges[place] for place in places]
+
+    def results(self) -> int:
+        return len(self.plan.tangents)
+
+    def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
+        ends = self.ends
+        if self.plan.effects:  # the engine tells which of them happen
+            return None
+        if ends is not None:
+            for end in ends:
+                # A leaf that was `t_`'d since collects by another node, to which this passes on.
+                # One with hooks calls them.
+                if end is not None and (end.edges or end.extra is not None) and not end.is_plain:
+                    return None
+        return ends
+
+    def begin_order(self, made: CompiledBackward) -> None:
+        """Told that gradients of this call have a tape node, `made`."""
+        if hasattr(self, "shown"):
+            made.shown = self.shown
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        return self._run(grads, None)
+
+    def run_for(self, grads: list[Any], wanted: Sequence[bool]) -> Sequence[Any]:
+        if not self.plan.effects:
+            return self._run(grads, None)
+        pairs = zip(self.plan.gradients, wanted, strict=True)
+        return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
+
+    def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+        found = self._found(grads, wanted)
+        return found if self.extra is None or not self.extra.kept else self._kept(found)
+
+    def _kept(self, found: Sequence[Any]) -> Sequence[Any]:
+        """Gives results that retain their gradients what came to them, inside too (HOOK-4)."""
+        places = {role: place for place, (role, _) in enumerate(self.plan.tangents)}
+        for (role, _), grad in zip(self.plan.gradients, found, strict=True):
+            kept = self.extra.kept.get(places[role]) if isinstance(role, Output) else None
+            tensor = None if kept is None else kept()
+            if tensor is not None and grad is not None:
+                retain(tensor, grad)
+        return found
+
+    def _found(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+        plan = self.plan
+        if not STATE.grad_mode or plan.variants is None:
+            return self.gradients(grads, wanted)
+        if plan.memory:
+            refuse_history(self.name(), plan.memory, plan.variants.graph, self.absent(grads))
+        if plan.orders is not None:
+            return self._differentiable(grads)
+        found = self.gradients(grads, wanted)
+        forbid_second_order(found, self.sources.values(), grads, plan.why)
+        return found
+
+    def _differentiable(self, grads: list[Any]) -> Sequence[Any]:
+        """The gradients with a history of their own (DBL-2)."""
+        if self.saved is None:
+            return self._unpacked(grads, self._differentiable)
+        if self.plan.guarded and self.copies:
+            check_copies(self)
+        formed = self._with_history(grads) if STATE.wrappers else grads
+        moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
+        if formed is None or moved:
+            found = self.gradients(grads)
+            why = MOVED if moved else FORM
+            forbid_second_order(found, self.sources.values(), grads, why)
+            return found
+        grads = formed
+        pairs = zip(self.plan.tangents, grads, strict=True)
+        arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
+        orders: Any = self.plan.orders
+        step = orders.step(self.plan, self.absent(grads), arriving)
+        if not self.plan.lent:
+            return step(self, grads)
+        with self._lock:
+            return step(self, grads)
+
+    def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
+        if self.saved is None:
+            return self._unpacked(grads, partial(self.gradients, wanted=wanted))
+        if self.plan.guarded and self.copies:
+            check_copies(self)
+        variants = self.plan.variants
+        if STATE.wrappers and variants is not None:
+            grads = self._dense(grads)
+        absent = NOTHING_ABSENT
+        for grad in grads:
+            if grad is None:
+                absent = self.absent(grads)
+                break
+        if self.plan.may_reopen:
+            self._arrived = frozenset([role for role, _ in self.plan.tangents]) - absent
+        if self.plan.effects:
+            absent |= missing(self.plan.effects, absent, wanted)
+        if variants is None:
+            self.check(absent)
+            return [None] * len(self.edges)
+        step = variants.whole
+        if step is None or absent:
+            step = variants.step(absent, self.plan)
+        if not self.plan.lent:
+            return step(self, grads)
+        with self._lock:
+            return step(self, grads)
+
+    def formed(self, index: int, grad: Any) -> Any:
+        form = None if self.extra is None else self.extra.forms.get(index)
+        if form is not None:
+            return form(grad)
+        return grad if self.plan.wrapped[index] else whole(grad)
+
+    def _dense(self, grads: list[Any]) -> list[Any]:
+        """TAN-5: the gradients, without wrappers where none are expected."""
+        plan = self.plan
+        return [
+            grad if known or grad is None or not is_wrapper(grad) else coerced(grad, role, None)
+            for grad, known, (role, _) in zip(grads, plan.wrapped, plan.tangents, strict=True)
+        ]
+
+    def _with_history(self, grads: list[Any]) -> list[Any] | None:
+        """The gradients in the forms that are expected; None where one of them loses a history."""
+        found = []
+        for grad, (role, _) in zip(grads, self.plan.tangents, strict=True):
+            wrapping = self.plan.wrappings.get(Tangent(role))
+            formed = None if grad is None else coerced_with_history(grad, role, wrapping)
+            if formed is None and grad is not None:
+                return None
+            found.append(formed)
+        return found
+
+    def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
+        inside = self.plan.inside
+        if inside is None or self.saved is None:
+            return False
+        return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)
+
+    def keep(self, storage: Storage) -> None:
+        """PART-37: copies the saved values in this memory, which is about to change.
+
+        Of guarded ones a copy is kept beside them, where the change may go unnoticed (PART-40).
+        """
+        variants = self.plan.variants
+        with self._lock:
+            left = getattr(self, "_left", None)
+            values: Any = left if self.saved is None else self.saved
+            if values is None or variants is None:
+                return
+            pairs = zip(self.plan.borrowed, self.lenders, strict=True)
+            here = [i for (i, _), each in pairs if each is storage and values[i] is not None]
+            guarded = {index for index, _ in self.plan.guarded}.intersection(here)
+            if storage.exported and guarded:
+                made = with_copies(values, saved_metas(variants.graph), sorted(guarded))
+                self.copies |= {i: made[i] for i in guarded if i not in self.copies}
+            lent = [index for index in here if index not in guarded]
+            copies = with_copies(values, saved_metas(variants.graph), lent)
+            if self.saved is None:
+                self._left = copies
+            else:
+                self.saved = copies
+
+    def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
+        """`run` with what saved-tensor hooks unpack; without such, it has been released."""
+        packed, left = getattr(self, "_packed", None), getattr(self, "_left", None)
+        absent, closed = self.absent(grads), getattr(self, "_closed", NOTHING_ABSENT)
+        if packed is None and left is None or closed - absent:
+            raise released(self.name())
+        if packed is not None and self.plan.asks_without(absent):
+            packed.check_region()
+        self.saved = left if packed is None else packed.unpack()
+        try:
+            return run(grads)
+        finally:
+            self.saved = None
+
+    def absent(self, grads: Sequence[Any]) -> Absent:
+        """The results without a gradient."""
+        pairs = zip(self.plan.tangents, grads, strict=True)
+        return frozenset([role for (role, _), each in pairs if each is None])
+
+    def check(self, absent: Absent) -> None:
+        """Raises what eager's backward raises for the gradients that arrived."""
+        plan = self.plan
+        for role, error in plan.errors.items():
+            if role not in absent:
+                raise again(error)
+        packed = getattr(self, "_packed", None)
+        read = plan.read(absent)
+        for each, is_read, (storage, version) in zip(plan.links, read, self.links, strict=True):
+            if packed is not None and not packed.is_written(storage, version):
+                continue
+            if storage.version != version and is_read:
+                raise noted(
+                    AutogradError(
+                        f"{self.name()}: a saved tensor {each.meta} ({each.owner}) is at version "
+                        f"{storage.version}, expected version {version}: it was modified in place"
+                    ),
+                    "Its values at the time of the forward are needed for the gradient. Write to a "
+                    "clone(), or after the backward. (SAV-2)",
+                )
+
+    def release(self) -> None:
+        if not self.plan.borrowed:
+            self._let_go()
+            return
+        with self._lock:  # another thread may be copying what is lent
+            self._let_go()
+            if getattr(self, "_left", None) is None:
+                self.copies = {}
+
+    def _let_go(self) -> None:
+        if self.plan.may_reopen and self._stays_open():
+            return
+        self.saved = self._packed = None
+        self.links = self.lenders = ()
+        if self.plan.may_reopen:
+            self._left = None  # type: ignore[assignment]
+
+    def _stays_open(self) -> bool:
+        """Lets go what no later backward may read; False where there is none (SAV-1)."""
+        plan = self.plan
+        before = getattr(self, "_closed", NOTHING_ABSENT)
+        all_of_them = frozenset([role for role, _ in plan.tangents])
+        closed = self._closed = before | plan.closed(getattr(self, "_arrived", all_of_them))
+        if closed >= all_of_them:
+            return False
+        if getattr(self, "_packed", None) is None:
+            values = self._left if self.saved is None else self.saved
+            self._left = plan.left(values, closed)
+        self.saved = None
+        pairs = zip(plan.read(closed), self.links, strict=True)
+        self.links = [pair if is_read else _NO_LINK for is_read, pair in pairs]
+        return True

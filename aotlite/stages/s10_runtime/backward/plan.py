@@ -1,0 +1,145 @@
+"""What the backwards of all calls of an entry have in common, and which results they are without.
+
+Made by `plan_backward`, read by the tape node of each call.
+Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.values import Value
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Result as ResultRole
+from aotlite.ir.role import Tangent
+from aotlite.stages.records.function_meta import LateMemory, SourceRole
+from aotlite.stages.records.gradient_reads import Reading, SavedOf
+from aotlite.stages.s1_capture.rng_tracking import After
+from aotlite.stages.s4_joint.arrival_choices import Choice
+from aotlite.stages.s4_joint.backward_effects import LateEffect
+from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.backward.anomaly import Inside
+from aotlite.stages.s10_runtime.backward.double_backward import Orders
+from aotlite.stages.s10_runtime.backward.variants import Variants
+from aotlite.stages.shared.required_arrivals import Apart
+
+Absent = frozenset[Any]
+"""Results to which no gradient arrives in a backward, and effects that do not happen in it."""
+NOTHING_ABSENT: Absent = frozenset()
+
+
+@attrs.frozen(eq=False)
+class BackwardPlan:
+    """All that a compiled backward needs to know, apart from what one call saves."""
+
+    variants: Variants | None
+    """None where no gradient reaches any input: the backward only checks what eager's checks."""
+    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
+    """Differentiable results in order, and the layout in which their gradients are expected."""
+    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
+    """The inputs, and the geometry of the gradients of those that get one."""
+    reach: dict[ResultRole, frozenset[SourceRole]]
+    """The inputs to which the tape of each result leads."""
+    flows: dict[ResultRole, frozenset[SourceRole]]
+    """The inputs to which a gradient of each result flows."""
+    reads: Reading
+    """Whose memory gradients read."""
+    errors: dict[ResultRole, Exception]
+    is_compact: bool
+    """The backward is called by its compact face (`backends.values`)."""
+    asks: tuple[tuple[int, bool], ...]
+    """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
+    (`Reading.results`), and whether they ask for tensors."""
+    only_leaves: bool
+    """Whether every input that gets a gradient is a leaf."""
+    new_leaves: frozenset[SourceRole]
+    """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
+    number: int = 0
+    """Of the compilation (GEN-9)."""
+    order: int = 1
+    """Of the derivatives that it computes (DBL-2)."""
+    memory: tuple[LateMemory, ...] = ()
+    """What the backward finds in memory, and writes there (FUN-31)."""
+    lent: tuple[tuple[int, Any], ...] = ()
+    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
+    guarded: tuple[tuple[int, Any], ...] = ()
+    """Saved values that eager's backward reads, too, and of which this one computes again what
+    eager has saved; and whose memory it is (PART-40)."""
+    effects: tuple[LateEffect, ...] = ()
+    """What happens in the backward (TOK-4)."""
+    after: After | None = None
+    """Where the backward leaves the generator (RNG-5)."""
+    apart: tuple[Apart, ...] = ()
+    """Results whose gradients have to arrive together."""
+    choices: tuple[Choice, ...] = ()
+    """Where gradients are other ones for each choice of results."""
+    wrappings: Mapping[Any, Wrapping] = {}
+    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
+    orders: Orders | None = None
+    """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
+    why: str = ""
+    """Why it is refused, or why not `splits`."""
+    splits: bool = True
+    """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
+    served: tuple[int, ...] | None = None
+    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
+    inside: Inside | None = None
+    """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
+    further: tuple[SourceRole, ...] = ()
+    """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
+    borrowed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
+    """What is lent and what is guarded: the node is told before that memory is written."""
+    wrapped: tuple[bool, ...] = attrs.field(init=False)
+    """For each tangent whether it is a wrapper."""
+
+    @borrowed.default
+    def _borrowed(self) -> tuple[tuple[int, Any], ...]:
+        return (*self.lent, *self.guarded)
+
+    @wrapped.default
+    def _wrapped(self) -> tuple[bool, ...]:
+        return tuple([Tangent(role) in self.wrappings for role, _ in self.tangents])
+
+    may_reopen: bool = attrs.field(init=False)
+    """Whether some result can have a backward behind one of another, or a second one (SAV-1)."""
+
+    @may_reopen.default
+    def _may_reopen(self) -> bool:
+        if self.effects or self.memory or self.after or self.choices:
+            return False
+        return len(self.tangents) > 1 or not self.asks
+
+    def left(self, values: Sequence[Value | None], closed: Absent) -> list[Value | None]:
+        """Of the saved values those that backwards without gradients of these results read."""
+        if not closed or self.variants is None or not self.is_compact:
+            return list(values)
+        needed = self.variants.needed(closed, self)
+        return [value if index in needed else None for index, value in enumerate(values)]
+
+    def closed(self, arrived: Absent) -> Absent:
+        """Results whose backward raises behind one with gradients of these."""
+        bits, spent = self.reads.bits_among(arrived), 0
+        for each, _ in self.asks:
+            spent |= each if each & bits else 0
+        return self.reads.results_of(spent)
+
+    def asks_without(self, absent: Absent) -> bool:
+        """Whether a gradient that is not absent passes a node that asks for tensors."""
+        bits = self.reads.bits_without(absent)
+        return any(asks and each & bits for each, asks in self.asks)
+
+    @property
+    def links(self) -> tuple[SavedOf, ...]:
+        """All that `reads` names, once each."""
+        return self.reads.links
+
+    def read(self, absent: Absent) -> list[bool]:
+        """For each of `links` whether a gradient that is not absent reads it."""
+        return self.reads.read_by(self.reads.bits_without(absent))
+
+    def reached(self, absent: Absent) -> set[SourceRole]:
+        """The inputs to which a gradient that is not absent flows."""
+        return {of for role, _ in self.tangents if role not in absent for of in self.flows[role]}

@@ -1,0 +1,115 @@
+"""The plan of a compiled backward, from the graph and what stage 4 noted.
+
+Used by the pipeline. Rules: TAN-8, SUB-11, CAG-10. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+from aotlite.backends.protocol import Run
+from aotlite.ir.graph import Graph
+from aotlite.ir.role import Gradient, Tangent
+from aotlite.stages.records.function_meta import FamilyMeta, Joint, SourceRole
+from aotlite.stages.s4_joint.subclass_meta import gradient_of, whole_of
+from aotlite.stages.s10_runtime.backward.anomaly import Inside
+from aotlite.stages.s10_runtime.backward.double_backward import Orders
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.variants import Variants
+
+
+def plan_backward(
+    graph: Graph | None,
+    lower: Callable[[Graph], Run],
+    both: Joint,
+    leaves: Container[SourceRole],
+    families: Sequence[FamilyMeta],
+    *,
+    is_compact: bool,
+    lent: tuple[tuple[int, Any], ...] = (),
+    guarded: tuple[tuple[int, Any], ...] = (),
+    orders: Orders | None = None,
+    why: str = "",
+    splits: bool = True,
+    inside: Inside | None = None,
+) -> BackwardPlan | None:
+    """The plan of a backward graph; None where no result is differentiable.
+
+    `leaves` are the inputs that are leaves which require grad.
+    """
+    facts: dict[str, Any] = {
+        "reach": both.reach,
+        "flows": both.flows,
+        "reads": both.reads,
+        "errors": both.errors,
+        "is_compact": is_compact,
+        "asks": both.asks,
+        "memory": both.memory,
+        "new_leaves": both.new_leaves,
+        "lent": lent,
+        "guarded": guarded,
+        "effects": both.effects,
+        "after": both.after,
+        "wrappings": both.wrappings,
+        "apart": both.apart,
+        "choices": both.choices,
+        "orders": orders,
+        "why": why,
+        "splits": splits,
+        "inside": inside,
+    }
+    # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
+    erring = {of for result in both.errors for of in both.reach[result]}
+    erring.update([of for each in both.effects for of in each.reach])  # and the effects
+    # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
+    whole: dict[Any, Any] = {
+        of: n.meta for n in both.graph.placeholders for of in (n.role, whole_of(n.role))
+    }
+    whole |= {family.role: family.meta for family in families}
+    metas = {role: meta for role, meta in whole.items() if role in erring}
+    if graph is None:
+        dead, sources = tuple(both.layouts.items()), tuple(metas.items())
+        return BackwardPlan(None, dead, sources, only_leaves=False, **facts) if dead else None
+    tangents = tuple(_expected(graph, both).items())
+    gradients = tuple(_given(graph, both, metas).items())
+    only_leaves = all(meta is None or role in leaves for role, meta in gradients)
+    further = frozenset() if both.taped is None else both.taped.further
+    facts |= {
+        "only_leaves": only_leaves,
+        "served": _served(both.order, gradients),
+        "further": tuple([role for role, meta in gradients if meta is None and role in further]),
+    }
+    variants = Variants(graph, lower, both.arrivals, both.effects)
+    return BackwardPlan(variants, tangents, gradients, **facts)
+
+
+def _served(order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> tuple[int, ...] | None:
+    """The places of gradients in the order of accumulation. None where they stand so."""
+    turn = {role: place for place, role in enumerate(order)}
+    found = sorted(range(len(gradients)), key=lambda k: turn.get(gradients[k][0], len(turn)))
+    return None if found == list(range(len(gradients))) else tuple(found)
+
+
+def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
+    """The differentiable results, each with the geometry in which its gradient is expected."""
+    found: dict[Any, Any] = {}
+    for node in graph.placeholders:
+        if isinstance(node.role, Tangent):
+            of = gradient_of(node.role.of)
+            wrapping = both.wrappings.get(Tangent(of))
+            found[of] = node.meta if wrapping is None else wrapping.meta
+    return found
+
+
+def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
+    """The inputs that get gradients, with their geometry; that of `metas` where none comes."""
+    found: dict[Any, Any] = {}
+    for role, value in graph.outputs_with(Gradient):
+        of = gradient_of(role.of)
+        wrapping = both.wrappings.get(Gradient(of))
+        if wrapping is None:
+            found[of] = found.get(of, metas.get(of)) if value is None else value.meta
+        else:
+            found[of] = wrapping.meta
+    return found

@@ -1,0 +1,85 @@
+"""Tape nodes of compiled calls whose backward takes a gradient whole, and not in parts (DBL-1).
+
+Used by stage 10, also for gradients of calls whose backward reads memory as it then is (SAV-3).
+Users' Python in a backward may compute something that is not linear in the
+gradient. Eager sends all that arrives at it in a backward through it at once. Of a compiled call,
+gradients arrive at its own tape node, and at those of its gradients; where two of these are met in
+one backward, eager's number would be another, and that is an error.
+Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.state import STATE
+from aotlite.ir.errors import AutogradError, noted
+from aotlite.stages.s10_runtime.backward.memory import check_shown
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+
+
+@attrs.frozen(eq=False)
+class Visits:
+    """Which tape node of a call, or of its gradients, each backward that runs has met."""
+
+    _met: dict[int, CompiledBackward] = attrs.field(factory=dict)
+    """By the identity of the backward."""
+
+    def note(self, node: CompiledBackward) -> None:
+        """Raises where this backward has met another one."""
+        task = STATE.task
+        if task is None:
+            return
+        met = self._met.setdefault(id(task), node)
+        if met is not node:
+            raise noted(
+                AutogradError(
+                    "backward: gradients arrive at a compiled call in two parts, by way of its "
+                    "results and of its gradients, expected them in one"
+                ),
+                f"{node.plan.why} Differentiate the eager function, or the gradients alone. "
+                "(DBL-1)",
+            )
+        task.append(_Met(self._met, id(task)))
+
+
+@attrs.frozen(eq=False)
+class _Met:
+    """What is let go at the end of a backward."""
+
+    _met: dict[int, CompiledBackward]
+    _task: int
+
+    def forget(self) -> None:
+        self._met.pop(self._task, None)
+
+
+class WholeBackward(CompiledBackward):
+    """The tape node of a call, or of gradients of it, of which a backward may meet one."""
+
+    __slots__ = ("_own", "visits")
+
+    visits: tuple[Visits, ...]
+    """Those that it notes itself in; not there until there is another node to meet."""
+
+    def name(self) -> str:
+        return CompiledBackward.__name__
+
+    def begin_order(self, made: CompiledBackward) -> None:
+        """Notes that gradients of this call have a tape node."""
+        super().begin_order(made)
+        if not self.plan.splits:
+            if not hasattr(self, "_own"):
+                self._own = Visits()
+                self.visits = (*getattr(self, "visits", ()), self._own)
+            made.visits = self.visits  # type: ignore[attr-defined]
+
+    def _run(self, grads: list[Any], wanted: Any) -> Sequence[Any]:
+        for visits in getattr(self, "visits", ()):
+            visits.note(self)
+        if not self.plan.memory and hasattr(self, "shown"):
+            check_shown(self.name(), self.shown)
+        return super()._run(grads, wanted)

@@ -1,0 +1,100 @@
+"""The variants of a compiled backward: one for each set of absent tangents.
+
+Used by stage 10 alone. Rules: JNT-13, TAN-8, SAV-1. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from aotlite.backends.protocol import Run
+from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.graph import Graph
+from aotlite.ir.role import Gradient, Saved, Tangent
+from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.s4_joint.arrival_choices import chosen
+from aotlite.stages.s4_joint.backward_effects import LateEffect
+from aotlite.stages.s4_joint.subclass_meta import gradient_of
+from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
+from aotlite.stages.s10_runtime.backward.anomaly import again
+from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
+
+if TYPE_CHECKING:
+    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
+
+
+class Variants:
+    """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        lower: Callable[[Graph], Run],
+        arrivals: tuple[frozenset[ResultRole], ...] = (),
+        effects: tuple[LateEffect, ...] = (),
+    ) -> None:
+        self.graph = graph
+        self.arrivals = arrivals
+        """What the graph's `Arrived` inputs ask."""
+        self.effects = effects
+        self.sources: list[str] = []
+        """The functions made so far, as Python."""
+        self.whole: Step | None = None
+        """The one for all tangents."""
+        self._lower = lower
+        self._made: dict[Absent, Step] = {}
+        self._needed: dict[Absent, frozenset[int]] = {}
+        self._lock = lock()
+
+    def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
+        """The numbers of the saved values that backwards without these gradients read."""
+        found = self._needed.get(absent)
+        if found is None:
+            graph = self._without(self.graph, plan, absent)
+            users = {value for node in graph.nodes for value in node.inputs()}
+            roles = [node.role for node in graph.placeholders if node in users]
+            found = frozenset([role.index for role in roles if isinstance(role, Saved)])
+            self._needed[absent] = found
+        return found
+
+    def step(self, absent: Absent, plan: BackwardPlan) -> Step:
+        """The function that takes a node and gradients, of which those are None."""
+        step = self._made.get(absent)
+        if step is None:
+            with self._lock:
+                if absent not in self._made:
+                    graph, plan = _for_choice(self.graph, plan, absent)
+                    for each in plan.apart:
+                        each.check(absent)
+                    if absent or self.arrivals:
+                        graph = self._without(graph, plan, absent)
+                    writer = BackwardWriter(plan, absent, graph, self._lower(graph))
+                    step, source = writer.function()
+                    with UNFORKED:
+                        self.sources.append(source)
+                        self._made[absent] = step
+                step = self._made[absent]
+            if not absent:
+                self.whole = step
+        return step
+
+    def _without(self, graph: Graph, plan: BackwardPlan, absent: Absent) -> Graph:
+        reached = plan.reached(absent)
+        return without_tangents(graph, absent, reached, self.arrivals, self.effects)
+
+
+def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph, BackwardPlan]:
+    """Graph and plan for the results whose gradients arrive, where that makes others (TAN-8)."""
+    if not plan.choices:
+        return graph, plan
+    arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
+    graph, choice = chosen(graph, plan.choices, arrived)
+    if choice.error is not None:
+        raise again(choice.error)
+    known = {role: how for role, how in plan.wrappings.items() if isinstance(role, Tangent)}
+    given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
+    flows = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
+    return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings}, flows=flows)

@@ -1,0 +1,255 @@
+"""The backward of a compiled call as straight-line Python: from gradients of results to those of
+inputs.
+
+Used by `s10_backward` alone. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4, SUB-11. Spec:
+`specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aotlite.backends.values import travels_as_array
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.create import RESTRIDE
+from aotlite.ir.ops.factories import FULL
+from aotlite.ir.role import (
+    Gradient,
+    NextBackwardOffset,
+    NextBackwardSeed,
+    Role,
+    Tangent,
+    part_suffix,
+)
+from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.backward.memory import LateWriter
+from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
+from aotlite.stages.s10_runtime.effect_isolation import held_call
+from aotlite.stages.s10_runtime.rng import DrawWriter
+from aotlite.stages.s10_runtime.source import MANY, ORDER, Source, listed
+from aotlite.stages.s10_runtime.subclass_code import WrapWriter, dense_part, is_like, write_tangent
+
+if TYPE_CHECKING:
+    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
+
+Step = Callable[[Any, list[Any]], list[Any]]
+"""The backward of a node: from the gradients of its results to those of its inputs."""
+
+
+def zeros(meta: TensorMeta) -> Tensor:
+    """A part of a gradient that no gradient reached."""
+    made: Tensor = dispatch(FULL, (meta.shape, 0, meta.dtype, meta.device))
+    return made if made.meta is meta else dispatch(RESTRIDE, (made, meta.stride))
+
+
+def share_memory(graph: Graph) -> bool:
+    """Whether two gradients that a backward gives can lie in one buffer.
+
+    Asked of each variant: what is left of a sum may be the gradient of another input, too.
+    """
+    values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
+    roots = [storage_root(value) for value in values]
+    return len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
+
+
+class BackwardWriter:
+    """Writes the backward of a call as straight-line Python."""
+
+    def __init__(self, plan: BackwardPlan, absent: Absent, graph: Graph, run: Any) -> None:
+        self.plan = plan
+        self.absent = absent
+        self.graph = graph
+        self.source = Source()
+        self.source.scope["run"] = run
+        self.source.scope[ORDER] = plan.order
+        self.run = run
+        inputs = plan.variants.graph.placeholders  # type: ignore[union-attr]
+        self.metas: dict[Any, Any] = {node.role: node.meta for node in inputs}
+        self.late = LateWriter(plan.memory, absent, graph, self.source, is_compact=plan.is_compact)
+        self.draws = DrawWriter.of_backward(self.source, graph, plan.after, absent)
+
+    def function(self) -> tuple[Step, str]:
+        refuse_regions(self.source, self.graph)
+        self._check()
+        self._call(self._values())
+        self._gradients()
+        absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
+        number = f"{self.plan.number} backward{absent}"
+        return self.source.function(self.graph.name, number, "node, grads")
+
+    def _check(self) -> None:
+        """SAV-2: what was saved is as it was."""
+        plan, source = self.plan, self.source
+        absent = source.constant(self.absent, "A", "the results whose gradients are absent")
+        if any(role not in self.absent for role in plan.errors):
+            source.add(f"node.check({absent})")
+            return
+        wanted = [i for i, is_read in enumerate(plan.read(self.absent)) if is_read]
+        if len(wanted) > MANY:
+            source.add("for s, n in node.links:", "    if s.version != n:")
+            source.add(f"        node.check({absent})")
+        elif wanted:
+            names = [f"(s{i}, n{i})" for i in range(len(plan.links))]
+            source.add(f"{listed(names)} = node.links")
+            tests = " or ".join([f"s{i}.version != n{i}" for i in wanted])
+            source.add(f"if {tests}:", f"    node.check({absent})")
+
+    def _values(self) -> str:
+        """The saved values and the tangents, in the layout that the backward was recorded for."""
+        plan, source = self.plan, self.source
+        source.use(laid_out)
+        names = [f"g{i}" for i in range(len(plan.tangents))]
+        source.add(f"{listed(names)} = grads")
+        values = []
+        for name, (role, meta) in zip(names, plan.tangents, strict=True):
+            if role not in self.absent:
+                wrapping = plan.wrappings.get(Tangent(role))
+                if wrapping is None:
+                    values.append(self._tangent(name, meta))
+                else:
+                    write_tangent(source, name, role, wrapping)
+                    values += self._parts(name, role, "", wrapping)
+        values += self.late.values()
+        self.draws.begin()
+        values += self.draws.inputs(is_compact=plan.is_compact)
+        return f"[{', '.join(['*node.saved', *values])}]"
+
+    def _parts(self, name: str, result: Any, path: str, wrapping: Wrapping) -> list[str]:
+        """The values of a wrapper's parts, depth first (SUB-4)."""
+        source, values = self.source, []
+        for attr, of, inner in wrapping.parts:
+            part = f"{name}{part_suffix(attr)}"
+            source.add(f"{part} = getattr({name}, {attr!r}, None)")
+            if inner is None:
+                meta = self.metas[Tangent(of)]
+                self._check_part(part, f"{path}{attr}", result, wrapping.kind, meta)
+                values.append(self._tangent(part, meta))
+            else:
+                write_tangent(source, part, of, inner)
+                values += self._parts(part, result, f"{path}{attr}.", inner)
+        return values
+
+    def _check_part(
+        self, name: str, path: str, result: Any, kind: type[Any], meta: TensorMeta
+    ) -> None:
+        """TAN-4: before a part is laid out otherwise, that it is one of this shape and dtype."""
+        source = self.source
+        source.use(dense_part)
+        known = [source.constant(each, letter) for each, letter in ((result, "R"), (kind, "T"))]
+        expected = source.constant(meta, "M", str(meta))
+        source.use(is_like, Tensor)
+        source.add(f"if type({name}) is not Tensor or {name}.meta is not {expected}:")
+        source.add(f"    if not is_like({name}, {expected}):")
+        how = f"{path!r}, {', '.join(known)}, {expected}"
+        source.add(f"        {name} = dense_part({name}, {how})")
+
+    def _tangent(self, name: str, meta: TensorMeta) -> str:
+        """A dense gradient in the layout that the backward was recorded for (TAN-3)."""
+        source = self.source
+        expected = source.constant(meta, "M", str(meta))
+        source.add(f"if {name}.meta is not {expected}:")
+        source.add(f"    {name} = laid_out({name}, {expected})")
+        if not (self.plan.is_compact and travels_as_array(meta)):
+            return f"({name}.storage.buffer, {name}.offset)"
+        source.add(f"x = {name}._array")
+        source.add(f"x{name} = {name}._data if x is None else x")
+        return f"x{name}"
+
+    def _call(self, values: str) -> None:
+        plan, compact = self.plan, self.plan.is_compact
+        given = f"run.read_of({values})" if compact and not self.run.reads_all else values
+        # What gradients read of others' memory; nothing is lent where effects are (PART-37).
+        storages = [f"node.links[{i}][0]" for i in range(len(plan.links))]
+        draws = self.draws.reads or self.draws.consumed != 0
+        call = held_call(
+            self.source, self.graph, "run", given, storages, draws=draws, compact=compact
+        )
+        if compact:
+            self.source.enter(f"found = {call}", *self.draws.on_error())
+        else:
+            self.draws.call(f"found = {call}")
+        if self.draws.consumed is None:
+            self.draws.end(self._found(NextBackwardSeed()), self._found(NextBackwardOffset()))
+
+    def _found(self, role: Role) -> str:
+        return f"found[{self.graph.output_roles.index(role)}]"
+
+    def _gradients(self) -> None:
+        """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
+        plan, source = self.plan, self.source
+        # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
+        metas: list[Any] = [
+            None if value is None else value.meta for _, value in self.graph.outputs_with(Gradient)
+        ]
+        if plan.memory:
+            self.late.put_back(len(metas))
+        if len(self.graph.outputs) > len(metas):
+            source.add(f"found = found[:{len(metas)}]")
+        if share_memory(self.graph) or len(metas) > MANY:
+            source.use(tensors_over)
+            made = f"tensors_over(found, {source.constant(metas, 'V', 'metas')})"
+            self._return(made, metas)
+            return
+        source.use(tensor_over)
+        names = [f"w{i}" for i in range(len(metas))]
+        source.add(f"{listed(names)} = found")
+        tensors = [
+            "None"
+            if meta is None
+            else f"tensor_over({name}[0], {source.constant(meta, 'M', str(meta))}, {name}[1])"
+            for name, meta in zip(names, metas, strict=True)
+        ]
+        self._return(f"[{', '.join(tensors)}]", metas)
+
+    def _return(self, tensors: str, metas: list[Any]) -> None:
+        """Returns what the backward gave; where gradients are wrappers, as their parts."""
+        if self.plan.wrappings:
+            names = [f"t{i}" for i in range(len(metas))]
+            self.source.add(f"{listed(names)} = {tensors}")
+            tensors = self._wrapped(names, metas)
+        self.source.add(f"return {tensors}")
+
+    def _wrapped(self, names: list[str], metas: list[Any]) -> str:
+        """SUB-11: the gradients of the sources, which may be wrappers of those of parts."""
+        roles = [role.of for role, _ in self.graph.outputs_with(Gradient)]
+        by_role = dict(zip(roles, zip(names, metas, strict=True), strict=True))
+        writer = WrapWriter(self.source)
+        found = []
+        for source, _ in self.plan.gradients:
+            wrapping = self.plan.wrappings.get(Gradient(source))
+            if wrapping is None:
+                found.append(by_role[source][0])
+            elif all(by_role[of][1] is None for _, of in wrapping.leaves()):
+                found.append("None")
+            else:
+                found.append(self._whole_gradient(writer, wrapping, by_role))
+        return f"[{', '.join(found)}]"
+
+    def _whole_gradient(self, writer: WrapWriter, wrapping: Wrapping, by_role: Any) -> str:
+        parts = [
+            self._dense_part(by_role[of][0], by_role[of][1], wrapping.layouts[of])
+            if inner is None
+            else self._whole_gradient(writer, inner, by_role)
+            for _, of, inner in wrapping.parts
+        ]
+        return writer.made(wrapping, parts)
+
+    def _dense_part(self, name: str, meta: TensorMeta | None, expected: TensorMeta) -> str:
+        """The variable of a part; zeros where no gradient reaches this part, and others are."""
+        if meta is not expected:
+            layout = self.source.constant(expected, "M", str(expected))
+            self.source.use(zeros if meta is None else laid_out)
+            made = f"zeros({layout})" if meta is None else f"laid_out({name}, {layout})"
+            self.source.add(f"{name} = {made}")
+        return name
+
+
+def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
+    """TAN-3: the gradient in the layout that the backward was recorded for."""
+    out: Tensor = grad.detach().restride(meta.stride)
+    return out

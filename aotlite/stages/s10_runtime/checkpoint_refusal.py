@@ -1,0 +1,26 @@
+"""A generated function that has effects does nothing in a region that is computed again.
+
+Used by stage 10, for the forward and for each variant of the backward: what happens there would
+happen twice. Rules: TOK-6, CKP-7, CKP-9. Spec: `specs/checkpoint.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.eager.effects import refuse_in_region
+from aotlite.eager.state import STATE
+from aotlite.ir.effects import is_effect
+from aotlite.ir.graph import Graph
+from aotlite.stages.s10_runtime.source import Source
+
+
+def refuse_regions(source: Source, graph: Graph) -> None:
+    """Adds the line that refuses the first effect of a graph, if it has one, within a region."""
+    node = next(filter(is_effect, graph.nodes), None)
+    if node is not None:
+        source.use(refuse_in_region)
+        source.scope["STATE"] = STATE
+        what = source.constant(node.target, "E", f"the effect {node.target.effect}")
+        source.add(f"if STATE.in_region: refuse_in_region({what})")
+
+
+__all__ = ["refuse_regions"]

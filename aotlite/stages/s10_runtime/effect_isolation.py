@@ -1,0 +1,81 @@
+"""What effects leave alone while compiled code runs: the tensors that it reads, and the generator.
+
+Used by stage 10, for forwards and backwards that have effects. A function that an effect calls may
+reach, besides its operands, what the program reaches. Compiled code reads its inputs whenever that
+suits it, and takes all that it draws from the generator at once: who changes them meanwhile would
+change other values than in eager. That is an error, never another result.
+Rules: TOK-7, GEN-2. Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from weakref import ref
+
+from aotlite.eager.random import Refusing
+from aotlite.eager.state import STATE
+from aotlite.ir.effects import is_effect
+from aotlite.ir.errors import TokenError, noted
+from aotlite.ir.graph import Graph
+from aotlite.ir.ledger import unwatched
+from aotlite.stages.s10_runtime.source import Source, listed
+
+_HINT = (
+    "Compiled code reads what it needs in an order of its own. Let the callback give new values as "
+    "its results, and write them in the function; or write after the call. (TOK-7)"
+)
+
+
+def held_call(
+    source: Source,
+    graph: Graph,
+    run: str,
+    given: str,
+    storages: Iterable[str],
+    *,
+    draws: bool,
+    compact: bool,
+) -> str:
+    """The expression that runs a graph: with what its effects leave alone, if it has any."""
+    function, args = (f"{run}.compact", given) if compact else (run, given)
+    if any(map(is_effect, graph.nodes)):
+        source.use(held)
+        source.scope["ref"] = ref
+        refs = [f"ref({each})" for each in dict.fromkeys(storages)]
+        args = f"{function}, {args}, {listed(refs) if refs else '()'}, {draws}, {graph.name!r}"
+        function = "held"
+    return f"enter({function}, {args})" if compact else f"{function}({args})"
+
+
+def held(
+    run: Callable[[Any], Any], given: Any, storages: Sequence[Any], draws: bool, name: str
+) -> Any:
+    """What the code gives. Raises TokenError where an effect has written what it reads.
+
+    `storages` are weak references, to let go of what is let go meanwhile (BOX-1); `draws` says that
+    the code has taken its places in the generator's stream.
+    """
+    before = [each().version for each in storages]
+    outer = STATE.draws
+    if draws:
+        STATE.draws = Refusing(outer)
+    try:
+        with unwatched():
+            found = run(given)
+    finally:
+        STATE.draws = outer
+    for each, version in zip(storages, before, strict=True):
+        storage = each()
+        if storage is not None and storage.version != version:
+            raise noted(
+                TokenError(
+                    f"{name}: a tensor that the compiled function reads was written while it ran, "
+                    "expected effects that leave it alone"
+                ),
+                _HINT,
+            )
+    return found
+
+
+__all__ = ["held_call"]

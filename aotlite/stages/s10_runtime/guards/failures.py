@@ -1,0 +1,98 @@
+"""Why an entry is not valid for a call: its checks one by one, in words (GRD-4).
+
+Used by stage 10 alone. Asked when a call is refused, and never otherwise.
+Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.stages.s1_capture.guard_records import Surroundings
+from aotlite.stages.s1_capture.snapshots import PLAIN
+
+GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
+"""What looking at a place raises where something else lies than before."""
+
+
+@attrs.frozen
+class Check:
+    """One guard: `test` is an expression, or a statement where `is_statement`."""
+
+    test: str
+    subject: str
+    """What it is about, for people."""
+    shown: str | None = None
+    """An expression for what was found."""
+    expected: str = "the same"
+    is_statement: bool = False
+    culprit: str | None = None
+    """An expression for the place at fault, where the check is about several."""
+    explain: Callable[[], tuple[Check, ...]] | None = None
+    """What the test sums up, one by one."""
+
+
+@attrs.frozen
+class Failure:
+    """Why an entry is not valid for a call."""
+
+    subject: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} is {self.found}, expected {self.expected}"
+
+
+def what_fails(
+    checks: Sequence[Check], scope: dict[str, Any], leaves: Sequence[Any]
+) -> Failure | None:
+    """The first check that does not hold for these arguments; None if all hold."""
+    here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
+    for check in checks:
+        try:
+            if check.is_statement:
+                exec(check.test, here)
+                continue
+            holds = eval(check.test, here)
+        except GUARD_ERRORS:
+            holds = False
+        if not holds and check.explain is not None:
+            one_by_one = check.explain()  # which adds to the scope
+            return what_fails(one_by_one, {**here, **scope}, leaves)
+        if not holds:
+            subject = _evaluated(check.culprit, here, check.subject)
+            found = _evaluated(check.shown, here, "something else")
+            return Failure(subject, found, check.expected)
+    return None
+
+
+def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:
+    """What the expression gives, as text; `otherwise` if there is none, or it leads nowhere."""
+    try:
+        return otherwise if expression is None else str(eval(expression, here))[:200]
+    except GUARD_ERRORS:
+        return otherwise
+
+
+def outlined(value: Any) -> str:
+    """A container of plain values as it is printed; anything else by its type and length."""
+    kind = type(value).__name__
+    if not isinstance(value, (list, tuple, dict)):
+        return f"a {kind}"
+    items = [*value, *(value.values() if isinstance(value, dict) else ())]
+    if len(items) <= 20 and all(type(item) in PLAIN for item in items):
+        return repr(value)[:120]
+    return f"a {kind} of {len(value)}"
+
+
+def changed_words(guard: Surroundings, before: list[str], leaves: Any, tensors: Any) -> str:
+    """What lies now at the first place that changed, and what lay there."""
+    place = guard.changed(leaves, tensors)
+    if place is None:
+        return "something else"
+    now, then = outlined(place.resolve(list(leaves))), before[guard.places.index(place)]
+    return f"{now} with another form or other contents" if now == then else f"{now}, not {then}"

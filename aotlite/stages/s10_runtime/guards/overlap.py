@@ -1,0 +1,143 @@
+"""The tests of a run-time function that its inputs share memory as they did at the first call.
+
+Used by stage 10 alone, for functions that write something. Straight-line tests: of inputs that
+share nothing, as most do, they cost a comparison a pair. Rules: GRD-2, DUP-5.
+Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+from aotlite.eager.sharing import (
+    are_apart,
+    first_byte,
+    foreign_distances,
+    is_foreign,
+    on_one_storage,
+    shared_memory,
+)
+from aotlite.eager.tensor import Tensor
+from aotlite.stages.s10_runtime.guards.failures import Check
+from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
+
+_FEW = 3
+"""So many storages are compared pair by pair; more, as a set."""
+
+_KIN = "of which base inputs that overlap are views"
+_SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
+
+
+def sharing_check(
+    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+) -> Iterator[Check]:
+    """The check for inputs by the names of their variables, some of which are written, if any.
+
+    Straight-line tests that everything lies as it did; where that is more than counts, what counts
+    is found and compared when they fail.
+    """
+    tests = tuple(_tests(source, tensors, written))
+    if not tests:
+        return
+    names, given = list(tensors), list(tensors.values())
+    places = [place for place, name in enumerate(names) if name in written]
+    alike = " and ".join([each.test for each in tests])
+    plan = shared_memory(given, places)
+    if len(places) < len(names) - 1 or _some_are_apart(plan[0], plan[1]):
+        source.use(shared_memory)
+        whole = source.constant(plan, "V", _SUBJECT)
+        found = f"shared_memory({listed(names)}, {listed([str(place) for place in places])})"
+        alike = f"(({alike}) or {found} == {whole})"
+    yield Check(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
+
+
+def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[Check]:
+    """That the same inputs are views of one base, of an equal one, and by the same views.
+
+    A write to one of them becomes part of the others' history, through the base (SYN-7).
+    """
+    families: dict[Any, list[str]] = {}
+    for name, tensor in tensors.items():
+        families.setdefault(tensor._root or name, []).append(name)
+    tests = []
+    for one, other in combinations([names[0] for names in families.values()], 2):
+        tests.append(f"({one}._root is not {other}._root or {one}._root is None)")
+    for first, *others in families.values():
+        if others:
+            root: Any = tensors[first]._root
+            meta = source.constant(root.meta, "M", str(root.meta))
+            tests += [f"{name}._root is {first}._root" for name in others]
+            tests.append(f"{first}._root.meta is {meta}")
+            tests += [_seen_as(source, name, tensors[name]) for name in (first, *others)]
+    for test in tests:
+        yield Check(test, _KIN, expected=_EXPECTED)
+
+
+def _seen_as(source: Source, name: str, tensor: Tensor) -> str:
+    """That an input is the view of its base that it was, or the base itself."""
+    chain = source.constant(tensor._chain, "V", chain_words(tensor._chain))
+    isnt = "" if tensor._base is None else "not "
+    return f"{name}._base is {isnt}None and {name}._chain.is_like({chain})"
+
+
+def _some_are_apart(
+    groups: Collection[tuple[int, ...]], near: Collection[tuple[int, int, int]]
+) -> bool:
+    """Whether there are tensors on one storage of which some do not overlap."""
+    return sum(len(group) * (len(group) - 1) // 2 for group in groups) > len(near)
+
+
+def _tests(source: Source, tensors: dict[str, Tensor], written: Collection[str]) -> Iterator[Check]:
+    """That the inputs are on the storages they were on, where they were, one by one."""
+    names, given = list(tensors), list(tensors.values())
+    first = []
+    for group in on_one_storage(given):
+        first.append(names[group[0]])
+        counts = any(names[index] in written for index in group)
+        for index in group[1:]:
+            name, later = names[group[0]], names[index]
+            test = f"{later}.storage is {name}.storage"
+            yield Check(test, f"the memory of {later}", expected=f"that of {name}")
+            if counts:
+                yield _at_distance(name, given[group[0]], later, given[index])
+    foreign = foreign_distances(given)
+    if foreign:
+        source.use(is_foreign)
+        test = f"is_foreign({listed(names)}, {source.constant(foreign, 'V', 'shared by ndarrays')})"
+        yield Check(test, "memory that ndarrays share", expected=_EXPECTED)
+    if len(first) > 1:
+        source.use(are_apart)
+        yield Check(_different(first) if foreign else _apart(first), _SUBJECT, expected=_EXPECTED)
+
+
+def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> Check:
+    """That one input starts where it did from the start of another, on its storage."""
+    distance = first_byte(other) - first_byte(tensor)
+    sizes = tensor.meta.dtype.itemsize, other.meta.dtype.itemsize
+    if sizes[0] == sizes[1]:
+        test = f"{later}.offset - {name}.offset == {distance // sizes[0]}"
+    else:
+        test = f"{later}.offset * {sizes[1]} - {name}.offset * {sizes[0]} == {distance}"
+    subject = f"the memory of {later}"
+    return Check(test, subject, expected=f"{distance} bytes from the first of {name}")
+
+
+def _different(names: list[str]) -> str:
+    """That the inputs are on different storages."""
+    storages = [f"{name}.storage" for name in names]
+    if len(names) <= _FEW:
+        return " and ".join([f"{a} is not {b}" for a, b in combinations(storages, 2)])
+    return f"len({{{', '.join(storages)}}}) == {len(names)}"
+
+
+def _apart(names: list[str]) -> str:
+    """That they are, and that no ndarray leads from one to another."""
+    everything = f"are_apart({', '.join(names)})"
+    if len(names) > MANY:
+        return everything
+    exported = [f"{name}.storage.exported" for name in names]
+    few = f"not ({' and '.join(exported)})" if len(names) == 2 else f"{' + '.join(exported)} < 2"
+    return f"{_different(names)} and ({few} or {everything})"

@@ -1,0 +1,506 @@
+"""The first part of a run-time function: what a call must satisfy for an entry to be valid for it.
+
+Input: the first call's flat arguments and what capture noted of the outside. Output: lines that
+return MISS where something is not as it was, and the same checks one by one, for `explain`.
+Rules: GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.facts import Mark, are_recognised, facts_of
+from aotlite.eager.observed import Observed
+from aotlite.eager.sharing import foreign_overlaps
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AliasError, noted
+from aotlite.ir.role import Hidden, Part, Primal, part_suffix
+from aotlite.stages.records.function_meta import FunctionMeta, InputRole
+from aotlite.stages.s1_capture.access_paths import (
+    NOTHING,
+    Place,
+    attributes_of,
+    class_step_text,
+    take,
+)
+from aotlite.stages.s1_capture.guard_records import (
+    AnomalyMode,
+    HasGradient,
+    HiddenPlace,
+    PlainValue,
+    SamePlace,
+    Surroundings,
+    Unwatched,
+)
+from aotlite.stages.s1_capture.snapshots import PLAIN, frozen_value
+from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.guards.environment import Forms
+from aotlite.stages.s10_runtime.guards.failures import GUARD_ERRORS, Check, changed_words, outlined
+from aotlite.stages.s10_runtime.guards.overlap import kin_checks, sharing_check
+from aotlite.stages.s10_runtime.source import Source, listed
+from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
+
+MISS = object()
+"""What a run-time function returns for a call that its entry is not valid for."""
+
+_ONE_OBJECT = "which arguments are one object"
+
+_BITS = 256
+"""Longer ints are not written out: Python refuses to, beyond some thousand digits."""
+
+
+@attrs.frozen(eq=False)
+class World:
+    """What the guards of an entry are made from: the first call, and what it read outside."""
+
+    leaves: Sequence[Any]
+    """The flat arguments, tensors for ndarrays."""
+    arguments: dict[InputRole, Tensor]
+    """The distinct tensor arguments by the role of their first place."""
+    hidden: tuple[Tensor, ...]
+    parts: dict[InputRole, Tensor]
+    """The distinct parts of those that are wrappers."""
+    wrappers: dict[InputRole, Wrapping]
+    """How each wrapper is made, those that are parts included."""
+    guards: tuple[Any, ...]
+    fixed_offsets: frozenset[InputRole]
+    fixed_sizes: dict[InputRole, int]
+    """The bytes of memory that grows."""
+    fixed_views: dict[InputRole, bool]
+    """Whether inputs are views whose autograd state changes (TEN-23)."""
+    written: frozenset[InputRole]
+    """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
+    needed: dict[InputRole, int]
+    """Bytes that the storage must have, of inputs of which more is seen than they span."""
+    kin: tuple[InputRole, ...]
+    """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
+    hooks: tuple[Any, ...]
+    """The functions that each call registers as hooks (HOOK-1)."""
+
+    def tensors(self) -> dict[InputRole, Tensor]:
+        """All inputs by role."""
+        hidden: dict[InputRole, Tensor] = {Hidden(i): t for i, t in enumerate(self.hidden)}
+        return {**self.arguments, **hidden, **self.parts}
+
+
+def name_of(role: InputRole) -> str:
+    """The variable of an input in a run-time function."""
+    if isinstance(role, Part):
+        return f"{name_of(role.of)}{part_suffix(role.attr)}"  # type: ignore[arg-type]
+    return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"
+
+
+def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[Check, ...]:
+    """Adds the guards' lines to `source`; the checks one by one.
+
+    With `marks`, many arguments are known again by the marks that they got.
+    """
+    writer = _Guards(source, world)
+    writer.modes()
+    writer.arguments(marks=marks)
+    writer.outside()
+    writer.memory()
+    source.use(facts_of, are_recognised, frozen_value, is_watched, take)
+    source.scope.update(
+        words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
+    )
+    _add_lines(source, len(world.leaves), writer.checks)
+    return tuple(writer.checks)
+
+
+def _add_lines(source: Source, count: int, checks: list[Check]) -> None:
+    source.add(f"if len(leaves) != {count}:", "    return MISS")
+    if count:
+        source.add(f"{listed([f'a{i}' for i in range(count)])} = leaves")
+    source.add("try:")
+    tests: list[str] = []
+    for check in [*checks, None]:
+        if check is not None and not check.is_statement:
+            tests.append(check.test)
+            continue
+        if tests:
+            source.add("    if not (", *[f"        {line}" for line in _joined(tests)], "    ):")
+            source.add("        return MISS")
+            tests = []
+        if check is not None:
+            source.add(f"    {check.test}")
+    source.add("except GUARD_ERRORS:", "    return MISS")
+
+
+def _joined(tests: list[str]) -> list[str]:
+    return [tests[0], *[f"and {test}" for test in tests[1:]]]
+
+
+def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta) -> None:
+    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
+
+    Raises AliasError where one of the tensors is written. Hidden aliases share a buffer, and are
+    members of one synthetic base.
+    """
+    roles, given = list(tensors), list(tensors.values())
+    for i, j in foreign_overlaps(given):
+        one, other = meta.input_of(roles[i]), meta.input_of(roles[j])
+        if given[i].storage.buffer is given[j].storage.buffer:
+            continue
+        if one.writes_data or other.writes_data or one.written_late or other.written_late:
+            raise noted(
+                AliasError(
+                    f"compile: {one.place} and {other.place} overlap in memory, by "
+                    "ndarrays, and one of them is written, expected written inputs that overlap no "
+                    "other input"
+                ),
+                "Pass one tensor, and take the views inside the function. (ALI-1)",
+            )
+
+
+class _Guards:
+    """Collects the checks."""
+
+    def __init__(self, source: Source, world: World) -> None:
+        self.source = source
+        self.world = world
+        self.checks: list[Check] = []
+        self._variables: dict[Any, str] = {}
+        self._places: dict[str, str] = {}
+        """Where hidden inputs lie, by variable."""
+
+    def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
+        self.checks.append(Check(test, subject, shown, expected))
+
+    # --- arguments
+    def arguments(self, *, marks: bool) -> None:
+        """Each argument's facts; of plain values type and bits; which are one object (DUP-5)."""
+        first: dict[int, int] = {}
+        tensors: dict[str, Tensor] = {}
+        modules: list[str] = []
+        for i, leaf in enumerate(self.world.leaves):
+            name, subject = f"a{i}", f"argument {i}"
+            if not isinstance(leaf, (Tensor, Observed)):
+                self._plain(name, leaf, subject, frozen_value(leaf))
+            elif first.setdefault(id(leaf), i) != i:
+                before = first[id(leaf)]
+                what = f"the object that is argument {before}"
+                self.check(f"{name} is a{before}", subject, None, what)
+            elif isinstance(leaf, Tensor):
+                tensors[name] = leaf
+            else:
+                modules.append(name)
+                kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
+                what = f"a {type(leaf).__name__}"
+                self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
+        hidden = {f"h{i}": tensor for i, tensor in enumerate(self.world.hidden)}
+        if self.world.wrappers:
+            hidden |= {name_of(role): part for role, part in self.world.parts.items()}
+        if marks and len(tensors) + len(hidden) > 3:
+            for name, tensor in list(tensors.items())[:1] if hidden else ():
+                self._meta(name, tensor)  # most calls that need another entry are told by this
+            self._hidden()
+            self._marks(tensors | hidden)
+        else:
+            for name, tensor in tensors.items():
+                self._facts(name, tensor, f"argument {name[1:]}")
+            self._hidden()
+            for name, tensor in hidden.items():
+                self._facts(name, tensor, self._places[name])
+            alike: dict[Any, list[str]] = {}
+            for name, tensor in (tensors | hidden).items():
+                alike.setdefault(facts_of(tensor), []).append(name)
+            for names in alike.values():  # of other facts, they are other objects
+                self._different(names)
+        self._different(modules, users=True)
+
+    def _hidden(self) -> None:
+        """The tensors that the function reached without their being arguments (CAP-3)."""
+        for guard in self.world.guards:
+            if isinstance(guard, HiddenPlace):
+                name, place = f"h{guard.index}", str(guard.place)
+                self._places[name] = place
+                self._statement(f"{name} = {self._at(guard.place)}", place)
+        self._unwrap()
+
+    def _unwrap(self) -> None:
+        """The parts of wrappers, of which class, names and spec are as they were (SUB-21)."""
+        shared = []
+        wrappers = sorted(self.world.wrappers.items(), key=lambda each: depth(each[0]))
+        for role, wrapping in wrappers:
+            name, kind = name_of(role), wrapping.kind
+            place = self._places.get(name, f"argument {name[1:]}")
+            expected = self.source.constant(kind, "T", kind.__name__)
+            self.check(f"type({name}) is {expected}", place, f"type({name})", f"a {kind.__name__}")
+            self._statement(f"{name}_n, {name}_s = {name}.__tensor_flatten__()", place)
+            attrs = [attr for attr, _, _ in wrapping.parts]
+            what = f"the names of the parts of {place}"
+            self.check(f"[*{name}_n] == {attrs}", what, f"{name}_n", str(attrs))
+            test = spec_test(self.source, f"{name}_s", wrapping.spec)
+            self.check(test, f"the spec of {place}", f"{name}_s", repr(wrapping.spec)[:80])
+            for attr, of, _ in wrapping.parts:
+                if of == Part(role, attr):
+                    self._places[name_of(of)] = f"{place}.{attr}"
+                    self._statement(f"{name_of(of)} = {name}.{attr}", f"{place}.{attr}")
+                else:
+                    shared.append((f"{name}.{attr} is {name_of(of)}", f"{place}.{attr}", of))
+        for test, place, of in shared:
+            self.check(test, place, None, f"the object that is {of}")
+
+    def _meta(self, name: str, tensor: Tensor) -> None:
+        expected = self.source.constant(tensor.meta, "M", str(tensor.meta))
+        test = f"{name}.meta is {expected}"
+        self.check(test, f"argument {name[1:]}", f"{name}.meta", str(tensor.meta))
+
+    def _marks(self, tensors: dict[str, Tensor]) -> None:
+        """Facts and identity of many tensors, in one look at each that is known already."""
+        marks = [Mark(facts_of(tensor)) for tensor in tensors.values()]
+        source = self.source
+        names = [source.constant(mark, "K") for mark in marks]
+        for facts in dict.fromkeys(mark.facts for mark in marks):
+            source.notes.append(f"# K: marks of {facts}")
+        known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
+        many = source.constant(tuple(marks), "V", "all these marks")
+        unknown = f"are_recognised({listed(list(tensors))}, {many})"
+        subjects = [self._places.get(name, f"argument {name[1:]}") for name in tensors]
+        explain = partial(_explain_marks, source, list(tensors), subjects, marks)
+        test = f"({' and '.join(known)} or {unknown})"
+        self.checks.append(Check(test, "the arguments", explain=explain))
+
+    def _different(self, names: list[str], *, users: bool = False) -> None:
+        """Objects that were different must be: a program can ask (DUP-5)."""
+        if len(names) > 1:
+            pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+            test = " and ".join([f"{a} is not {b}" for a, b in pairs])
+            if len(names) > 3:  # a class says what equals its objects; tensors are hashed quickly
+                objects = [f"id({name})" for name in names] if users else names
+                test = f"len({{{', '.join(objects)}}}) == {len(names)}"
+            self.check(test, _ONE_OBJECT, None, "none")
+
+    def _facts(self, name: str, tensor: Tensor, subject: str) -> None:
+        facts = facts_of(tensor)
+        expected = self.source.constant(facts, "F", str(facts))
+        test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
+        self.check(test, subject, f"words({name})", str(facts))
+
+    def _plain(self, name: str, value: Any, subject: str, frozen: Any) -> None:
+        test = _exact_test(name, value)
+        if test is None:
+            test = f"frozen_value({name}) == {self.source.constant(frozen, 'V', _words(value))}"
+        self.check(test, subject, f"words({name})", _words(value))
+
+    def modes(self) -> None:
+        """First of all: of the tensors of a capture no facts can be asked."""
+        self.check("STATE.recorder is None", "a capture", None, "none running")
+        mode = STATE.grad_mode
+        self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
+
+    # --- the outside
+    def outside(self) -> None:
+        """What the function reached without its being an argument (CAP-3, CAP-12)."""
+        for guard in self.world.guards:
+            match guard:
+                case SamePlace(place, role):
+                    what = f"the object that is {role}"
+                    self.check(f"{self._at(place)} is {name_of(role)}", str(place), None, what)
+                case PlainValue(place, frozen):
+                    self._plain_at(place, frozen)
+                case HasGradient(place):
+                    test = f"{self._at(place)} {guard.test}"
+                    self.check(test, str(place), None, guard.expected)
+                case Unwatched(role):
+                    self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
+                case AnomalyMode():
+                    expected = self.source.constant(guard, "W", f"anomaly mode {guard}")
+                    self.source.use(AnomalyMode)
+                    shown = "AnomalyMode.now()"
+                    self.check(f"{shown} == {expected}", "anomaly mode", shown, str(guard))
+                case Surroundings():
+                    self._surroundings(guard)
+
+    def _plain_at(self, place: Place, frozen: Any) -> None:
+        value = place.resolve(list(self.world.leaves))
+        if value is NOTHING:
+            *_, (kind, key) = place.path
+            owner = self._at(Place(place.argument, place.function, place.path[:-1]))
+            test = f"take({owner}, {kind!r}, {self._key(key)}) is NOTHING"
+            self.check(test, str(place), None, "nothing there")
+        else:
+            self._plain(self._at(place), value, str(place), frozen)
+
+    def _surroundings(self, guard: Surroundings) -> None:
+        """Immutable things one by one; containers, Modules and tensors by their image."""
+        rest: list[tuple[Place, Any]] = []
+        leaves = list(self.world.leaves)
+        for place, image in zip(guard.places, guard.images, strict=True):
+            value = place.resolve(leaves)
+            if value is NOTHING or isinstance(value, (Tensor, Observed, list, tuple, dict)):
+                rest.append((place, image))
+            elif not self._identity(place, value):
+                self._plain(self._at(place), value, str(place), image)
+        absent = [place for place, _ in rest if place.resolve(leaves) is NOTHING]
+        for place in absent:
+            self._plain_at(place, None)
+        kept = [each for each in rest if each[0] not in absent]
+        if kept:
+            places, images = zip(*kept, strict=True)
+            self._forms(Surroundings(places, images))
+
+    def _forms(self, guard: Surroundings) -> None:
+        """The form of containers and Modules, quickly; which place differs is asked afterwards."""
+        tensors = self.world.tensors()
+        leaves = list(self.world.leaves)
+        values = [place.resolve(leaves) for place in guard.places]
+        what = _places_text(guard.places)
+        name = self.source.constant(Forms(values, list(tensors.values())), "S", what)
+        roots = listed([self._at(place) for place in guard.places])
+        test = f"{name}.hold({roots}, {listed([name_of(role) for role in tensors])})"
+        images = self.source.constant(guard, "S", f"the images of {what}")
+        arguments = listed([name_of(role) for role in self.world.arguments])
+        culprit = f"{images}.changed(leaves, {arguments}) or {what!r}"
+        before = [outlined(value) for value in values]
+        looks = self.source.constant(
+            partial(changed_words, guard, before), "V", "what changed, in words"
+        )
+        shown = f"{looks}(leaves, {arguments})"
+        self.checks.append(Check(test, what, shown, "as it was", culprit=culprit))
+
+    def _identity(self, place: Place, value: Any) -> bool:
+        """Checks by identity what has nothing else: modules, functions, classes."""
+        if isinstance(value, (types.ModuleType, type)):
+            name = self.source.constant(value, "O", _words(value))
+            test = f"{self._at(place)} is {name}"
+        elif isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+            name = self.source.constant(weakref.ref(value), "W", _words(value))
+            test = f"{self._at(place)} is {name}() is not None"
+        else:
+            return False
+        self.check(test, str(place), None, _words(value))
+        return True
+
+    # --- places
+    def _at(self, place: Place) -> str:
+        """The variable that holds what lies at a place; each step of a path is taken once."""
+        at = self._root(place)
+        for i, (kind, key) in enumerate(place.path):
+            path = (id(place.function), place.argument, place.path[: i + 1])
+            name = self._variables.get(path)
+            if name is None:
+                name = self._variables[path] = f"p{len(self._variables)}"
+                here = Place(place.argument, place.function, place.path[: i + 1])
+                self._statement(f"{name} = {self._step(at, place, i, kind, key)}", str(here))
+            at = name
+        return at
+
+    def _root(self, place: Place) -> str:
+        if place.argument is not None:
+            return f"a{place.argument}"
+        return self.source.constant(place.function, "O", "the compiled function")
+
+    def _step(self, at: str, place: Place, i: int, kind: str, key: Any) -> str:
+        match kind:
+            case "global" if i == 0 and place.argument is None:
+                return f"{self.source.constant(place.function.__globals__, 'G')}[{key!r}]"
+            case "cell" if i == 0 and place.argument is None:
+                cell = place.function.__closure__[key]
+                return f"{self.source.constant(cell, 'C')}.cell_contents"
+            case "attr" | "module" if key in attributes_of(self._owner(place, i)):
+                return f"{at}.__dict__[{key!r}]"
+            case "item" if type(key) in (int, str):
+                return f"{at}[{key!r}]"
+            case "grad":
+                return f"{at}._grad"
+            case "part":
+                return f"{at}.{key}"
+            case "class":
+                return class_step_text(at, self._owner(place, i), key)
+        return f"take({at}, {kind!r}, {self._key(key)})"
+
+    def _owner(self, place: Place, i: int) -> Any:
+        """What a place's step is taken from."""
+        before = Place(place.argument, place.function, place.path[:i])
+        return before.resolve(list(self.world.leaves))
+
+    def _key(self, key: Any) -> str:
+        return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
+
+    def _statement(self, text: str, subject: str) -> None:
+        self.checks.append(Check(text, subject, None, "something there", is_statement=True))
+
+    # --- memory
+    def memory(self) -> None:
+        """Where something is written: who shares memory with whom (GRD-2); offsets that count."""
+        tensors = self.world.tensors()
+        if self.world.written and len(tensors) > 1:
+            named = {name_of(role): tensor for role, tensor in tensors.items()}
+            written = [name_of(role) for role in tensors if role in self.world.written]
+            self.checks += sharing_check(self.source, named, written)
+        if self.world.kin:
+            kin = {name_of(role): tensors[role] for role in self.world.kin}
+            self.checks += kin_checks(self.source, kin)
+        for role, is_view in self.world.fixed_views.items():
+            test = f"({name_of(role)}._base is not None) is {is_view}"
+            self.check(test, f"whether {role} is a view", None, str(is_view))
+        for role, size in self.world.fixed_sizes.items():
+            storage = f"{name_of(role)}.storage"
+            test = f"{storage}.nbytes() == {size} and not {storage}.exported"
+            self.check(
+                test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
+            )
+        for role, tensor in tensors.items():
+            if role in self.world.needed:
+                have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.world.needed[role]
+                what = f"at least {needed} bytes"
+                self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)
+            if role in self.world.fixed_offsets:
+                name = name_of(role)
+                test = f"{name}.offset == {tensor.offset}"
+                self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
+
+
+def _words(value: Any) -> str:
+    """A value in a few words: a tensor's facts; what is not a plain one, by its type."""
+    if isinstance(value, Tensor):
+        return str(facts_of(value))
+    if isinstance(value, types.ModuleType):
+        return f"the module {value.__name__}"
+    if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return f"{value.__qualname__}"
+    if type(value) is int and value.bit_length() > _BITS:
+        return f"an int of {value.bit_length()} bits"
+    return repr(value)[:80] if isinstance(value, PLAIN) else f"a {type(value).__name__}"
+
+
+def _explain_marks(
+    source: Source, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
+) -> tuple[Check, ...]:
+    """The facts of each tensor, and that they are different objects."""
+    one_by_one = []
+    for name, subject, mark in zip(names, subjects, marks, strict=True):
+        expected = source.constant(mark.facts, "F")
+        test = f"facts_of({name}) is {expected}"
+        one_by_one.append(Check(test, subject, f"words({name})", str(mark.facts)))
+    different = f"len({{{', '.join(names)}}}) == {len(names)}"
+    return (*one_by_one, Check(different, _ONE_OBJECT, None, "none"))
+
+
+def _exact_test(name: str, value: Any) -> str | None:
+    """A quick test for equal type and bits; None for values that need more."""
+    kind = type(value)
+    if value is None or kind is bool:
+        return f"{name} is {value}"
+    if kind is int and value.bit_length() > _BITS:
+        return None
+    if kind in (int, str, bytes) or (kind is float and value == value and value not in (0.0,)):
+        text = repr(value)
+        if len(text) <= 80 and "inf" not in text:
+            return f"type({name}) is {kind.__name__} and {name} == {text}"
+    return None
+
+
+def _places_text(places: Sequence[Place]) -> str:
+    text = ", ".join(map(str, places[:3]))
+    return text if len(places) <= 3 else f"{text} and {len(places) - 3} more"

@@ -1,0 +1,98 @@
+"""How a run-time function hands its inputs to the compiled forward: arrays, or windows on buffers.
+
+Used by stage 10 alone. A synthetic base is made at each call: the tensor that shows all of it, if
+an input does, or a window that starts so many elements behind one of its members. Rules: SYN-2,
+SYN-10. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.values import travels_as_array
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.meta import TensorMeta
+from aotlite.stages.s3_convention.synthetic_bases import BaseInput
+from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.s10_runtime.source import Source
+
+
+class InputTexts:
+    """Expressions for the inputs of a forward, by role."""
+
+    def __init__(
+        self, source: Source, bases: Iterable[BaseInput], tensors: Mapping[Any, Tensor]
+    ) -> None:
+        self.source = source
+        self.bases = {base.role: base for base in bases}
+        self.tensors = tensors
+        self._arrays = 0
+
+    def is_array_of_tensor(self, role: Any) -> bool:
+        """Whether the value is the array of one of the call's tensors."""
+        base = self.bases.get(role)
+        return (base is None or base.whole) and travels_as_array(self._meta(role))
+
+    def tensor(self, role: Any) -> str:
+        """The variable of the tensor that an input is."""
+        base = self.bases.get(role)
+        return name_of(role if base is None else base.anchor)
+
+    def window(self, role: Any) -> str:
+        """(buffer, first element) of an input."""
+        return f"({', '.join(self._place(role))})"
+
+    def value(self, role: Any) -> str:
+        """What the compact face of a compiled forward takes: an array where one travels."""
+        if self.is_array_of_tensor(role):
+            return self._array(self.tensor(role))
+        meta = self._meta(role)
+        if not travels_as_array(meta):
+            return self.window(role)
+        return self._window_array(meta, *self._place(role))
+
+    def _window_array(self, meta: TensorMeta, buffer: str, start: str) -> str:
+        """The call that makes an array of a window: of NumPy's, what `strided` comes to."""
+        arrays, dtype = meta.device.arrays, meta.dtype
+        if arrays is NUMPY and meta.numel:
+            self.source.use(np.ndarray)
+            kind = self.source.constant(dtype.numpy, "D", str(dtype))
+            strides = tuple([step * dtype.itemsize for step in meta.stride])
+            first = f"({start}) * {dtype.itemsize}"
+            return f"ndarray({meta.shape}, {kind}, {buffer}, {first}, {strides})"
+        strided = self.source.constant(arrays.strided, "L", "a window as an array")
+        kind = self.source.constant(dtype, "D", str(dtype))
+        return f"{strided}({buffer}, {kind}, {meta.shape}, {meta.stride}, {start})"
+
+    def _meta(self, role: Any) -> TensorMeta:
+        base = self.bases.get(role)
+        return self.tensors[role].meta if base is None else base.meta
+
+    def _place(self, role: Any) -> tuple[str, str]:
+        name, base = self.tensor(role), self.bases.get(role)
+        buffer, start = f"{name}.storage.buffer", f"{name}.offset"
+        if base is None or base.whole:
+            return buffer, start
+        size = base.meta.dtype.itemsize
+        ratio = self.tensors[base.anchor].meta.dtype.itemsize // size
+        if ratio > 1:  # the base is one of bytes
+            start = f"{start} * {ratio}"
+        return buffer, f"{start} - {-base.start // size}" if base.start else start
+
+    def _array(self, name: str) -> str:
+        array = f"x{self._arrays}"
+        self._arrays += 1
+        self.source.add(f"{array} = {name}._array", f"if {array} is None:")
+        self.source.add(f"    {array} = {name}._data")
+        return array
+
+
+def copy_line(source: Source, arrays: Any, target: str, array: str) -> str:
+    """The line that writes an array into another one of the same dtype."""
+    if arrays is NUMPY:
+        return f"{target}[...] = {array}"
+    return f"{source.constant(arrays, 'L', 'the array library')}.copy({target}, {array})"

@@ -1,0 +1,220 @@
+"""Lines of run-time functions that change inputs besides writing: autograd state and memory.
+
+Used by stage 10 alone. Results that were taken before a change are rebuilt before it.
+Rules: FUN-18, FUN-36, RT-5, TEN-5, TEN-26. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aotlite.eager.memory import grow_to, take_place, tell_apart
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.role import IntermediateBase, is_given
+from aotlite.stages.records.function_meta import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    FunctionMeta,
+    InputMeta,
+    MemoryStep,
+    Plain,
+)
+from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.support import rebuilt, take_history
+
+
+class ChangeWriter:
+    """Writes the changes of inputs, in order, and the results that were taken in between."""
+
+    def __init__(
+        self,
+        source: Source,
+        meta: FunctionMeta,
+        values: dict[Any, str],
+        storages: Mapping[Any, Storage],
+    ) -> None:
+        self.source = source
+        self.meta = meta
+        self.values = values
+        """Variables of what the forward returned, by role."""
+        self.storages = storages
+        """Those that inputs lie on at entry."""
+        self._has_detached = False
+        self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
+
+    def write(
+        self, rebuild: Callable[[int, AliasOfInput], None], write_data: Callable[[InputMeta], None]
+    ) -> None:
+        """Old memory is written before an input leaves it (RT-5)."""
+        self._counts()
+        self._take_from_bases()
+        windows = iter(self._windows())
+        for each in self.put:
+            if each.writes_data and not each.in_graph:
+                write_data(each)
+        for each in self.meta.inputs:
+            for number, change in enumerate(each.changes):
+                for index, view in _taken(self.meta, each, number):
+                    rebuild(index, view)
+                name = name_of(each.role)
+                if isinstance(change, MemoryStep):
+                    move = grow_to if change.grows else take_place
+                    self.source.use(move)
+                    self.source.add(f"{move.__name__}({name}, {next(windows)})")
+                    self._hand_over(each, name)
+                else:
+                    self.source.add(f"{name}.{change.value}")
+
+    def _take_from_bases(self) -> None:
+        """What has a holder is the holder's history: other tensors on the base have none."""
+        for index, base in enumerate(self.meta.bases):
+            if base.holder is not None:
+                name = self.values[IntermediateBase(index)]
+                self.source.add(f"h{index} = {name}._node, {name}._index")
+                self.source.add(f"{name}._node, {name}._index, {name}.facts = None, 0, None")
+
+    def _hand_over(self, each: InputMeta, name: str) -> None:
+        """The input has the history of the base that it is put onto."""
+        for index, base in enumerate(self.meta.bases):
+            if base.holder == each.role:
+                self.source.use(take_history)
+                self.source.add(f"take_history({name}, *h{index})")
+
+    def _windows(self) -> list[str]:
+        """Variables of where inputs are put, all found before one is moved."""
+        changes = [c for each in self.put for c in each.changes if isinstance(c, MemoryStep)]
+        if changes:
+            self.source.use(rebuilt)
+            self.note_detached()
+        names: list[str] = []
+        for change in changes:
+            names.append(f"m{len(names)}")
+            how = self.source.constant(change.window.view, "V", "other memory")
+            origin = self._origin(change.window)
+            self.source.add(f"{names[-1]} = rebuilt({origin}, {how}, detached)")
+            if change.window.view.version is not None:
+                self.source.use(hide)
+                self.source.add(f"hide({names[-1]}, {change.window.view.version})")
+        return names
+
+    def note_detached(self) -> None:
+        """Makes the table of the detached aliases made so far, once."""
+        if not self._has_detached:
+            self._has_detached = True
+            self.source.add("detached = {}")
+
+    def _origin(self, window: Alias) -> str:
+        match window:
+            case AliasOfInput(role):
+                return name_of(role)
+            case AliasOfBase(base):
+                return self.values[IntermediateBase(base)]
+            case AliasOfOutput(index):
+                return self.values[self.meta.role_of(index)]
+
+    # --- counts of writes
+    def _counts(self) -> None:
+        """TEN-26: what is counted of memory onto which, or from which, a tensor is put."""
+        plan = self.meta.count_plan
+        if plan is None:
+            return
+        self.source.use(Storage, tell_apart)
+        for number, owner in enumerate(plan.owners):
+            self.source.add(f"c{number} = {self._storage(owner)}")
+            before = plan.totals[number]
+            given = is_given(owner)
+            if before and given:  # new memory is not counted yet
+                self.source.add(f"c{number}.version -= {before}")
+            if type(before) is not int and not given:  # made in inference mode (TEN-22)
+                self.source.add(f"c{number}.version = {self.count(before)}")
+        for step in plan.steps:
+            old, new = f"c{step.old}", f"c{step.new}"
+            for name, writes in ((old, step.old_writes), (new, step.new_writes)):
+                if writes:
+                    self.source.add(f"{name}.version += {writes}")
+            self.source.add(f"tell_apart({old}, {new})")
+        for number, rest in enumerate(plan.rest):
+            if rest:
+                self.source.add(f"c{number}.version += {rest}")
+
+    def _storage(self, owner: Any) -> str:
+        if owner is None:
+            return "Storage(None)"
+        return f"{self.values.get(owner) or name_of(owner)}.storage"
+
+    def set_versions(self) -> None:
+        """New storages count the writes that they went through in the function (TEN-10)."""
+        made: list[tuple[Any, int]] = [
+            (self.meta.role_of(i), o.version)
+            for i, o in enumerate(self.meta.outputs)
+            if isinstance(o, Plain)
+        ]
+        made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
+        for role, version in made:
+            if role not in self.meta.wrappers:  # which are not there yet
+                self.set_version(role, version)
+        keep_in_place(self.source, self.meta, self.values)
+
+    def set_version(self, role: Any, version: int) -> None:
+        """The writes that one new storage went through."""
+        name = self.values[role]
+        if type(version) is not int:  # made in inference mode (TEN-22)
+            self.source.add(f"{name}.storage.version = {self.count(version)}")
+            self.source.add(f"{name}.facts = None")
+        elif version and self.storage(role) is None:
+            self.source.add(f"{name}.storage.version = {version}")
+
+    def count(self, version: int) -> str:
+        """A number of writes, or the object that says that they are not counted."""
+        exact = type(version) is int
+        return str(version) if exact else self.source.constant(version, "V", "no count")
+
+    def storage(self, owner: Any) -> str | None:
+        """The variable of an owner's storage, where the owner may have left it."""
+        plan = self.meta.count_plan
+        mine = self.storages.get(owner)
+        for number, other in enumerate(() if plan is None else plan.owners):
+            if owner == other or mine is not None and mine is self.storages.get(other):
+                return f"c{number}"
+        return None
+
+
+def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[int, AliasOfInput]]:
+    """The results that are views of an input after so many changes."""
+    return [
+        (index, output)
+        for index, output in enumerate(meta.outputs)
+        if isinstance(output, AliasOfInput)
+        and output.role == each.role
+        and output.changes_before == number
+    ]
+
+
+def keep_in_place(source: Source, meta: FunctionMeta, values: dict[Any, str]) -> None:
+    """TEN-5: memory of which a hidden alias was taken may not move."""
+    names = [name_of(each.role) for each in meta.inputs if each.shares_outside]
+    names += [
+        values[meta.role_of(index)]
+        for index, output in enumerate(meta.outputs)
+        if isinstance(output, Plain) and output.shares_outside
+    ]
+    names += [
+        values[IntermediateBase(index)]
+        for index, base in enumerate(meta.bases)
+        if base.shares_outside
+    ]
+    source.add(*[f"{name}.storage.export()" for name in names])
+
+
+def hide(view: Tensor, version: int) -> Tensor:
+    """A rebuilt hidden alias, or view of one, with the writes that it went through (TEN-10)."""
+    if view._seen == view.storage.version:
+        view._seen = version
+    view.storage.version = version
+    view.facts = None
+    return view

@@ -1,0 +1,183 @@
+"""Lines of run-time functions that make the results: new tensors, wrappers of parts, and views.
+
+Used by `s10_runtime` alone. Rules: RT-6, META-8, SUB-5, SUB-6. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aotlite.eager.autograd.forms import keep_form
+from aotlite.ir.role import IntermediateBase
+from aotlite.stages.records.function_meta import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    ArgumentLeaf,
+    Fixed,
+    IsInput,
+    OutputMeta,
+    Plain,
+    Repeated,
+    ViewFacts,
+)
+from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter, hide
+from aotlite.stages.s10_runtime.source import Source, chain_words
+from aotlite.stages.s10_runtime.subclass_code import WrapWriter
+from aotlite.stages.s10_runtime.support import (
+    QuickView,
+    as_leaf,
+    detached_view,
+    is_detached,
+    is_simple,
+    linked_view,
+    plain_view,
+    rebuilt,
+    rebuilt_after,
+    with_own_history,
+)
+
+if TYPE_CHECKING:
+    from aotlite.stages.s10_runtime import RuntimePlan
+
+
+class ResultWriter:
+    """Writes how the results come about."""
+
+    def __init__(
+        self, plan: RuntimePlan, source: Source, values: dict[Any, str], changes: ChangeWriter
+    ) -> None:
+        self.plan = plan
+        self.meta = plan.meta
+        self.source = source
+        self.values = values
+        """Variables of what the forward returned, and of the wrappers made of it, by role."""
+        self.changes = changes
+        self.wraps = WrapWriter(source)
+        backward = plan.backward
+        tangents = () if backward is None else backward.tangents
+        self._places = {of: place for place, (of, _) in enumerate(tangents)}
+        self.names: list[str] = [""] * len(plan.meta.outputs)
+        """The variable of each result, once it is made; parts of wrappers come last."""
+
+    def give_history(self, role: Any) -> None:
+        """The history of a result is the compiled call's, where it is differentiable."""
+        index = self._places.get(role)
+        if index is not None:
+            name = self.values[role]
+            self.source.add(f"{name}._node = node", f"{name}.facts = None")
+            if index:
+                self.source.add(f"{name}._index = {index}")
+            wrapping = self.meta.wrappers.get(role)
+            if wrapping is not None and wrapping.kind.__tensor_gradient_form__ is not None:
+                self.source.use(keep_form)
+                self.source.add(f"keep_form({name})")
+
+    def rebuild_early(self, index: int, output: AliasOfInput) -> None:
+        """By ops: what the input is by then decides what history the view has."""
+        self._rebuild(index, name_of(output.role), output.view, output.role, quick=False)
+        if output.outdated:
+            self.source.add(f"{self.names[index]}._seen = -1")
+
+    def write(self) -> None:
+        """Makes all results, each behind what it is made of."""
+        # What the function made a leaf comes before its views, which take their history of it.
+        for index, _ in sorted(enumerate(self.meta.outputs), key=rebuilt_after):
+            self._result(index)
+
+    def _result(self, index: int) -> str:
+        """The variable of a result, made before unless it is there already."""
+        if not self.names[index] and index in self.meta.inside:
+            of, name = self.meta.inside[index]
+            self.names[index] = f"r{index}"
+            self.source.add(f"r{index} = {self._result(of)}.{name}")
+        if not self.names[index]:
+            self.names[index] = self._made(index, self.meta.outputs[index])
+        return self.names[index]
+
+    def _made(self, index: int, output: OutputMeta) -> str:
+        match output:
+            case Plain(is_leaf=is_leaf):
+                name = self._whole(self.meta.role_of(index), output.version)
+                if is_leaf:
+                    self.source.add(f"{name}._leaf, {name}.facts = True, None")
+                return name
+            case IsInput(role):
+                return name_of(role)
+            case AliasOfInput(role, view):
+                return self._rebuild(index, name_of(role), view, role)
+            case AliasOfBase(base, view):
+                origin = self._whole(IntermediateBase(base), self.meta.bases[base].version)
+                return self._rebuild(index, origin, view, IntermediateBase(base))
+            case AliasOfOutput(of, view):
+                return self._rebuild(index, self._result(of), view, self.meta.role_of(of))
+            case Repeated(of):
+                return self._result(of)
+            case Fixed(ArgumentLeaf(leaf)):
+                return f"a{leaf}"
+            case Fixed(value):
+                return self.source.literal(value)
+
+    def _whole(self, role: Any, version: int) -> str:
+        """The variable of a result or base that is no view; a wrapper is made of its parts."""
+        if role not in self.values:
+            wrapping = self.meta.wrappers[role]
+            own = len(self.names) - len(self.meta.parts)
+            places = {part: own + k for k, part in enumerate(self.meta.parts)}
+            parts = [self._result(places[of]) for _, of, _ in wrapping.parts]
+            self.values[role] = self.wraps.made(wrapping, parts)
+            self.changes.set_version(role, version)
+            self.give_history(role)
+        return self.values[role]
+
+    def _rebuild(
+        self, index: int, origin: str, view: ViewFacts, of: Any, *, quick: bool = True
+    ) -> str:
+        """RT-6: the variable of the view which eager's result is, of the tensor with role `of`."""
+        name = self.names[index] = f"r{index}"
+        quick = quick and of not in self.meta.wrappers
+        if quick and self.plan.fast_paths and self._is_quick(view):
+            self.source.add(f"{name} = {self._quick_view(origin, view)}")
+            return name
+        self.changes.note_detached()
+        self.source.use(rebuilt)
+        how = self.source.constant(view, "V", chain_words(view.chain))
+        self.source.add(f"{name} = rebuilt({origin}, {how}, detached)")
+        if view.version is not None:
+            self.source.use(hide)
+            self.source.add(f"hide({name}, {self.changes.count(view.version)})")
+        if view.is_leaf:
+            self.source.use(as_leaf)
+            self.source.add(f"{name} = as_leaf({name})")
+        if view.own_history:
+            self._own_history(index, name, view)
+        return name
+
+    def _own_history(self, index: int, name: str, view: ViewFacts) -> None:
+        """META-8: the gradient of a view goes through the compiled backward."""
+        backward = self.plan.backward
+        assert backward is not None
+        number = [role for role, _ in backward.tangents].index(self.meta.role_of(index))
+        kind = self.source.constant(view.kind, "K") if view.kind else "None"
+        self.source.use(with_own_history)
+        self.source.add(f"with_own_history({name}, node, {number}, {kind})")
+
+    def _is_quick(self, view: ViewFacts) -> bool:
+        """Simple; or detached, and of no family with other results or with memory put elsewhere."""
+        if is_detached(view):
+            last = view.chain[-1]
+            results = [output.view for output in self.meta.outputs if isinstance(output, Alias)]
+            alone = [each is view or last not in each.chain.steps for each in results]
+            return all(alone) and not any(each.changes for each in self.meta.inputs)
+        return is_simple(view) and len(view.chain) > 0
+
+    def _quick_view(self, origin: str, view: Any) -> str:
+        quick = QuickView.of(view)
+        make = linked_view if quick.nodes else plain_view
+        if is_detached(view) or view.is_inference:
+            make = detached_view
+        self.source.use(make)
+        text = f"{chain_words(view.chain)} -> {quick.meta}"
+        return f"{make.__name__}({origin}, {self.source.constant(quick, 'V', text)})"

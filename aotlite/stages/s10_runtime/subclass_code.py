@@ -1,0 +1,279 @@
+"""Lines of run-time functions that take wrappers apart and put them together.
+
+Used by stage 10 alone. A wrapper that is passed is asked for its parts once, by its class's
+`__tensor_flatten__`; that class, names and spec are as they were is part of the guards. One that is
+returned is made by `__tensor_unflatten__` of the results that are its parts.
+Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.protocol import told
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    check_kept,
+    flatten,
+    is_made,
+    is_wrapper,
+    kept_spec,
+    same_spec,
+)
+from aotlite.ir.errors import SubclassError, TangentError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Part
+from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.source import Source
+
+_FEW = 4
+_EXACT = (int, str, bytes, bool, type(None))
+
+
+def depth(role: Any) -> int:
+    """How many wrappers the role's tensor is inside of."""
+    return 1 + depth(role.of) if isinstance(role, Part) else 0
+
+
+def spec_test(source: Source, name: str, spec: Any) -> str:
+    """An expression that says whether a spec is this one."""
+    if spec is None:
+        return f"{name} is None"
+    if type(spec) in _EXACT and len(repr(spec)) < 80:
+        return f"type({name}) is {type(spec).__name__} and {name} == {spec!r}"
+    source.use(same_spec)
+    if type(spec) is tuple and len(spec) <= _FEW:  # most often of the very same objects
+        items = [source.constant(kept_spec(item), "S", repr(item)) for item in spec]
+        tests = [f"type({name}) is tuple and len({name}) == {len(spec)}"]
+        for i, item in enumerate(items):
+            tests.append(f"({name}[{i}] is {item} or same_spec({name}[{i}], {item}))")
+        return " and ".join(tests)
+    return f"same_spec({name}, {source.constant(kept_spec(spec), 'S', repr(spec))})"
+
+
+# ----------------------------------------------------------------------------------------- results
+class WrapWriter:
+    """Writes how wrappers are made."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+
+    def made(self, wrapping: Wrapping, parts: list[str]) -> str:
+        """Adds the lines that make a wrapper of these variables; its own variable (SUB-5)."""
+        source, name = self.source, f"u{self.count}"
+        self.count += 1
+        kind, meta = wrapping.kind, wrapping.meta
+        make = source.constant(kind.__tensor_unflatten__, "U", f"{kind.__name__} of parts")
+        spec = source.literal(wrapping.spec) if wrapping.spec is None else self._spec(wrapping.spec)
+        names = [attr for attr, _, _ in wrapping.parts]
+        inner = ", ".join([f"{attr!r}: {part}" for attr, part in zip(names, parts, strict=True)])
+        meta_ = source.constant(meta, "M", str(meta))
+        kind_ = source.constant(kind, "T", kind.__name__)
+        pairs = zip(names, parts, strict=True)
+        held = [f"getattr({name}, {attr!r}, None) is {part}" for attr, part in pairs]
+        source.use(fitted, check_kept)
+        source.add(
+            f"{name} = {make}({{{inner}}}, {spec}, {meta.shape}, {meta.stride})",
+            f"if type({name}) is not {kind_} or getattr({name}, 'meta', None) is not {meta_}:",
+            f"    fitted({name}, {kind_}, {meta_})",
+            *_flattens(source, name, names, wrapping.spec),
+            f"if not (known and {' and '.join(held)}):",
+            f"    check_kept({name}, {{{inner}}}, {spec})",
+        )
+        if wrapping.offset:
+            source.add(f"{name}.offset = {wrapping.offset}")
+        return name
+
+    def _spec(self, spec: Any) -> str:
+        name = self.source.constant(kept_spec(spec), "S", repr(spec))
+        if isinstance(spec, (list, dict)):  # each wrapper has its own
+            self.source.use(kept_spec)
+            return f"kept_spec({name})"
+        return name
+
+
+def _flattens(source: Source, name: str, names: list[str], spec: Any) -> list[str]:
+    """Lines that say whether a wrapper flattens to these names and this spec, in `known`."""
+    if spec is None or type(spec) is str:  # what equals it is of its type
+        return [
+            "try:",
+            f"    known = {name}.__tensor_flatten__() == ({names}, {spec!r})",
+            "except AttributeError:",
+            "    known = False",
+        ]
+    source.use(taken_apart)
+    test = spec_test(source, f"{name}_s", spec)
+    return [
+        f"{name}_n, {name}_s = taken_apart({name})",
+        f"known = {name}_n == {names} and {test}",
+    ]
+
+
+def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
+    """SUB-1: what a class made of parts has the outer strides that it was asked for.
+
+    Those of parts of which a dimension has one element, or none, may be others than in eager.
+    """
+    if type(found) is not kind or not is_made(found):
+        raise broken(found, kind, meta)
+    if found.meta.as_contiguous() is not meta.as_contiguous():
+        raise broken(found, kind, meta)
+    found.meta = meta
+
+
+def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+    """The error for what a class made of parts, and should not have."""
+    shown = f"a {type(found).__name__}, {getattr(found, 'meta', 'no tensor')}"
+    return noted(
+        SubclassError(
+            f"{kind.__name__}.__tensor_unflatten__ gives {shown}, expected a {kind.__name__}, "
+            f"{meta}"
+        ),
+        "It gave that when the function was compiled. A class is rebuilt from its parts, spec and "
+        "outer geometry alone. (SUB-1)",
+    )
+
+
+# ---------------------------------------------------------------------------------------- tangents
+def write_tangent(source: Source, name: str, result: Any, wrapping: Wrapping | None) -> None:
+    """Adds the lines that bring an arriving gradient into the form that is expected (TAN-5)."""
+    source.use(coerced)
+    what = source.constant(result, "R", str(result))
+    if wrapping is None:
+        return
+    how = source.constant(wrapping, "W", str(wrapping))
+    kind = source.constant(wrapping.kind, "T", wrapping.kind.__name__)
+    spec = spec_test(source, f"{name}_s", wrapping.spec)
+    names = [attr for attr, _, _ in wrapping.parts]
+    source.use(taken_apart)
+    source.add(
+        f"if type({name}) is {kind}:",
+        f"    {name}_n, {name}_s = taken_apart({name})",
+        f"if type({name}) is not {kind} or {name}_n != {names} or not ({spec}):",
+        f"    {name} = coerced({name}, {what}, {how})",
+    )
+
+
+def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
+    """What `flatten` gives, names as a list; a class that gives anything else is named (SUB-1)."""
+    try:
+        found = wrapper.__tensor_flatten__()
+        if type(found) is tuple and len(found) == 2 and type(found[0]) in (list, tuple):
+            return [*found[0]], found[1]
+    except AttributeError:
+        pass
+    names, spec = flatten(wrapper)
+    return [*names], spec
+
+
+def coerced(
+    grad: Tensor, result: Any, wrapping: Wrapping | None, *, keeps_history: bool = False
+) -> Tensor:
+    """TAN-5: a gradient of another class or spec, in the form that the backward was recorded for.
+
+    Raises TangentError with both classes where its class cannot say what it is in that form.
+    """
+    kind = Tensor if wrapping is None else wrapping.kind
+    spec = None if wrapping is None else wrapping.spec
+    found = _in_form(grad, spec, kind, keeps_history=keeps_history)
+    if wrapping is None:
+        if isinstance(found, Tensor) and not is_wrapper(found) and found.shape == grad.shape:
+            return found
+    elif type(found) is kind and same_spec(flatten(found)[1], spec):
+        names = [attr for attr, _, _ in wrapping.parts]
+        if found.shape == wrapping.meta.shape and [*flatten(found)[0]] == names:
+            return found
+    raise _refused(grad, found, result, wrapping)
+
+
+def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = False) -> Any:
+    """What a gradient's class says that it is in another form; None where it says nothing."""
+    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    mode = STATE.grad_mode
+    if not keeps_history:
+        STATE.grad_mode = None if mode is None else False
+    try:
+        return None if method is None else method(kept_spec(spec), kind)
+    finally:
+        STATE.grad_mode = mode
+
+
+def coerced_with_history(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor | None:
+    """A gradient as `coerced` gives it, with the history that it has; None where that is lost."""
+    if _is_formed(grad, wrapping):
+        return grad
+    found = coerced(grad, result, wrapping, keeps_history=True)
+    kept = _is_formed(found, wrapping) and edge_of(found) is not None
+    return found if kept or edge_of(grad) is None else None
+
+
+def _is_formed(grad: Any, wrapping: Wrapping | None) -> bool:
+    """Whether a gradient is of the class, the parts and the spec that are expected, all through."""
+    if wrapping is None:
+        return not is_wrapper(grad)
+    if type(grad) is not wrapping.kind:
+        return False
+    names, spec = flatten(grad)
+    if [*names] != [name for name, _, _ in wrapping.parts] or not same_spec(spec, wrapping.spec):
+        return False
+    return all(_is_formed(getattr(grad, name), inner) for name, _, inner in wrapping.parts)
+
+
+def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Tensor:
+    """TAN-4: what a part of a gradient is as a dense tensor; raises TangentError for another."""
+    found = _in_form(part, None, Tensor)
+    if not is_like(found, meta):
+        raise misshaped(part, path, result, kind, meta)
+    dense: Tensor = found
+    return dense
+
+
+def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> Exception:
+    """The error of TAN-5: the class that arrives, what it becomes, and the class expected."""
+    got = _named(grad)
+    if isinstance(found, Tensor):
+        got += f", which becomes {_named(found)}, {found.meta}"
+    elif found is not None:
+        got += f", which becomes {told(found)}"
+    if wrapping is None:
+        expected = "a Tensor, with memory of its own"
+    else:
+        expected = f"a {wrapping.kind.__name__} of spec {told(wrapping.spec)}"
+        if type(grad) is wrapping.kind and same_spec(flatten(grad)[1], wrapping.spec):
+            got += f" with the parts {[*flatten(grad)[0]]}"
+            expected += f" with the parts {[attr for attr, _, _ in wrapping.parts]}"
+    if isinstance(found, Tensor):
+        expected += f", of shape {grad.shape if wrapping is None else wrapping.meta.shape}"
+    return noted(
+        TangentError(f"backward: the gradient of {result} is {got}, expected {expected}"),
+        "The backward was compiled for gradients of the class of the result. "
+        f"{type(grad).__name__}.__coerce_same_metadata_as_tangent__(spec, kind) may say what the "
+        "gradient is in that form; detach() results that are not differentiated. (TAN-5)",
+    )
+
+
+def _named(value: Any) -> str:
+    """A value by its class, and its spec where it is a wrapper."""
+    spec = f" of spec {told(flatten(value)[1])}" if is_wrapper(value) else ""
+    return f"a {type(value).__name__}{spec}"
+
+
+def is_like(part: Any, meta: TensorMeta) -> bool:
+    """Whether a part is a dense tensor of this shape and dtype, in whatever layout (TAN-4)."""
+    dense = isinstance(part, Tensor) and not is_wrapper(part)
+    return dense and part.meta.shape == meta.shape and part.meta.dtype is meta.dtype
+
+
+def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Exception:
+    """The error for a part of a gradient that is not what the backward was recorded for."""
+    shown = f", {part.meta}" if isinstance(part, Tensor) else ""
+    return noted(
+        TangentError(
+            f"backward: in the gradient of {result}, a {kind.__name__}, attribute {path!r} is "
+            f"{_named(part)}{shown}, expected a Tensor, {meta}"
+        ),
+        "The parts of a gradient are those of the result. (TAN-4)",
+    )

@@ -1,0 +1,147 @@
+"""Stage 1, capture: runs the user's function once, on fake tensors, and records every op it runs.
+
+Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views,
+in-place ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules:
+GEN-7,
+GEN-8. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.eager.observed import Observed, observing
+from aotlite.eager.refusals import raising_refusals
+from aotlite.eager.state import STATE, watch_alone
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import nesting
+from aotlite.ir.errors import AotliteError, UnsupportedError, noted
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.role import Output
+from aotlite.stages.records.function_meta import ArgumentLeaf, Captured
+from aotlite.stages.s1_capture.guard_records import AnomalyMode
+from aotlite.stages.s1_capture.recorder import CaptureRecorder
+from aotlite.stages.s1_capture.snapshots import PLAIN
+from aotlite.stages.shared.user_frames import describe, is_internal
+
+
+def capture(
+    function: Callable[..., Any],
+    call: Callable[[list[Any]], Any],
+    leaves: Sequence[Any],
+    tensors: Sequence[tuple[int, Tensor]],
+    flatten: Callable[[Any], list[Any]],
+    name: str = "graph",
+) -> Captured:
+    """The captured run of `call(leaves)` with the listed leaves replaced by fake tensors.
+
+    `function` is what places are searched in; `flatten` gives the flat results. Modes are restored
+    on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured; a
+    fake that the function put somewhere keeps nothing alive then.
+    """
+    recorder = CaptureRecorder(function, list(leaves))
+    try:
+        return _captured(recorder, call, leaves, tensors, flatten, name)
+    except BaseException:
+        abandon(recorder)
+        raise
+
+
+def abandon(recorder: CaptureRecorder) -> None:
+    """Makes the recorder of a capture that failed one that has recorded nothing.
+
+    A fake that the function put somewhere holds it, and neither arguments nor the function then.
+    """
+    CaptureRecorder.__init__(recorder, None, [])
+    recorder.close()
+
+
+def _captured(
+    recorder: CaptureRecorder,
+    call: Callable[[list[Any]], Any],
+    leaves: Sequence[Any],
+    tensors: Sequence[tuple[int, Tensor]],
+    flatten: Callable[[Any], list[Any]],
+    name: str,
+) -> Captured:
+    recorder.note_surroundings()
+    faked = list(leaves)
+    seen: dict[int, Tensor] = {}
+    for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # what may be a part
+        fake = seen.get(id(tensor))
+        if fake is None:
+            fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
+        faked[index] = fake
+    before = STATE.grad_mode
+    outer = STATE.recorder, STATE.watch
+    # Hooks of the caller are not for fakes (GEN-8); anomaly mode is for what the function runs.
+    mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
+    try:
+        with raising_refusals(recorder), observing():
+            results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
+            hooks = recorder.hooks.leaving(results)
+        after = STATE.grad_mode
+        if AnomalyMode.now() != mode:
+            raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
+    except AotliteError as error:
+        _note_place(error)
+        raise
+    finally:
+        STATE.recorder, STATE.watch = outer
+        STATE.grad_mode, recorder.outer_mode = before, None
+    recorder.wrapped.check_parts()
+    recorder.finish_guards()
+    recorder.streams.end_forward()
+    grads = recorder.grads.written(results)
+    recorder.grads.guard_unused()
+    recorder.wrapped.put_in_order(recorder.inputs, recorder.placeholders)
+    return Captured(
+        _graph(recorder, results, name),
+        recorder,
+        tuple(recorder.inputs),
+        tuple(results),
+        before,
+        after,
+        recorder.families.all(),
+        recorder.late(),
+        dict(recorder.reach.extents),
+        grads=grads,
+        hooks=hooks,
+    )
+
+
+def _note_place(error: AotliteError) -> None:
+    """Adds the user's line that raised, unless the error names it."""
+    trace, location = error.__traceback__, None
+    while trace is not None:
+        if not is_internal(trace.tb_frame.f_code):
+            location = trace.tb_frame.f_code, trace.tb_lasti
+        trace = trace.tb_next
+    note = describe(location)
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> Any:
+    if isinstance(leaf, Tensor):
+        return recorder.here(leaf)
+    for index, argument in enumerate(arguments):
+        if argument is leaf and isinstance(leaf, Observed):
+            return ArgumentLeaf(index)
+    if not isinstance(leaf, PLAIN):
+        raise noted(
+            UnsupportedError(
+                f"capture: the function returns {leaf!r} of type {type(leaf).__name__}, expected "
+                "tensors, numbers, strings and None in lists, tuples and dicts"
+            ),
+            "Return the tensors it holds. (GEN-7)",
+        )
+    return leaf
+
+
+def _graph(recorder: CaptureRecorder, results: list[Any], name: str) -> Graph:
+    values = [r.value if isinstance(r, Tensor) else None for r in results]
+    closing = output_node(values, [Output(i) for i in range(len(values))])
+    inputs = (*recorder.placeholders, *recorder.streams.placeholders())
+    return Graph((*inputs, *recorder.nodes, closing), name)

@@ -1,0 +1,102 @@
+"""What windows of as_strided show of inputs: they may reach outside the elements of the input.
+
+as_strided counts from the storage, so that a captured function can see more of it than it was
+given. Used by stage 1, which notes how far; stage 3 makes a base that has all of it. Rules: TEN-1,
+FUN-11. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import ShapeError
+from aotlite.ir.graph import Node
+from aotlite.ir.memory import is_within, storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.stages.records.function_meta import CapturedInput, InputRole
+
+Extent = tuple[int, int]
+"""The first element and the one behind the last, from the input's first element."""
+
+
+@attrs.define(eq=False)
+class Reach:
+    """How far windows reach, of the inputs of which some reach outside."""
+
+    extents: dict[InputRole, Extent] = attrs.field(factory=dict)
+
+    def note(self, given: CapturedInput, meta: TensorMeta, start: int) -> None:
+        """Notes a window that starts so many elements behind the input's first one."""
+        first, end = self.extents.get(given.role, (0, given.entry_meta.span))
+        self.extents[given.role] = min(first, start), max(end, start + meta.span)
+
+
+def check_in_storage(op: Op, meta: TensorMeta, offset: int, have: int) -> None:
+    """Raises ShapeError for a window outside the bytes of its storage (TEN-1)."""
+    needed = (offset + meta.span) * meta.dtype.itemsize
+    if meta.numel and (offset < 0 or needed > have):
+        raise ShapeError(
+            f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset "
+            f"{offset} needs {needed} bytes, expected an offset of at least 0 and at most the "
+            f"storage's {have} bytes"
+        )
+
+
+def check_window(recorder: Any, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
+    """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
+    root = storage_root(tensor.value)
+    held: TensorMeta = root.meta  # type: ignore[assignment]
+    recorder.changes.check_old(root, op.name)
+    if held.dtype is not meta.dtype:
+        raise recorder.refuse(
+            f"{op.name} on a view of {held.dtype} as {meta.dtype}",
+            "take the window of the tensor before it is seen in another dtype",
+        )
+    real = recorder.real_at(root)
+    first = 0 if real is None else real.offset
+    offset = tensor.offset + start
+    size = held.dtype.itemsize
+    have = held.span * size if real is None else real.storage.buffer.nbytes
+    check_in_storage(op, meta, offset, have)
+    if meta.numel and not is_within(meta, offset - first, held):
+        given = next((i for i in recorder.inputs if i.placeholder is root), None)
+        if not may_reach(given, meta, offset):
+            raise recorder.refuse(
+                f"{op.name} with size {meta.shape} and stride {meta.stride}, which reaches "
+                f"outside the elements of the input {held}",
+                "pass the tensor that spans the whole storage as the argument",
+            )
+        recorder.offset_read.add(given.role)  # type: ignore[union-attr]
+        recorder.reach.note(given, meta, offset - first)
+
+
+def may_reach(given: CapturedInput | None, meta: TensorMeta, offset: int) -> bool:
+    """Whether a window may show memory outside of an input's elements.
+
+    Where the input requires grad, its gradient must have a place for what is shown: in the base.
+    """
+    if given is None:
+        return False
+    if not given.requires_grad:
+        return True
+    root: Any = given.fake._root if given.family is not None else None
+    return root is not None and is_within(meta, offset - root.offset, root.meta)
+
+
+def whole_of(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
+    """The arguments, and the meta, of the as_strided that shows all that is seen of an input."""
+    meta: Any = placeholder.meta
+    first, end = extent
+    flat = meta.as_contiguous((end - first,))
+    return (placeholder, (end - first,), (1,), first), flat
+
+
+def whole_node(placeholder: Node, extent: Extent) -> Node:
+    """The node of it."""
+    args, meta = whole_of(placeholder, extent)
+    return Node("call", AS_STRIDED, args, meta)

@@ -1,0 +1,1 @@
+"""Hooks that a function registers while it is captured."""

@@ -1,0 +1,358 @@
+"""Whether a users' hook does nothing but compute, as far as its code and its variables prove it.
+
+Such a hook may be run once, without data, and what it records may stand for it. Any other is
+called at each backward: whether it tells or changes something cannot be seen from one run. Proven
+is that nothing but tensors, and what the hook makes itself, can be changed, and that nothing that
+can change is read.
+Used by `inner_hooks` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.observed import Called
+from aotlite.eager.tensor import Tensor
+from aotlite.effects import callback
+from aotlite.ir.device import Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.memory_format import MemoryFormat
+from aotlite.stages.s1_capture.access_paths import NOTHING, attributes_of, is_users
+from aotlite.stages.s1_capture.hooks.reachable import (
+    Known,
+    article,
+    changes_of,
+    variables_of,
+    words_of,
+)
+
+_Found = tuple[str, Any]
+"""A thing, and the name by which the code comes to it; none where it is in the code's hands."""
+
+_VALUES = (
+    bool, int, float, complex, str, bytes, range, types.NoneType, types.EllipsisType,
+    np.generic, np.ufunc, np.dtype, DType, Device, MemoryFormat,
+)  # fmt: skip
+_FUNCTIONS = frozenset(
+    "abs all any bin chr divmod format hex isinstance issubclass iter len max min next oct ord pow "
+    "repr round sorted sum".split()
+)
+_TYPES = frozenset((
+    bool, int, float, complex, str, bytes, slice, range, tuple, list, dict, set, frozenset,
+    zip, enumerate, map, filter, reversed, object, type, functools.partial,
+))  # fmt: skip
+_LIBRARIES = ("math", "cmath", "operator", "functools", "numpy")
+_OURS = frozenset(("aotlite", *(f"aotlite.{each}" for each in (
+    "autograd", "effects", "linalg", "nn", "nn.functional", "ops",
+))))  # fmt: skip
+_SETTERS = ("set_", "manual_")
+_OPERATORS_THAT_WRITE = frozenset(
+    "setitem delitem iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub "
+    "itruediv ixor call".split()
+)
+_NOISE = frozenset(("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME", "COPY_FREE_VARS"))
+_NAMES = ("LOAD_GLOBAL", "LOAD_DEREF", "LOAD_FAST", "LOAD_NAME")
+_NO_LOADS = ("LOAD_CONST", "LOAD_CLOSURE", "LOAD_ASSERTION_ERROR")
+_LOADS = ("LOAD_ATTR", "LOAD_METHOD")
+_REBINDS = ("STORE_DEREF", "DELETE_DEREF")
+_CALLS = ("__call__",)
+_READS = frozenset(("__getattr__", "__getattribute__"))
+_CALLABLE = (types.FunctionType, functools.partial)
+_STEPS = {
+    "STORE_GLOBAL": "rebinds the global",
+    "DELETE_GLOBAL": "deletes the global",
+    "STORE_ATTR": "sets the attribute",
+    "DELETE_ATTR": "deletes the attribute",
+    "IMPORT_NAME": "imports",
+    "LOAD_BUILD_CLASS": "makes a class",
+}
+_DOORS = frozenset(("grad_fn", "metadata"))
+"""Attributes of tensors and tape nodes by which other things are reached."""
+
+
+def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> str | None:
+    """What a hook may do besides computing, "reads a dict" say; None if it is proven not to.
+
+    `known` is what was there before the captured run: containers that are not were made by it, and
+    only its functions know them. `given` are gradients that it is called with, if known.
+    """
+    walk = _Walk(known, queue=[("", grad) for grad in given])
+    return walk.along(hook) or walk.changes_a_container() or walk.asks_a_class()
+
+
+@attrs.define(eq=False)
+class _Walk:
+    """All that a hook can name, as far as it is of use."""
+
+    known: Known
+    words: set[str] = attrs.field(factory=set)
+    """The names of attributes, and the ways of storing, in the functions that were met."""
+    attributes: dict[str, None] = attrs.field(factory=dict)
+    bare: set[str] = attrs.field(factory=lambda: {""})
+    """Names whose value is used itself, not only an attribute of it."""
+    owners: list[_Found] = attrs.field(factory=list)
+    """Modules, of Python and of networks, functions, and tensors of users' classes: things whose
+    attributes the code may name."""
+    containers: list[Any] = attrs.field(factory=list)
+    queue: list[_Found] = attrs.field(factory=list)
+
+    def along(self, hook: Any) -> str | None:
+        """The first thing that speaks against the hook."""
+        self.queue.append(("", hook))
+        seen, asked = set[tuple[str, int]](), set[tuple[int, str]]()
+        while self.queue:
+            for name, thing in self.queue:  # grows while it is walked
+                if (name, id(thing)) not in seen:
+                    seen.add((name, id(thing)))
+                    against = self._inside(name, thing)
+                    if against is not None:
+                        return against
+            self.queue.clear()
+            for name, owner in self.owners:
+                names = [*self.attributes, *(("forward",) if name in self.bare else ())]
+                for each in names:
+                    if (id(owner), each) not in asked:
+                        asked.add((id(owner), each))
+                        found = _attribute(owner, each)
+                        if found is not NOTHING and isinstance(owner, _CALLABLE):
+                            return f"reads the attribute {each!r} of a function"
+                        self.queue.append((each, found))
+        return None
+
+    def changes_a_container(self) -> str | None:
+        """Whether the code may change a container that the captured run has made."""
+        for each in self.containers:
+            if not self.words.isdisjoint(changes_of(each)):
+                return f"may change {article(each)}"
+        return None
+
+    def asks_a_class(self) -> str | None:
+        """Whether attributes of a module's class may be read, which nothing guards."""
+        modules = [each for _, each in self.owners if isinstance(each, Called)]
+        return (
+            f"asks {article(modules[0])} for its class" if modules and "type" in self.bare else None
+        )
+
+    def _inside(self, name: str, thing: Any) -> str | None:
+        """Queues what lies one step from a thing that only computes; what is wrong with others."""
+        if isinstance(thing, Tensor):
+            if is_users(type(thing)):
+                self.owners.append((name, thing))
+            return None
+        if isinstance(thing, _VALUES) and not is_users(type(thing)):
+            return None
+        match thing:
+            case tuple() | frozenset() if type(thing) in (tuple, frozenset):
+                self._follow(name, thing)
+            case list() | dict() | set() if self._is_made(thing):
+                self.containers.append(thing)
+                self._follow(name, thing)
+                self._follow(name, thing.values() if isinstance(thing, dict) else ())
+            case slice():
+                self._follow(name, (thing.start, thing.stop, thing.step))
+            case types.FunctionType():
+                return self._inside_function(name, thing)
+            case types.MethodType():
+                of = getattr(thing.__func__, "__code__", None)
+                self._follow("" if of is None else of.co_varnames[0], [thing.__self__])
+                self._follow(name, [thing.__func__])
+            case functools.partial() if type(thing) is functools.partial:
+                self.owners.append((name, thing))
+                self._follow("", (thing.func, *thing.args, *thing.keywords.values()))
+            case types.ModuleType() if _may_be_read(thing):
+                self.owners.append((name, thing))
+            case Called():
+                return self._inside_module(name, thing)
+            case type() if issubclass(thing, Tensor):
+                self.owners.append((name, thing))
+            case _ if thing is not NOTHING and not _is_silent(thing):
+                return f"reaches {_named(thing)}" + (f" ({name!r})" if name else "")
+        return None
+
+    def _is_made(self, container: Any) -> bool:
+        """Whether a container is of the captured run, and of no class of its own."""
+        return type(container) in (list, dict, set) and container not in self.known
+
+    def _follow(self, name: str, things: Iterable[Any]) -> None:
+        self.queue += [(name, each) for each in things]
+
+    def _inside_module(self, name: str, module: Called) -> str | None:
+        """A network's module: what is named of it is read, and it is called where it is bare."""
+        self.owners.append((name, module))
+        for cls in type(module).__mro__:
+            if not is_users(cls):  # what it calls it holds
+                self._follow(
+                    "", [v for v in attributes_of(module).values() if isinstance(v, Called)]
+                )
+                break
+            if not vars(cls).keys().isdisjoint(_READS):
+                return f"reaches a module ({name!r}) that has a way of its own to read attributes"
+            self._follow("", [vars(cls)[each] for each in _CALLS if each in vars(cls)])
+        return None
+
+    def _inside_function(self, name: str, function: types.FunctionType) -> str | None:
+        if not is_users(function):
+            is_silent = _is_ours(function) and not function.__name__.startswith(_SETTERS)
+            return None if is_silent else f"calls {function.__name__!r}"
+        read = _Read.of(function)
+        if read.against is not None:
+            return read.against
+        if not self.known.is_compared(function):
+            return f"reaches a function ({name!r}) whose variables no call compares"
+        self.words.update(words_of(function))
+        self.bare |= read.bare
+        self.attributes.update(dict.fromkeys(read.attributes))
+        if attributes_of(function):
+            self.owners.append((name, function))
+        self.queue += [each for each in variables_of(function) if each[0] in read.used]
+        return None
+
+
+@attrs.define(eq=False)
+class _Read:
+    """What the code of a function says, with that of the functions nested in it."""
+
+    against: str | None = None
+    """What it does besides computing."""
+    bare: set[str] = attrs.field(factory=set)
+    """Names that it loads for more than an attribute of theirs."""
+    attributes: list[str] = attrs.field(factory=list)
+    used: set[str] = attrs.field(factory=set)
+    """Names of variables that it does more with than give them to `effects.callback`."""
+
+    @classmethod
+    def of(cls, function: types.FunctionType) -> _Read:
+        """Code that is written where `effects.callback` is given it is called later: let be."""
+        found, loads, given = cls(), Counter[str](), Counter[str]()
+        stack = [function.__code__]
+        while stack:
+            code = stack.pop()
+            steps = [s for s in dis.get_instructions(code) if s.opname not in _NOISE]
+            found.against = found.against or _against_code(code, steps)
+            later = []
+            for place, step in enumerate(steps):
+                if step.opname in _LOADS:
+                    found.attributes.append(step.argval)
+                elif step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS:
+                    loads.update((step.argval,) if isinstance(step.argval, str) else step.argval)
+                found.bare.update(_bare(steps, place))
+                if _calls_back(function, steps, place):
+                    what = _first_argument(steps, place + 1)
+                    given.update([what] if isinstance(what, str) else ())
+                    later.append(what)
+            stack += [c for c in code.co_consts if isinstance(c, types.CodeType) and c not in later]
+        found.used = {name for name, count in loads.items() if count > given[name]}
+        return found
+
+
+def _against_code(code: types.CodeType, steps: Sequence[dis.Instruction]) -> str | None:
+    for step in steps:
+        name, value = step.opname, step.argval
+        if name in _STEPS:
+            return f"{_STEPS[name]} {value!r}" if value is not None else _STEPS[name]
+        if name in _REBINDS and value in code.co_freevars:
+            return f"rebinds the variable {value!r}"
+        if name in _LOADS and (value in _DOORS or value.startswith("__")):
+            return f"reads the attribute {value!r}"
+    return None
+
+
+def _bare(steps: Sequence[dis.Instruction], place: int) -> Iterable[str]:
+    """The names that a step loads for more than an attribute of theirs."""
+    step, after = steps[place], steps[place + 1 : place + 2]
+    is_load = step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS
+    if not is_load or (after and after[0].opname in _LOADS):
+        return ()
+    return (step.argval,) if isinstance(step.argval, str) else step.argval
+
+
+def _calls_back(function: types.FunctionType, steps: Sequence[dis.Instruction], place: int) -> bool:
+    """Whether a step loads `effects.callback`, by its name or as an attribute of the module."""
+    first = place
+    while steps[first].opname in _LOADS and first:
+        first -= 1
+    if not steps[first].opname.startswith("LOAD_") or not isinstance(steps[first].argval, str):
+        return False
+    found = dict(variables_of(function)).get(steps[first].argval)
+    for step in steps[first + 1 : place + 1]:
+        found = getattr(found, step.argval, None) if isinstance(found, types.ModuleType) else None
+    return found is callback
+
+
+def _first_argument(steps: Sequence[dis.Instruction], place: int) -> str | types.CodeType | None:
+    """What is loaded there: a variable's name, or the code of a function that is written there."""
+    first = place
+    while steps[place].opname in ("LOAD_CLOSURE", "BUILD_TUPLE"):
+        place += 1
+    step = steps[place]
+    if step.opname == "LOAD_CONST" and isinstance(step.argval, types.CodeType):
+        return step.argval
+    is_name = step.opname in _NAMES and isinstance(step.argval, str) and place == first
+    return step.argval if is_name and steps[place + 1].opname not in _LOADS else None
+
+
+def _is_silent(thing: Any) -> bool:
+    """Whether a builtin function or a class only computes."""
+    if isinstance(thing, types.BuiltinFunctionType):
+        return _is_known_builtin(thing)
+    if not isinstance(thing, type):
+        return False
+    known = thing in _TYPES or _is_ours(thing)
+    return known or (issubclass(thing, (np.generic, BaseException)) and not is_users(thing))
+
+
+def _is_ours(thing: types.FunctionType | type) -> bool:
+    return not is_users(thing) and (thing.__module__ or "").split(".")[0] == "aotlite"
+
+
+def _is_known_builtin(thing: types.BuiltinFunctionType) -> bool:
+    """Whether a function of another language only computes."""
+    module, name = thing.__module__, thing.__name__
+    if module == "builtins":
+        return name in _FUNCTIONS and getattr(builtins, name) is thing
+    if module == "_operator":
+        return name not in _OPERATORS_THAT_WRITE
+    return module in ("math", "cmath") or thing is functools.reduce
+
+
+def _may_be_read(module: types.ModuleType) -> bool:
+    name = module.__name__
+    return name in _OURS or name in _LIBRARIES or is_users(module)
+
+
+def _named(thing: Any) -> str:
+    if isinstance(thing, (type, types.ModuleType, types.BuiltinFunctionType)):
+        return f"{thing.__name__!r}"
+    return article(thing)
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """What an attribute is, or the function that gives it.
+
+    Of a users' class of tensors the functions are let be: like those of its ops they run once.
+    """
+    if isinstance(owner, types.ModuleType):
+        return getattr(owner, name, NOTHING)
+    found: Any = NOTHING
+    is_class = isinstance(owner, type)
+    if not is_class:
+        found = attributes_of(owner).get(name, NOTHING)
+    if found is NOTHING and not isinstance(owner, _CALLABLE):
+        mro = (owner if is_class else type(owner)).__mro__
+        found = next((vars(c)[name] for c in mro if name in vars(c)), NOTHING)
+    if isinstance(found, property):
+        found = found.fget
+    if isinstance(found, classmethod) and isinstance(owner, Called):
+        return found  # it is given the class, whose attributes nothing guards: left as it is
+    found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    of_tensors = is_class or isinstance(owner, Tensor)
+    return NOTHING if of_tensors and isinstance(found, types.FunctionType) else found

@@ -1,0 +1,364 @@
+"""Hooks that a captured function registers, and tensors that retain their gradients in it.
+
+Those on tensors that outlive the call, whose gradients come from outside alone, leave the capture:
+each call registers them on its own tensors (`InnerHook`). All others stay on the tape, and are
+recorded in the backward like any op; those that change Python objects are called at each backward,
+as effects of its graph.
+Used by the recorder; the eager layer asks and tells it. Rules: HOOK-1 to HOOK-4.
+Spec: `specs/hooks_inside.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.engine import reachable
+from aotlite.eager.autograd.history import edge_of, is_stale
+from aotlite.eager.autograd.hooks import RemovableHandle, alike, retains
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import LAST, SEQUENCE, Edge, TapeNode
+from aotlite.eager.autograd.tape import OpNode
+from aotlite.eager.observed import observing
+from aotlite.eager.state import recording
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.errors import AutogradError
+from aotlite.ir.forks import cached_property
+from aotlite.ir.role import Gradient, Output
+from aotlite.stages.records.call_effects import HookPlace, InnerHook
+from aotlite.stages.s1_capture.hooks.host_calls import CalledHooks, Form
+from aotlite.stages.s1_capture.hooks.purity import more_than_computes
+from aotlite.stages.s1_capture.hooks.reachable import (
+    Known,
+    asked_gradients,
+    may_change,
+    reason_against,
+)
+from aotlite.stages.shared.gradient_sinks import whole_edge
+from aotlite.stages.shared.user_frames import user_location
+
+Hook = Callable[..., Any]
+
+
+@attrs.frozen(eq=False)
+class _Placed:
+    """A hook that the function registered."""
+
+    kind: str
+    tensor: Tensor
+    edge: Edge
+    handle: RemovableHandle
+    location: Any
+
+    @property
+    def is_there(self) -> bool:
+        return self.handle.id in self.handle.hooks
+
+
+class InnerHooks:
+    """The hooks of one capture. The eager layer asks and tells."""
+
+    def __init__(self, recorder: Any) -> None:
+        self._recorder = recorder
+        self._placed: list[_Placed] = []
+        self._retained: list[tuple[Tensor, Any]] = []
+        """Tensors that have retained their gradients, and where they began to."""
+        self._called = CalledHooks()
+        self.kept: dict[Output, Tensor] = {}
+        """Results that retain gradients which the backward inside computes."""
+        self.come_back = False
+        """A hook left a result that its tape node saves: derivatives would pass it by (DBL-1)."""
+        self._left: int | None = None
+        """The youngest tape node when what leaves was found: hooks on older ones come of hooks."""
+
+    # --- what the function does
+    def placed(self, kind: str, tensor: Tensor, edge: Edge, handle: RemovableHandle) -> None:
+        """A hook was put at the edge of a tensor of the capture."""
+        if self._is_late(edge[0]):
+            del handle.hooks[handle.id]
+            raise self._refuse_later("registers a hook")
+        self._placed.append(_Placed(kind, tensor, edge, handle, user_location()))
+        self._check_view(tensor)
+        if edge[0].is_outside() and not self._is_at_entry(tensor, edge):
+            raise self._recorder.refuse(
+                "a hook on a tensor that shares its history with others from outside",
+                "register it outside, or on x.view_as(x), taken inside",
+            )
+
+    def retained(self, tensor: Tensor) -> None:
+        """A tensor of the capture retains its gradient from now on."""
+        if self._is_late(tensor._node):
+            raise self._refuse_later("lets a tensor retain its gradient")
+        self._check_view(tensor)
+        if all(each is not tensor for each, _ in self._retained):
+            self._retained.append((tensor, user_location()))
+
+    def _check_view(self, tensor: Tensor) -> None:
+        """Refuses hooks of a view from outside that is written: eager's history is its base's."""
+        given = self._recorder.input_of(tensor)
+        if given is None or given.family is not None or not given.storage.version:
+            return
+        if self._recorder.real_of(tensor)._base is not None:
+            raise self._recorder.refuse(
+                f"a hook on {given.place}, a view that the function writes,",
+                "pass what it is a view of, too, or register the hook outside",
+            )
+
+    def removing(self, handle: RemovableHandle) -> None:
+        """A hook is about to be removed."""
+        if self._left is not None and any(each.handle is handle for each in self._placed):
+            raise self._refuse_later("removes a hook")
+
+    def end(self) -> None:
+        """What is done from now on is done in a backward, by hooks."""
+        self._left = next(SEQUENCE)
+
+    def _is_late(self, node: TapeNode | None) -> bool:
+        """Whether a backward is being recorded, and the tape node is none of its own."""
+        if self._left is None or node is None:
+            return False
+        return node.is_outside() if node.sequence == LAST else node.sequence < self._left
+
+    def _refuse_later(self, what: str) -> Exception:
+        refused: Exception = self._recorder.refuse(
+            f"a hook that {what} of the compiled function",
+            "do it outside the compiled function, or before its backward",
+        )
+        return refused
+
+    def _is_at_entry(self, tensor: Tensor, edge: Edge) -> bool:
+        """Whether an edge is where an input's own history begins, outside of the function."""
+        given = self._recorder.input_of(tensor)
+        if given is None:
+            return False
+        return tensor._is_tracked_leaf() or given.entry == edge
+
+    # --- what each call does
+    def leaving(self, results: Sequence[Any]) -> tuple[tuple[InnerHook, Any], ...]:
+        """The hooks that each call registers on its own tensors; they are off the tape.
+
+        In the order in which eager's backward calls those of results, which share one tape node
+        then. Raises UnsupportedError for those that can neither leave nor stay.
+        """
+        found: list[tuple[int, InnerHook, Any]] = []
+        ends, kept = _Ends(self._recorder, results), set[Edge]()
+        for each in self._placed:
+            end = ends.at(each.tensor, each.edge, each.kind) if each.is_there else None
+            if end is None or each.edge in kept:  # behind one that stays
+                continue
+            hook = each.handle.hooks[each.handle.id]
+            reason = reason_against(hook, self._recorder, self._known)
+            if reason is None:
+                del each.handle.hooks[each.handle.id]
+                self._does_more(hook, each.tensor)
+                if end[1] is HookPlace.NOW and _saves(each.edge[0]):
+                    self.come_back = True
+                found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
+            elif each.kind == "accumulated" or not isinstance(end[0], Output):
+                raise self._refuse(hook, reason, each.location)
+            else:
+                kept.add(each.edge)
+        for tensor, location in self._retained:
+            node, index = _edge_now(tensor)
+            if node is not None and retains(tensor, node, index):
+                end = ends.at(tensor, (node, index), "retained")
+                if end is not None and not node.extras().tensors.get(index):
+                    self._check_view(tensor)
+                    del node.extras().retained[index]
+                    found.append((node.sequence, InnerHook(*end, "retained", ""), None))
+                elif self._is_kept(tensor, results):
+                    role = Output([r is tensor for r in results].index(True))
+                    self.kept[role] = tensor
+                    found.append((0, InnerHook(role, HookPlace.INSIDE, "retained", ""), None))
+                elif tensor._grad is None:
+                    raise self._refuse_retained(tensor, location)
+        found.sort(key=itemgetter(0), reverse=True)
+        self.end()
+        return tuple([(hook, function) for _, hook, function in found])
+
+    def _is_kept(self, tensor: Tensor, results: Sequence[Any]) -> bool:
+        """Whether the backward inside computes the whole gradient of a result that retains it."""
+        is_input = self._recorder.input_of(tensor) is not None
+        return not is_input and any(r is tensor for r in results) and not is_wrapper(tensor)
+
+    # --- results that retain what the backward inside computes
+    def ends(self) -> dict[TapeNode, Output]:
+        """The nodes at which their gradients arrive."""
+        return {tensor._node: role for role, tensor in self.kept.items()}  # type: ignore[misc]
+
+    def edges(self) -> dict[Any, list[Edge]]:
+        """Where the gradients of results arrive that retain them, by role."""
+        return {
+            role: [(node, tensor._index)]
+            for role, tensor in self.kept.items()
+            if (node := tensor._node) is not None
+        }
+
+    def clear(self) -> None:
+        """A backward is recorded."""
+        for tensor in self.kept.values():
+            tensor._grad = None
+
+    def gradients(self) -> list[tuple[Gradient, Any]]:
+        """The outputs that their gradients are, when it has been."""
+        found = [(Gradient(role), tensor._grad) for role, tensor in self.kept.items()]
+        return [(role, None if grad is None else grad.value) for role, grad in found]
+
+    def _refuse_retained(self, tensor: Tensor, location: Any) -> Exception:
+        refused: Exception = self._recorder.refuse(
+            f"retain_grad of a tensor {tensor.meta} that is no result, or of a wrapper from which "
+            "another result is computed,",
+            "return it; or return its gradient, if a backward inside computes it",
+            location,
+        )
+        return refused
+
+    @cached_property
+    def _known(self) -> Known:
+        recorder = self._recorder
+        return Known([recorder.function, *recorder.leaves], recorder.compared())
+
+    def _refuse(self, hook: Hook, reason: str, location: Any = None) -> Exception:
+        refused: Exception = self._recorder.refuse(
+            f"the hook {_name(hook)!r}, which {reason},",
+            "make the hook, and what it changes, outside the compiled function",
+            location,
+        )
+        return refused
+
+    # --- a backward is recorded
+    def call(self, hook: Hook, grad: Any) -> Any:
+        """What a hook makes of a gradient: what it records or, if it does more, what it will."""
+        known = None if grad is None else self._called.known(hook, grad)
+        if known is not None:
+            return known.happens(grad)
+        self._check_gradients(hook)
+        reason = reason_against(hook, self._recorder, self._known)
+        if reason is not None or grad is None:
+            self._check_computes(hook, reason or "is given None", (grad,))
+        elif self._does_more(hook, grad) or self._asks(hook, grad):
+            return self._called.later(hook, grad).happens(grad)
+        return hook(grad)
+
+    def call_of_node(self, hook: Hook, *grads: Any) -> Any:
+        """What a hook of a tape node makes of gradients."""
+        self._check_computes(hook, "is of a tape node", grads)
+        return hook(*grads)
+
+    def _check_computes(self, hook: Hook, reason: str, grads: Sequence[Any]) -> None:
+        """Refuses a hook that may do more than compute, and cannot be called later."""
+        more = more_than_computes(hook, self._known, grads)
+        if more is not None:
+            raise self._refuse(hook, f"{reason} and {more}")
+
+    def _check_gradients(self, hook: Hook) -> None:
+        """Refuses a hook that asks a leaf for its `.grad`, to which the same backward may add."""
+        for tensor in asked_gradients(hook):
+            given = self._recorder.input_of(tensor)
+            if given is not None and given.is_leaf and given.fake.requires_grad:
+                raise self._refuse(hook, f"asks for the .grad of {given.place}, an input,")
+
+    def _does_more(self, hook: Hook, grad: Any) -> bool:
+        """Whether a hook may do more than compute. What it may change no call is told by."""
+        if more_than_computes(hook, self._known, (grad,)) is None:
+            return False
+        self._recorder.note_reached(may_change(hook))
+        if self._left is not None:
+            self._recorder.guard_surroundings()
+        return True
+
+    def _asks(self, hook: Hook, like: Tensor) -> bool:
+        """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
+        from aotlite.stages.s1_capture.hooks.dry_run import Trial
+
+        trial, form = Trial(), Form.of(like)
+        grad = form.made(map(trial.gradient, form.metas()))
+        try:
+            with recording(trial), observing():
+                given = hook(grad)
+                if given is not None:
+                    alike(hook, given, grad)
+        except Exception:
+            return True
+        return trial.refusal is not None
+
+
+def _saves(node: TapeNode) -> bool:
+    """Whether a tape node may have saved its own results."""
+    return type(node) is not OpNode or bool(node.saved_results)
+
+
+def _edge_now(tensor: Tensor) -> tuple[Any, int]:
+    """The edge of a tensor's present history, where there is one."""
+    try:
+        return edge_of(tensor) or (None, 0)
+    except AutogradError:  # a view that has none by now (TEN-20)
+        return None, 0
+
+
+def _name(hook: Hook) -> str:
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+class _Ends:
+    """The tensors that outlive the call, by the edges at which their gradients come from outside.
+
+    Those are no ends into which something leads that the function computed.
+    """
+
+    def __init__(self, recorder: Any, results: Sequence[Any]) -> None:
+        self._recorder = recorder
+        self._results = results
+
+    @cached_property
+    def _inner(self) -> set[Edge]:
+        """The edges into which the tape of the run leads."""
+        fakes = [*self._results, *(given.fake for given in self._recorder.inputs)]
+        tensors = [each for each in fakes if isinstance(each, Tensor)]
+        nodes = [t._node for t in tensors] + [t._root.node for t in tensors if t._root is not None]
+        order, accumulating = reachable(dict.fromkeys([n for n in nodes if n is not None]))
+        return {edge for node in (*order, *accumulating) for edge in node.edges if edge is not None}
+
+    def at(self, tensor: Tensor, edge: Edge, kind: str) -> tuple[Any, HookPlace] | None:
+        """The role of a tensor that outlives the call, if its gradient comes from outside there.
+
+        Hooks of results that are views stay: a write, later, goes past them (TEN-39), and they may
+        be no views then (META-10).
+        """
+        given = self._recorder.input_of(tensor)
+        if given is None:
+            places = [i for i, result in enumerate(self._results) if result is tensor]
+            role: Any = Output(places[0]) if places else None
+        else:
+            role = given.role
+            if given.entry == edge and not given.is_leaf:
+                self._check_view(given)
+                return role, HookPlace.ENTRY
+        if role is None:
+            return None
+        if isinstance(edge[0], AccumulateGrad):
+            from_outside = given is not None or edge not in self._inner
+            return (role, HookPlace.LEAF) if from_outside else None
+        if (tensor._node, tensor._index) != edge or is_stale(tensor):
+            return None
+        if edge not in self._inner:
+            leaves = given is not None or tensor._base is None or kind == "retained"
+            return (role, HookPlace.NOW) if leaves else None
+        if given is not None and kind != "retained" and whole_edge(tensor) != edge:
+            raise self._recorder.refuse(
+                f"a hook on {given.place} that is given the sum of gradients from inside and "
+                "outside the function",
+                "register it outside, before the call or after it",
+            )
+        return None
+
+    def _check_view(self, given: Any) -> None:
+        if given.storage.version and self._recorder.real_of(given.fake)._base is not None:
+            raise self._recorder.refuse(
+                f"a hook on {given.place}, a view that the function writes,",
+                "register it outside, or on x.view_as(x), taken inside",
+            )

@@ -1,0 +1,369 @@
+"""Python numbers that a function changes itself, and reads: a graph has them for ever.
+
+What the function can reach by name is looked at before it runs and afterwards. Where a number has
+become another one, and code that may run reads it, the function is refused, and what it changed is
+put back: nothing has happened then.
+Used by the recorder. Rule: CAP-14. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import enum
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.eager.observed import Observed
+from aotlite.eager.tensor import Tensor
+from aotlite.stages.s1_capture.access_paths import NOTHING, Place, attributes_of, is_users
+from aotlite.stages.s1_capture.bytecode_reads import (
+    ANY,
+    LENGTH,
+    Items,
+    first_read,
+    may_run,
+    methods_of,
+    variable,
+)
+from aotlite.stages.s1_capture.snapshots import IN_ALL, MANY, PLAIN, frozen_value
+
+_NUMBERS = (*PLAIN, np.generic, enum.Enum)
+_LISTS = (list, tuple, collections.deque)
+_SETS = (set, frozenset)
+_DICTS = (collections.OrderedDict, dict)
+_HELD = (list, collections.deque, set, *_DICTS)
+"""Their own methods are called, never those of a user's subclass."""
+_ARRAY = 4096
+"""Bytes of an array whose numbers are looked at, and which is put back."""
+_LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
+
+_Name = tuple[int | None, Any]
+"""What tells a place: its argument and its path."""
+
+
+@attrs.frozen(eq=False)
+class _World:
+    """Numbers at the places that a function can name."""
+
+    numbers: dict[_Name, tuple[Place, dict[Items, Any]]] = attrs.field(factory=dict)
+    """What lies there: numbers by the keys of the containers that they are in."""
+    objects: dict[_Name, Any] = attrs.field(factory=dict)
+    """Plain objects, Modules and optimizers by where they were met."""
+    held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
+    """Containers, objects and small arrays by `id`, with a copy of what is in them."""
+    variables: list[tuple[Place, Any]] = attrs.field(factory=list)
+    met: set[int] = attrs.field(factory=set)
+    methods: set[str] = attrs.field(factory=set)
+    """Names of the methods that lie there bound: they are called by other names."""
+
+    def meet(self, thing: Any, at: Place) -> list[tuple[Place, Any]]:
+        """The attributes of an object that is there."""
+        self.met.add(id(thing))
+        held = _attributes(thing)
+        self.objects[at.argument, at.path] = thing
+        self.held[id(thing)] = thing, held
+        return [(at.then("attr", name), each) for name, each in held.items()]
+
+    def keep(self, thing: Any) -> None:
+        """Copies what is in a container, or in an array, where it is not large."""
+        if id(thing) in self.held:
+            return
+        if _is_small_array(thing):
+            self.held[id(thing)] = thing, thing.copy()
+        elif _is(thing, _HELD) and _base(thing).__len__(thing) <= MANY:
+            self.held[id(thing)] = thing, _content(thing)
+
+
+class OwnNumbers:
+    """The numbers that one function can reach."""
+
+    def __init__(self) -> None:
+        self._roots: list[Place] = []
+        self._before = _World()
+
+    def look(self, roots: Sequence[Place], leaves: list[Any]) -> None:
+        """Before the function runs; `roots` are its variables and the Modules it is given."""
+        self._roots = list(roots)
+        self._before = _looked(self._roots, leaves, keeps=True)
+
+    def check(self, recorder: Any) -> None:
+        """Raises UnsupportedError where the function reads a number that it has changed."""
+        leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves, keeps=False)
+        changed = list(_changes(self._before, after))
+        if not changed:
+            return
+        classes = {type(each) for each in (*self._before.objects.values(), *after.objects.values())}
+        known = [*recorder.compared(), *(f for kind in classes for f in methods_of(kind))]
+        methods = self._before.methods | after.methods
+        functions = may_run(recorder.function, dict.fromkeys(known), methods)
+        for place, items, was, became in changed:
+            location = first_read(place, items, leaves, functions)
+            if location is not None:
+                what = _text(place, items, leaves)
+                self._put_back(leaves)
+                raise recorder.refuse(
+                    f"a read of {what}, which the function itself changed from {was} to {became},",
+                    _WAY_OUT + (_IF_LAZY if _is_lazy(place, items, was) else ""),
+                    location,
+                )
+
+    def _put_back(self, leaves: list[Any]) -> None:
+        """Never raises in place of the refusal: what refuses to be written stays."""
+        for thing, copy in self._before.held.values():
+            with contextlib.suppress(Exception):
+                _fill(thing, copy)
+        for place, value in self._before.variables:
+            with contextlib.suppress(Exception):
+                if place.resolve(leaves) is not value:
+                    _bind(place, value, leaves)
+
+
+_WAY_OUT = (
+    "pass the number as an argument, keep it in a tensor that is written in place, or change it "
+    "outside the compiled function"
+)
+_IF_LAZY = ", or compute it before the first compiled call"
+
+
+def _is_lazy(place: Place, items: Items, was: Any) -> bool:
+    """Whether an attribute has come that was not there: one that is computed when it is needed."""
+    return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
+
+
+# ------------------------------------------------------------------------------------- looking
+def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World:
+    """What lies at the roots and, breadth first, at the attributes of objects there.
+
+    With `keeps`, what is to be put back is copied.
+    """
+    world, left = _World(), IN_ALL
+    queue = [(place, place.resolve(leaves)) for place in roots]
+    world.variables.extend(each for each in queue if each[0].path and each[0].path[-1][0] != "attr")
+    bound = Place(None, roots[0].function) if roots else None
+    owners = [bound, bound.then("member", "__self__")] if bound is not None else []
+    queue += [(at, at.resolve(leaves)) for at in owners]  # what a method belongs to
+    for place, value in queue:  # grows while it is walked
+        numbers: dict[Items, Any] = {}
+        for items, inner, at in _spread(place, value):
+            left -= 1
+            if left < 0:
+                return world
+            if items and items[-1] is LENGTH or _is(inner, _NUMBERS):
+                numbers[items] = inner
+            elif keeps and (_is(inner, _HELD) or _is_small_array(inner)):
+                world.keep(inner)
+            elif type(inner) is types.MethodType:
+                world.methods.add(getattr(inner.__func__, "__name__", ""))
+                if id(inner.__self__) not in world.met and _is_object(inner.__self__):
+                    queue.append((at.then("member", "__self__"), inner.__self__))
+            elif id(inner) not in world.met and _is_object(inner):
+                queue += world.meet(inner, at)
+        world.numbers[place.argument, place.path] = place, numbers
+    return world
+
+
+def _spread(place: Place, value: Any) -> Iterator[tuple[Items, Any, Place]]:
+    """A value and all that is in it, where it is a container, with keys and place."""
+    queue: list[tuple[Items, Any, Place, tuple[int, ...]]] = [((), value, place, ())]
+    for items, inner, at, above in queue:  # grows while it is walked
+        yield items, inner, at
+        if _is(inner, _SETS):
+            number = _base(inner).__len__(inner)
+            image = _set_image(inner) if number <= MANY else number
+            yield (*items, ANY), _Image(image, f"a set of {number}"), at
+        elif _is_small_array(inner) and inner.dtype != object:
+            yield (*items, ANY), _Image(frozen_value(inner), str(inner)), at
+        elif _is(inner, (*_LISTS, dict)) and id(inner) not in above:
+            number = _base(inner).__len__(inner)
+            yield (*items, LENGTH), number, at
+            content = _content(inner) if number <= MANY else []
+            for key, each in content if _is(inner, dict) else enumerate(content):
+                queue.append(((*items, key), each, at.then("item", key), (*above, id(inner))))
+
+
+def _is(thing: Any, kinds: tuple[type, ...] | type) -> bool:
+    """`isinstance`, but by what a thing is, not by the `__class__` that a stand-in says."""
+    return issubclass(type(thing), kinds)
+
+
+def _is_small_array(thing: Any) -> bool:
+    return type(thing) is np.ndarray and thing.nbytes <= _ARRAY
+
+
+def _base(thing: Any) -> Any:
+    """The builtin class of a container."""
+    return next(kind for kind in (*_HELD, tuple, frozenset) if _is(thing, kind))
+
+
+def _content(thing: Any) -> list[Any]:
+    """What is in a container; no code of its class runs."""
+    base = _base(thing)
+    return list(base.items(thing) if base in _DICTS else base.__iter__(thing))
+
+
+def _set_image(thing: Any) -> Any:
+    """Plain values and tuples by what they are, all others by identity."""
+    return frozenset(
+        frozen_value(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
+        for each in _content(thing)
+    )
+
+
+class _Image(str):
+    """A text that stands for all that is in a set or an array."""
+
+    __slots__ = ("image",)
+    image: Any
+
+    def __new__(cls, image: Any, text: str) -> _Image:
+        made = super().__new__(cls, text)
+        made.image = image
+        return made
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _is_object(thing: Any) -> bool:
+    """Whether a thing has attributes that no capture hears of, or is a Module or optimizer."""
+    return _is(thing, Observed) or not _is(thing, _LEFT) and is_users(type(thing))
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    """What an object holds, in slots, too; no code of its class runs."""
+    found = {
+        name: slot.__get__(thing)
+        for cls in type(thing).__mro__
+        for name, slot in vars(cls).items()
+        if type(slot) is types.MemberDescriptorType and _is_filled(slot, thing)
+    }
+    return {**found, **attributes_of(thing)}
+
+
+def _is_filled(slot: types.MemberDescriptorType, thing: Any) -> bool:
+    try:
+        slot.__get__(thing)
+    except AttributeError:
+        return False
+    return True
+
+
+# ----------------------------------------------------------------------------------- comparing
+def _changes(before: _World, after: _World) -> Iterator[tuple[Place, Items, Any, Any]]:
+    """Where one number has become another, has come or has gone, and what it was and is."""
+    for name in dict.fromkeys((*before.numbers, *after.numbers)):
+        if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
+            continue
+        was, now = before.numbers.get(name), after.numbers.get(name)
+        place: Place = (now or was)[0]  # type: ignore[index]
+        one, other = (each[1] if each is not None else {} for each in (was, now))
+        for items in dict.fromkeys((*one, *other)):
+            a, b = one.get(items, NOTHING), other.get(items, NOTHING)
+            if _image(a) != _image(b):
+                yield place, items, a, b
+
+
+def _owner_is_in(world: _World, name: _Name) -> bool:
+    """Whether an object is there that has no such attribute."""
+    return bool(name[1]) and (name[0], name[1][:-1]) in world.objects
+
+
+def _image(value: Any) -> Any:
+    return value.image if type(value) is _Image else frozen_value(value)
+
+
+def _text(place: Place, items: Items, leaves: list[Any]) -> str:
+    """What the function calls it."""
+    at, text = Place(place.argument, place.function), ""
+    for kind, key in place.path:
+        owner, at = at.resolve(leaves), at.then(kind, key)
+        if kind in ("cell", "default") and isinstance(owner, types.FunctionType):
+            text = variable(owner, kind, key)
+        elif kind == "global":
+            text = key
+        elif key == "__self__":
+            text = "self"
+        else:
+            text = f"{text}{_step(kind, key)}" if text else str(at)
+    if items and items[-1] is LENGTH:
+        return f"the length of {text}{_keys(items[:-1])}"
+    return text + _keys(each for each in items if each is not ANY)
+
+
+def _step(kind: str, key: Any) -> str:
+    step = Place(0, None).then(kind, key)
+    return str(step).removeprefix("argument 0")
+
+
+def _keys(items: Iterable[Any]) -> str:
+    return "".join(f"[{key!r}]" for key in items)
+
+
+# -------------------------------------------------------------------------------- putting back
+def _fill(thing: Any, copy: Any) -> None:
+    """Makes what is in a container, an array or an object what it was, where it is not."""
+    if _is(thing, _HELD):
+        _fill_container(thing, copy)
+    elif type(thing) is np.ndarray:
+        if thing.tobytes() != copy.tobytes():
+            thing[...] = copy
+    elif not _is(thing, Observed):
+        _fill_object(thing, copy)
+
+
+def _fill_container(thing: Any, content: list[Any]) -> None:
+    base, now = _base(thing), _content(thing)
+    if _identities(now, base) == _identities(content, base):
+        return
+    base.clear(thing)
+    if base in _DICTS:
+        for key, value in content:
+            base.__setitem__(thing, key, value)
+    else:
+        (base.update if base is set else base.extend)(thing, content)
+
+
+def _identities(content: list[Any], base: type) -> list[Any]:
+    if base in _DICTS:
+        return [(id(key), id(value)) for key, value in content]
+    return [id(each) for each in content]
+
+
+def _fill_object(thing: Any, held: dict[str, Any]) -> None:
+    now, own = _attributes(thing), attributes_of(thing)
+    for name in now.keys() | held.keys():
+        was = held.get(name, NOTHING)
+        if now.get(name, NOTHING) is was:
+            continue
+        if name in own or was is not NOTHING and not _slot(thing, name):
+            own.pop(name, None) if was is NOTHING else own.__setitem__(name, was)
+        elif was is NOTHING:
+            _slot(thing, name).__delete__(thing)
+        else:
+            _slot(thing, name).__set__(thing, was)
+
+
+def _slot(thing: Any, name: str) -> Any:
+    """The descriptor of a slot; None if it is none."""
+    found = (vars(cls).get(name) for cls in type(thing).__mro__)
+    return next((each for each in found if type(each) is types.MemberDescriptorType), None)
+
+
+def _bind(place: Place, value: Any, leaves: list[Any]) -> None:
+    """Makes a variable what it was."""
+    kind, key = place.path[-1]
+    owner = Place(place.argument, place.function, place.path[:-1]).resolve(leaves)
+    if kind == "cell":
+        cell = owner.__closure__[key]
+        cell.cell_contents = value
+    elif kind in ("global", "module"):
+        names = owner.__globals__ if kind == "global" else vars(owner)
+        names.pop(key, None) if value is NOTHING else names.__setitem__(key, value)
+    elif kind == "class":
+        kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
+        setattr(kinds[key[0]], key[1], value)

@@ -1,0 +1,499 @@
+"""The recorder of a capture: turns dispatched ops into nodes and what is met outside into inputs.
+
+Used by stage 1, between the eager engine (protocol `eager.recording.Recorder`) and the graph.
+Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.autograd.history import edge_of, is_stale
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.observed import Observed
+from aotlite.eager.refusals import note_refusal
+from aotlite.eager.state import STATE, recording
+from aotlite.eager.storage import NO_COUNT, Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.arrays import host_array
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Constant, Node, Phase
+from aotlite.ir.location import Location
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, GeometryOp, Op
+from aotlite.ir.ops.create import CLONE
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.stages.records.function_meta import CapturedInput, InputRole
+from aotlite.stages.s1_capture.access_paths import NOTHING, Place, PlaceIndex, parts_at
+from aotlite.stages.s1_capture.as_strided_extents import Reach, check_window
+from aotlite.stages.s1_capture.grad_attribute import OutsideGrads
+from aotlite.stages.s1_capture.guard_records import (
+    AnomalyMode,
+    Around,
+    Guard,
+    HiddenPlace,
+    PlainValue,
+    SamePlace,
+    check_unwatched,
+)
+from aotlite.stages.s1_capture.hooks.registered import InnerHooks
+from aotlite.stages.s1_capture.metadata_mutations import Changes
+from aotlite.stages.s1_capture.module_scopes import Scopes, backward_in, sum_in
+from aotlite.stages.s1_capture.rng_tracking import Streams
+from aotlite.stages.s1_capture.snapshots import frozen_value
+from aotlite.stages.s1_capture.subclass_fakes import WrapperValues, values_of, with_parts_of
+from aotlite.stages.shared.tape_queries import passes_outside
+from aotlite.stages.shared.user_frames import describe, user_location
+from aotlite.stages.shared.view_families import Families, copy_autograd, ways
+
+AS_STRIDED_ = OPS["as_strided_"]
+_OUR_FRAMES = 5
+"""Between an op's method and `user_location`: dispatch, its handler, record, _add."""
+
+
+class CaptureRecorder:
+    """Collects nodes, inputs and guards while the user's function runs."""
+
+    refusal: BaseException | None = None
+    """The first that users' Python has met (CAP-13)."""
+
+    def __init__(self, function: Any, leaves: list[Any]) -> None:
+        self.function = function
+        self.nodes: list[Node] = []
+        self.placeholders: list[Node] = []
+        self.inputs: list[CapturedInput] = []
+        self.guards: list[Guard] = []
+        self.changes = Changes(self)
+        """What the function does to inputs besides ops."""
+        self.streams = Streams(self)
+        self.offset_read: set[InputRole] = set()
+        self.phase = Phase.FORWARD
+        self.origin: Node | None = None
+        self.recompute: bool | None = None
+        self.failed: TapeNode | None = None
+        self.sequence = 0
+        """Number of the next tape node, which an op that makes none shares (SEQ-1, SEQ-3); when
+        the capture is over, that of the tape node which ran last."""
+        self.counts = True
+        self.scopes = Scopes()
+        self.outer_mode: AnomalyMode | None = AnomalyMode.now()
+        """That of the call; None when the function has run."""
+        self._location: Location | None = None
+        self.closed = self.unrecorded = False
+        self.leaves = leaves
+        self._index = PlaceIndex(function, leaves)
+        self._fakes: dict[int, Tensor] = {}
+        self._reals: dict[int, Tensor] = {}
+        self._inputs: dict[int, CapturedInput] = {}
+        self._reached: set[int] = set()
+        self._real_by_node: dict[Node, Tensor] = {}
+        self._storages: dict[int, Storage] = {}
+        self._places: dict[int, Place] = {}
+        self._parts: dict[int, Place] = {}
+        """Where the parts of wrappers lie that attributes were read as."""
+        self._hidden: list[Place] = []
+        """Where the hidden inputs lie, in order."""
+        self._guarded: set[tuple[int, str]] = set()
+        self._created: dict[int, Any] = {}
+        self.around = Around()
+        self._alive: list[Any] = []
+        self.families, self.reach = Families(), Reach()
+        self.wrapped = WrapperValues(self)
+        self.grads = OutsideGrads(self)
+        self.hooks = InnerHooks(self)
+
+    # --- recording
+    def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        for i, value in enumerate(args):
+            if isinstance(value, Tensor):
+                if value.storage.capture is not self or value.value is None:
+                    args = (*args[:i], self.here(value), *args[i + 1 :])
+            elif type(value) is tuple and value and isinstance(value[0], Tensor):
+                args = (*args[:i], self.admit(value), *args[i + 1 :])
+        return args
+
+    def here(self, tensor: Tensor) -> Tensor:
+        if tensor.storage.capture is self:
+            return tensor if tensor.value is not None else self.wrapped.adopted(tensor)
+        fake = self._fakes.get(id(tensor))
+        if fake is None:
+            return self._lift(tensor)
+        given = self._inputs[id(fake)]
+        if isinstance(given.role, (Primal, Part)) and id(tensor) not in self._reached:
+            self._reach(tensor, given.role)
+            if fake.meta is not given.entry_meta or fake.offset != given.entry_offset:
+                raise self.refuse(
+                    "an argument by another name after its geometry changed",
+                    "use the argument itself",
+                )
+        return fake
+
+    def _reach(self, tensor: Tensor, role: Primal | Part) -> None:
+        """Notes that the function reached an argument by another way than as an argument."""
+        self._reached.add(id(tensor))
+        places = self._index.all_of(tensor)
+        if not places and self._place_of(tensor) is None:
+            raise self._refuse_placeless(tensor)
+        self.guards.extend(SamePlace(place, role) for place in places)
+
+    def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        if type(op) is GeometryOp or op is AS_STRIDED:
+            self._check_geometry(op, args, meta)
+        node = self._add(op, values_of(args), meta)
+        if type(meta) is TensorMeta:
+            return node
+        return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
+
+    def record_wrapped(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+    ) -> tuple[Any, ...]:
+        return self.wrapped.record(op, values_of(args), outs, meta)
+
+    def _check_geometry(self, op: Op, args: tuple[Any, ...], meta: Any) -> None:
+        if type(op) is GeometryOp:
+            self.check_is_argument(args[0], op.name)
+        if op in (AS_STRIDED, AS_STRIDED_):
+            check_window(self, op, args[0], meta, AS_STRIDED.start(args))
+
+    def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
+        origin, mode = self.origin, bool(STATE.grad_mode)
+        if origin is not None:
+            location, scope = origin.location, origin.scope
+            if self.scopes.now is not None:
+                scope = self.scopes.around(scope)
+        else:
+            location, scope = user_location(_OUR_FRAMES), self.scopes.now
+        if self.scopes.is_backward:
+            scope = self.scopes.inner(scope)
+            if location == self._location:  # the same line again: one object serves
+                location = self._location
+            self._location = location
+        records = mode, self.phase, self.sequence, location, origin, self.recompute, scope
+        node = Node("call", op, args, meta, None, *records)
+        self.nodes.append(node)
+        return node
+
+    def check_is_argument(self, fake: Tensor, name: str) -> None:
+        """Refuses an op on what is (also) seen as a tensor from outside: Python code reads its
+        geometry.
+        """
+        given = self.input_of(fake)
+        if given is not None and (
+            isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
+        ):
+            raise self.refuse(
+                f"{name} on a tensor that is not an argument", "pass the tensor as an argument"
+            )
+
+    def drop_from(self, start: int) -> None:
+        """Forgets the nodes recorded since there were so many."""
+        self.wrapped.forget(self.nodes[start:])
+        del self.nodes[start:]
+
+    def count_tape_node(self) -> None:
+        if self.counts:
+            self.sequence += 1
+
+    def constant(self, data: Any, tensor: Tensor) -> Tensor:
+        """A fresh copy of data made in the function: writing it leaves the constant alone
+        (FUN-27).
+        """
+        meta = tensor.meta
+        host = np.array(host_array(data), dtype=meta.dtype.numpy)
+        node = Node("get_attr", Constant(f"constant_{len(self.nodes)}", host), meta=meta)
+        node.location = user_location()
+        self.nodes.append(node)
+        source = Tensor(Storage(None, capture=self), meta)
+        source.value = node
+        copy: Tensor = source._apply(CLONE, (source,))
+        return copy
+
+    def run_before(self, node: TapeNode) -> None:
+        """Backward nodes stand at the place of the forward op they differentiate (JNT-8)."""
+        self.origin = node.origin
+        if self.origin is not None:
+            self.sequence = self.origin.sequence
+
+    def backward_inside(self) -> AbstractContextManager[None]:
+        return backward_in(self)
+
+    def summed(self, add: Callable[..., Any], *args: Any) -> Any:
+        return sum_in(self.nodes, add, args)
+
+    # --- inputs
+    def add_argument(self, index: int, tensor: Tensor) -> Tensor:
+        """The fake of argument leaf `index`."""
+        return self._fake_input(tensor, Primal(index), f"argument {index}")
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        """The fake of a tensor from outside, which becomes a hidden input."""
+        if tensor.storage.capture is not None:
+            error = self.refuse(
+                "a tensor of another capture",
+                "a tensor made while a function is captured is of no use afterwards: return it "
+                "from that function",
+            )
+            raise note_refusal(error, tensor.storage.capture)
+        place = self._place_of(tensor)
+        if place is None:
+            raise self._refuse_placeless(tensor)
+        role = Hidden(len(self._hidden), str(place))
+        self._hidden.append(place)
+        self.guards.append(HiddenPlace(role.index, place))
+        if id(tensor) not in self._places:  # which of its places the function used is not known
+            others = self._index.all_of(tensor)[1:]
+            self.guards.extend(SamePlace(other, role) for other in others)
+        return self._fake_input(tensor, role, str(place))
+
+    def _refuse_placeless(self, tensor: Tensor) -> Exception:
+        return self.refuse(
+            f"a tensor {tensor.meta} that is neither an argument nor found in the function's "
+            "closure, its globals, or in a Module, optimizer or container among these",
+            "pass the tensor as an argument, or hold it in a Module",
+        )
+
+    def input_for(self, tensor: Tensor, role: Part, place: str) -> CapturedInput:
+        """The input that a part of a wrapper is: perhaps the same as another's, or an argument."""
+        fake = self._fakes.get(id(tensor))
+        return self._inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
+
+    def _fake_input(self, tensor: Tensor, role: InputRole, place: str) -> Tensor:
+        storage = self._storages.get(id(tensor.storage))
+        wraps = is_wrapper(tensor)
+        if storage is None:
+            writable = tensor.storage.writable
+            make = self.wrapped.storage
+            storage = make(tensor) if wraps else Storage(None, writable=writable, capture=self)
+            counts = type(tensor.storage.version) is int
+            storage.version = 0 if counts else NO_COUNT
+            self._storages[id(tensor.storage)] = storage
+        requires_grad = tensor.requires_grad_outside()
+        is_leaf = tensor._leaf and tensor._node is None
+        node = Node("placeholder", role, meta=tensor.meta, role=role)
+        self.placeholders.append(node)
+        if wraps:
+            fake = self.wrapped.fake(tensor, role, place)
+            fake.storage = storage
+            self.wrapped.nodes[node] = fake
+        else:
+            fake = Tensor(storage, tensor.meta, tensor.offset)
+        copy_autograd(tensor, fake, requires_grad=requires_grad)
+        fake.value = node
+        entry = None if is_stale(tensor) else edge_of(fake)
+        family = self.families.join(tensor, fake, role)
+        if family is not None and entry is not None and not fake._leaf:
+            entry = fake._node, fake._index  # what was written before is behind the family's root
+        given = CapturedInput(
+            role,
+            node,
+            fake,
+            entry,
+            tensor.meta,
+            tensor.offset,
+            is_leaf or not requires_grad,
+            requires_grad,
+            place,
+            storage,
+            id(tensor.storage if wraps else tensor.storage.buffer),
+            family=family,
+            entry_chain=fake._chain,
+        )
+        self.inputs.append(given)
+        self._fakes[id(tensor)] = fake
+        self._reals[id(fake)] = tensor
+        self._inputs[id(fake)] = given
+        self._real_by_node[node] = tensor
+        self._alive.append(tensor)
+        return fake
+
+    def input_of(self, tensor: Tensor) -> CapturedInput | None:
+        """The input that this is, or that stands for it."""
+        return self._inputs.get(id(self._fakes.get(id(tensor), tensor)))
+
+    def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
+        one, other = storage_root(self.here(a).value), storage_root(self.here(b).value)
+        reals = self._real_by_node.get(one), self._real_by_node.get(other)
+        if one is other or None in reals:
+            return one is other
+        first, second = reals[0].storage, reals[1].storage  # type: ignore[union-attr]
+        return first is second or (first.buffer is second.buffer and first.buffer is not None)
+
+    def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """The fakes of inputs that were met too late to share their family's root."""
+        return tuple([(self._fakes[id(a)], self._fakes[id(b)]) for a, b in self.families.late])
+
+    def real_of(self, fake: Tensor) -> Tensor:
+        """The tensor outside that an input's fake stands for."""
+        return self._reals[id(fake)]
+
+    def real_at(self, placeholder: Node) -> Tensor | None:
+        """The tensor outside that a value of the graph is, if it is one."""
+        return self._real_by_node.get(placeholder)
+
+    def is_outside(self, tensor: Tensor) -> bool:
+        return tensor.storage.capture is not self or id(tensor) in self._reals
+
+    def ask_gradients(self, inputs: Sequence[Any]) -> None:
+        check_unwatched(self, inputs)
+
+    def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
+        with recording(None):
+            outside = [
+                (entry, edge_of(self._reals[id(i.fake)]))
+                for i in self.inputs
+                for entry in (i.entry, edge_of(i.fake) if i.fake._leaf else None)
+                if entry is not None  # a leaf whose geometry changes has another edge then
+            ]
+        if passes_outside(starts, sinks, [*outside, *ways(self.families.all())]):
+            raise self.refuse(
+                "the gradient of a tensor from outside by another, which it was computed from,",
+                "ask for the gradient outside, or compute the tensor inside the function",
+            )
+
+    def note_offset_read(self, tensor: Tensor) -> None:
+        real = self._real_by_node.get(storage_root(self.here(tensor).value))
+        for given in self.inputs:
+            if real is not None and self._reals[id(given.fake)].storage is real.storage:
+                self.offset_read.add(given.role)
+
+    # --- places and guards
+    def _place_of(self, thing: Any) -> Place | None:
+        place = self._places.get(id(thing)) or self._index.find(thing)
+        return place or self._parts.get(id(thing))
+
+    def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
+        """Notes that attribute `name` of a Module or optimizer is read (CAP-5)."""
+        if id(owner) in self._created or (id(owner), name) in self._guarded:
+            return value
+        self._guarded.add((id(owner), name))
+        self._alive += (owner, value)
+        place = self._place_of(owner)
+        if place is None:
+            raise self.refuse(
+                f"attribute {name!r} of a {type(owner).__name__} that is neither an argument nor "
+                "found in the function's closure, its globals or containers among these",
+                "pass the object as an argument, or hold it in a variable of the function's",
+            )
+        self._note(value, place.then("attr", name))
+        return value
+
+    def read_absent(self, owner: Any, name: str) -> None:
+        place = self._place_of(owner)
+        if place is not None and id(owner) not in self._created:
+            self.guards.append(PlainValue(place.then("attr", name), frozen_value(NOTHING)))
+
+    def _note(self, value: Any, place: Place) -> None:
+        """Remembers where tensors and objects lie, and guards what is plain."""
+        self.learn(value, place)
+        if not isinstance(value, Tensor):
+            self.guards.append(PlainValue(place, frozen_value(value)))
+
+    def learn(self, value: Any, place: Place) -> None:
+        """Remembers the places of the tensors and objects in nested containers, in order."""
+        above: set[int] = set()
+        stack: list[tuple[Any, Place | None]] = [(value, place)]
+        while stack:
+            value, at = stack.pop()
+            if at is None:  # all that is in this container has been seen
+                above.discard(id(value))
+            elif isinstance(value, (Tensor, Observed)):
+                self._alive.append(value)
+                if isinstance(value, Tensor) and is_wrapper(value):
+                    self._parts.update({id(p): where for p, where in parts_at(value, at)})
+                known = self._places.setdefault(id(value), at)
+                if known is not at and isinstance(value, Tensor):
+                    self._same(value, at)
+            elif isinstance(value, (dict, list, tuple)) and id(value) not in above:
+                above.add(id(value))
+                stack.append((value, None))
+                items = list(value.items() if isinstance(value, dict) else enumerate(value))
+                stack.extend((item, at.then("item", key)) for key, item in reversed(items))
+
+    def _same(self, tensor: Tensor, place: Place) -> None:
+        role = self._inputs[id(self.here(tensor))].role
+        self.guards.append(SamePlace(place, role))
+
+    def note_surroundings(self) -> None:
+        """Looks at what the function can reach, before it runs."""
+        observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
+        places = [Place(i, self.function) for i in observed] + self._index.roots()
+        self.around.look(places, self.leaves)
+        self.families.look_at(with_parts_of(self._index.tensors()))
+
+    def guard_surroundings(self) -> None:
+        """Guards what the function can reach and leaves as it is."""
+        tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
+        self.around.guard(self, tensors)
+
+    def compared(self) -> list[Any]:
+        """The functions whose variables are compared at each call."""
+        return self._index.functions()
+
+    def note_reached(self, things: Sequence[Any]) -> None:
+        """A hook that is not tried may change these containers."""
+        self.around.note_reached(things, self.leaves)
+
+    def finish_guards(self) -> None:
+        """Guards that are known when the function has run."""
+        self.around.numbers.check(self)
+        self.guard_surroundings()
+        # An argument that was also reached through a Module must stay that same object.
+        for real_id, place in self._places.items():
+            fake = self._fakes.get(real_id)
+            given = None if fake is None else self._inputs[id(fake)]
+            if given is not None and isinstance(given.role, Primal):
+                self.guards.append(SamePlace(place, given.role))
+
+    def place_at(self, role: InputRole) -> Place:
+        """Where an input lies."""
+        if isinstance(role, Part):
+            return self.place_at(role.of).then("part", role.attr)  # type: ignore[arg-type]
+        is_argument = isinstance(role, Primal)
+        return Place(role.index, self.function) if is_argument else self._hidden[role.index]
+
+    def created(self, thing: Any) -> None:
+        """A Module or optimizer made during the capture may be written."""
+        self._created[id(thing)] = thing
+
+    def is_created(self, thing: Any) -> bool:
+        """Whether a Module or optimizer was made during this capture."""
+        return id(thing) in self._created
+
+    def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
+        """From now on another record is that of an input."""
+        self._inputs[id(given.fake)] = later
+        self.inputs = [later if each is given else each for each in self.inputs]
+
+    # --- refusals
+    def refuse(self, what: str, advice: str, at: Location | None = None) -> Exception:
+        place = describe(at or user_location())
+        error = UnsupportedError(
+            f"capture: {what} is met while the function is captured, expected a program without it"
+        )
+        return note_refusal(noted(error, place, f"Instead: {advice}."), self)
+
+    def close(self) -> None:
+        """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""
+        self.closed = True
+        self.leaves = []
+        self.inputs = []
+        tables = self._fakes, self._reals, self._inputs, self._storages, self._places, self._parts
+        for table in (*tables, self._created):
+            table.clear()
+        self.wrapped.close()
+        self.grads = OutsideGrads(self)
+        self.grads.end()
+        self.around = Around()
+        self._real_by_node.clear()
+        self._alive.clear()
+        self._index = PlaceIndex(None, [])
+        self.families = Families()
+        self.nodes, self.placeholders, self.guards = [], [], []

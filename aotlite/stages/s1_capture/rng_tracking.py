@@ -1,0 +1,392 @@
+"""Where the default generator stands while a function is captured.
+
+Used by the recorder of stage 1, and by stage 4 for the backward. Draws are recorded as random ops,
+each behind the one before, as long as the function leaves the generator alone. From where it puts
+the generator elsewhere, and in backwards, they are recorded in their pure form, at a place that
+stands in the graph: the seed and offset of the call, those of the backward, or numbers.
+Rules: RNG-2 to RNG-6, RNG-8. Spec: `specs/randomness.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from aotlite.ir.dtypes import bool_, uint64
+from aotlite.ir.graph import Node, Phase
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS, Op, RandomOp
+from aotlite.ir.ops.factories import FULL
+from aotlite.ir.ops.random_state import ADVANCE_OFFSET, OFFSETS, stream_ends
+from aotlite.ir.role import (
+    Arrived,
+    BackwardOffset,
+    BackwardSeed,
+    NextBackwardOffset,
+    NextBackwardSeed,
+    NextOffset,
+    NextSeed,
+    Offset,
+    Role,
+    Seed,
+)
+from aotlite.stages.shared.rng_inputs import STATE_META
+
+WHERE = OPS["where"]
+_START: dict[Phase, tuple[type, type]] = {
+    Phase.FORWARD: (Seed, Offset),
+    Phase.BACKWARD: (BackwardSeed, BackwardOffset),
+}
+_END: dict[Phase, tuple[Any, Any]] = {
+    Phase.FORWARD: (NextSeed(), NextOffset()),
+    Phase.BACKWARD: (NextBackwardSeed(), NextBackwardOffset()),
+}
+
+
+# ---------------------------------------------------------------------------------------- states
+@attrs.frozen(eq=False)
+class Start:
+    """Where the generator stood when the call, or its backward, began."""
+
+    phase: Phase
+
+
+@attrs.frozen(eq=False)
+class Given:
+    """Offset 0 or another of a seed, both known numbers."""
+
+    seed: int
+    offset: int
+
+
+@attrs.frozen(eq=False)
+class Drawn:
+    """Behind draws from another state."""
+
+    before: State
+    count: int
+    moment: Any
+    """When it happens (`late_effects.LateEffect`); None if in any case."""
+
+
+@attrs.frozen(eq=False)
+class Put:
+    """Another state, if its moment comes; else the one before."""
+
+    before: State
+    to: State
+    moment: Any
+
+
+State = Start | Given | Drawn | Put
+_Moments = Callable[[], Any]
+
+
+class TrackedState:
+    """A state of the generator in a captured function: `set_rng_state` takes it, it has no numbers.
+
+    Each call of the compiled function begins elsewhere.
+    """
+
+    __slots__ = ("_state", "_streams")
+
+    def __init__(self, streams: Streams, state: State) -> None:
+        self._streams = streams
+        self._state = state
+
+    def _no_numbers(self, *args: Any) -> Any:
+        raise self._streams.recorder.refuse(
+            "the seed or the offset of a generator's state",
+            "pass the state to set_rng_state as it is, or read its numbers outside (RNG-6)",
+        )
+
+    __iter__ = __getitem__ = __len__ = __eq__ = __bool__ = _no_numbers
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return "<a state of the generator in a captured function>"
+
+
+@attrs.frozen(eq=False)
+class After:
+    """Where a call, or a backward, leaves the generator."""
+
+    state: State
+    phase: Phase
+
+    def consumed(self, absent: frozenset[Any] = frozenset()) -> int | None:
+        """Offsets that are used up where these moments do not come.
+
+        None if the generator is put elsewhere: the graph returns where.
+        """
+        count, state = 0, self.state
+        while True:
+            match state:
+                case Drawn(before, drawn, moment):
+                    count += 0 if moment in absent else drawn
+                    state = before
+                case Put(before, to, moment):
+                    state = before if moment in absent else to
+                case Start(phase):
+                    return count if phase is self.phase else None
+                case Given():
+                    return None
+
+
+# --------------------------------------------------------------------------------------- tracking
+class Streams:
+    """The tracked state of one capture, and the inputs by which graphs know it."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.state: State = Start(Phase.FORWARD)
+        self.forward: State = self.state
+        """The state when the function returned."""
+        self.inputs: dict[type, Node] = {}
+        """Placeholders by the class of their role."""
+        self.flags: dict[Any, Node] = {}
+        """Inputs that say whether moments of the backward come, or gradients of some results."""
+        self.moments: dict[Any, None] = {}
+        """All in which something is drawn, or set, that do not come in every backward."""
+        self._explicit = False
+        """Draws are recorded in their pure form."""
+        self._replays = False
+        self._forward_says = False
+        """The function has put the generator elsewhere: its graph says itself where it ends."""
+        self._backward = False
+        self._of_forward: dict[type, Node] = {}
+        """The inputs when the results had been read, before a backward was recorded."""
+        self._last: Any = None
+        """The last draw: where the generator is left has its line."""
+        self._now: _Moments = lambda: None
+        self._made: dict[tuple[State, Any], tuple[Any, Any]] = {}
+
+    # --- what the generator is asked while a function is captured
+    def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
+        """Records a draw; gives the graph value of its result."""
+        called: Op = op
+        consumed = op.consumes(meta)
+        if self.recorder.recompute and self._moment() is not None and not self._replays:
+            raise self.recorder.refuse(
+                "a new draw in a region that is computed again for some of the results",
+                "leave preserve_rng_state as it is (CKP-3)",
+            )
+        if self._explicit:
+            seed, offset, advance = self._place(self.state, self._moment())
+            if type(offset) is int and offset + advance + consumed >= OFFSETS:
+                raise stream_ends(op.name, seed, offset + advance, consumed)
+            called, args = op.functional, (seed, offset, advance, *args)
+        value = self._last = self.recorder.record(called, args, meta)
+        self._use(consumed)
+        return value
+
+    def get(self) -> Any:
+        """The present state; its numbers where they are known."""
+        count, state = 0, self.state
+        while type(state) is Drawn and state.moment is None:
+            count, state = count + state.count, state.before
+        if type(state) is Given:
+            return state.seed, state.offset + count
+        return TrackedState(self, self.state)
+
+    def put(self, state: Any) -> None:
+        """Goes to a state of `get`, or to (seed, offset)."""
+        self._explicit = True
+        to = state._state if type(state) is TrackedState else Given(*state)
+        moment = self._moment()
+        before = _without(self.state, moment)
+        self.state = to if moment is None or before is to else Put(before, to, moment)
+
+    def knows(self, state: Any) -> bool:
+        """Whether this is a state that `get` gave. UnsupportedError for one of another capture."""
+        if type(state) is TrackedState and state._streams is not self:
+            raise self.recorder.refuse(
+                "a state of the generator that another captured function has kept",
+                "keep a state that is read outside of compiled functions (RNG-6)",
+            )
+        return type(state) is TrackedState
+
+    def seed(self) -> int:
+        """The present seed. UnsupportedError where each call has another."""
+        state = self.get()
+        if type(state) is TrackedState:
+            raise self.recorder.refuse("initial_seed()", "call it before the compiled function")
+        seed: int = state[0]
+        return seed
+
+    @contextmanager
+    def replaying(self, state: Any) -> Iterator[None]:
+        """A block in which draws are made from a state of `get`, and which leaves no trace."""
+        before = self.state, self._explicit, self._replays
+        self.state = state._state if type(state) is TrackedState else Given(*state)
+        self._explicit = self._replays = True
+        try:
+            yield
+        finally:
+            self.state, self._explicit, self._replays = before
+
+    # --- what stages ask
+    def end_forward(self) -> None:
+        """The function has returned."""
+        self.forward, self._forward_says = self.state, self._explicit
+
+    def begin_backward(self, now: _Moments = lambda: None) -> None:
+        """A backward is recorded; `now()` is the moment of what is recorded now (RNG-5)."""
+        self.state = Start(Phase.BACKWARD)
+        self._explicit = self._backward = True
+        self._now = now
+        self.moments.clear()
+        self._made.clear()
+        self.flags.clear()
+        for kind in _START[Phase.BACKWARD]:
+            self.inputs.pop(kind, None)
+
+    def after_forward(self) -> After | None:
+        """Where the function leaves the generator; None where it leaves it alone."""
+        if type(self.forward) is Start and not self._forward_says and Offset not in self.inputs:
+            return None
+        return After(self.forward, Phase.FORWARD)
+
+    def after_backward(self) -> After | None:
+        """Where the recorded backward leaves the generator; None where it leaves it alone."""
+        state = self.state
+        untouched = type(state) is Start and state.phase is Phase.BACKWARD
+        if not self._backward or (untouched and BackwardOffset not in self.inputs):
+            return None
+        return After(self.state, Phase.BACKWARD)
+
+    def placeholders(self) -> tuple[Node, ...]:
+        """The inputs, in the order in which graphs take them (RNG-2)."""
+        order = (*_START[Phase.FORWARD], *_START[Phase.BACKWARD])
+        found = [self.inputs[kind] for kind in order if kind in self.inputs]
+        return (*self.flags.values(), *found)
+
+    def arrivals(self) -> tuple[frozenset[Any], ...]:
+        """For each of `flags` what must not all be absent for it."""
+        return tuple([f if type(f) is frozenset else frozenset((f,)) for f in self.flags])
+
+    def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
+        """Records where the generator is left, if that is not for stage 6 to count (RNG-3)."""
+        after = self.after_backward()
+        if phase is Phase.FORWARD:
+            after = self.after_forward() if self._forward_says else None
+        found = [] if after is None else self._ends(after, phase)
+        if phase is Phase.FORWARD:
+            self._of_forward = dict(self.inputs)
+        return found
+
+    def drop_backward(self) -> None:
+        """Forgets the inputs that are those of a backward which is not kept."""
+        self.inputs, self._backward = dict(self._of_forward), False
+        for known in (self.flags, self.moments, self._made):
+            known.clear()
+
+    # --- inside
+    def _ends(self, after: After, phase: Phase) -> list[tuple[Role, Any]]:
+        self.recorder.origin = self._last
+        seed, offset, advance = self._place(after.state, None)
+        found = [(_END[phase][1], self._add(ADVANCE_OFFSET, (offset, advance)))]
+        if after.consumed() is None:
+            found.insert(0, (_END[phase][0], self._seed_value(seed)))
+        self.recorder.origin = None
+        return found
+
+    def _moment(self) -> Any:
+        moment = self._now()
+        if moment is not None and not self._replays:
+            self.moments[moment] = None
+        return moment
+
+    def _use(self, count: int) -> None:
+        moment, state = self._moment(), self.state
+        if type(state) is Drawn and state.moment is moment:
+            self.state = Drawn(state.before, state.count + count, moment)
+        else:
+            self.state = Drawn(state, count, moment)
+
+    def _place(self, state: State, moment: Any) -> tuple[Any, Any, int]:
+        """(seed, offset, advance) of a state, for what happens in this moment."""
+        match state:
+            case Start(phase):
+                seed, offset = map(self._input, _START[phase])
+                return seed, offset, 0
+            case Given(seed, offset):
+                return seed, offset, 0
+            case Drawn(before, count, of):
+                seed, offset, advance = self._place(before, moment)
+                if _implied(moment, of):
+                    return seed, offset, advance + count
+                drawn = state, moment
+                if drawn not in self._made:
+                    yes = self._add(ADVANCE_OFFSET, (offset, advance + count))
+                    no = self._offset_value(offset, advance)
+                    self._made[drawn] = seed, self._chosen(of, yes, no)
+                return (*self._made[drawn], 0)
+            case Put(before, to, of):
+                if _implied(moment, of):
+                    return self._place(to, moment)
+                key = state, moment
+                if key not in self._made:
+                    other = self._place(before, moment)
+                    self._made[key] = self._one_of(of, self._place(to, of), other)
+                return (*self._made[key], 0)
+        raise AssertionError("there is no other state")
+
+    def _one_of(self, of: Any, to: Any, other: Any) -> tuple[Any, Any]:
+        seeds = [self._seed_value(place[0]) for place in (to, other)]
+        offsets = [self._offset_value(*place[1:]) for place in (to, other)]
+        return self._chosen(of, *seeds), self._chosen(of, *offsets)
+
+    def _chosen(self, of: Any, yes: Node, no: Node) -> Node:
+        return self._add(WHERE, (self.flag(of), yes, no))
+
+    def flag(self, of: Any) -> Node:
+        """The input that says whether a moment comes, or any of these results' gradients."""
+        found = self.flags.get(of)
+        if found is None:
+            role = Arrived(len(self.flags))
+            meta = tensor_meta((), None, bool_)
+            found = Node("placeholder", role, meta=meta, role=role, phase=Phase.BACKWARD)
+            self.flags[of] = found
+        return found
+
+    def _input(self, kind: type) -> Node:
+        """The placeholder of this role; seed and offset come together."""
+        if kind not in self.inputs:
+            phase = Phase.FORWARD if kind in (Seed, Offset) else Phase.BACKWARD
+            for each in _START[phase]:
+                role = each()
+                self.inputs[each] = Node(
+                    "placeholder", role, meta=STATE_META, role=role, phase=phase, grad_mode=False
+                )
+        return self.inputs[kind]
+
+    def _seed_value(self, seed: Any) -> Node:
+        if type(seed) is Node:
+            return seed
+        return self._add(FULL, ((), seed, uint64, STATE_META.device))
+
+    def _offset_value(self, offset: Any, advance: int) -> Node:
+        known = type(offset) is Node and not advance
+        return offset if known else self._add(ADVANCE_OFFSET, (offset, advance))
+
+    def _add(self, op: Any, args: tuple[Any, ...]) -> Node:
+        made: Node = self.recorder._add(op, args, op.infer(args))
+        return made
+
+
+def _implied(moment: Any, of: Any) -> bool:
+    """Whether `of` comes whenever `moment` does."""
+    if of is None or moment is None:
+        return of is None
+    return bool(moment.arrivals <= of.arrivals and moment.reach <= of.reach)
+
+
+def _without(state: State, moment: Any) -> State:
+    """The state without the last changes, as far as they are made in this moment."""
+    while isinstance(state, (Drawn, Put)) and state.moment is moment:
+        state = state.before
+    return state

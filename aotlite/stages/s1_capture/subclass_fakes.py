@@ -1,0 +1,227 @@
+"""Wrappers in a capture: fakes of those from outside, and nodes for those that are made inside.
+
+Used by the recorder alone. A wrapper's fake is an instance of its class over fakes of its parts,
+which are inputs with roles of their own. An op that gives or writes a wrapper is noted as a node;
+what its class computes for it is recorded beside it, by ops on the parts. No node of a part reads a
+wrapper, so that what is left when the wrappers' nodes are taken away is a graph of dense tensors.
+Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from aotlite.eager.protocol import told
+from aotlite.eager.refusals import refusals_apart
+from aotlite.eager.state import recording
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    WrapperStorage,
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    kept_spec,
+    same_spec,
+    unflatten,
+)
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op
+from aotlite.ir.ops.structure import GETITEM, WRAP
+from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.stages.records.function_meta import InputRole
+from aotlite.stages.shared.required_arrivals import Apart
+
+
+class WrapperValues:
+    """The wrappers of one capture."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = recorder
+        self.nodes: dict[Node, Tensor | None] = {}
+        """Every node that stands for a wrapper, and the object, where the node made one."""
+        self.parts: dict[InputRole, dict[str, InputRole]] = {}
+        """The roles of the parts of each input that is a wrapper."""
+        self.apart: list[Apart] = []
+        """Gradients that have to arrive together, unless each choice of them is recorded."""
+        self.unlike = False
+        """Whether gradients are other ones for each choice of results: they are summed, and of
+        several classes or forms, or a custom function is told which of them arrive."""
+        self._given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = []
+        """Fakes from outside, the parts and geometry that they had, and where they lie."""
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes)
+
+    def fake(self, tensor: Tensor, role: Primal | Hidden | Part, place: str) -> Tensor:
+        """An instance of the tensor's class over fakes of its parts."""
+        names, spec = flatten(tensor)
+        _check_spec(tensor, spec)
+        inner, roles = {}, {}
+        for name in names:
+            part = getattr(tensor, name)
+            part = self.recorder.input_for(part, Part(role, name), f"{place}.{name}")
+            inner[name], roles[name] = part.fake, part.role
+        fake = again(self.recorder, tensor, inner)
+        self.parts[role] = roles
+        self._given.append((fake, inner, fake.meta, place))
+        fake.offset = tensor.offset
+        return fake
+
+    def storage(self, tensor: Tensor) -> Storage:
+        """The storage of a wrapper's fake."""
+        storage = WrapperStorage(type(tensor))
+        storage.capture = self.recorder
+        return storage
+
+    def adopted(self, wrapper: Tensor) -> Tensor:
+        """A wrapper that the program has made of tensors, with a node of its own."""
+        parts = [self.recorder.here(part).value for part in inner_tensors(wrapper).values()]
+        meta = wrapper.meta
+        geometry = meta.shape, meta.stride, meta.dtype, meta.device
+        args = (tuple(parts), type(wrapper).__name__, *geometry)
+        wrapper.value = self.recorder._add(WRAP, args, meta)
+        self.nodes[wrapper.value] = wrapper
+        return wrapper
+
+    def record(
+        self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
+    ) -> tuple[Node | None, ...]:
+        """The nodes of the wrappers among the results of a call."""
+        for out in outs:
+            for part in inner_tensors(out).values() if is_wrapper(out) else ():
+                self.recorder.here(part)
+        node = self.recorder._add(op, args, meta)
+        if type(meta) is not tuple:
+            made = not op.writes
+            self.nodes[node] = outs[0] if made else None
+            return (node,)
+        self.nodes[node] = None
+        found: list[Node | None] = []
+        for k, (out, one) in enumerate(zip(outs, meta, strict=True)):
+            value = self.recorder._add(GETITEM, (node, k), one) if is_wrapper(out) else None
+            if value is not None:
+                self.nodes[value] = out
+            found.append(value)
+        return tuple(found)
+
+    def forget(self, nodes: Iterable[Node]) -> None:
+        """Wrappers that were noted by these nodes are noted again when they are met again."""
+        for node in nodes if self.nodes else ():
+            wrapper = self.nodes.pop(node, None)
+            if wrapper is not None and wrapper.value is node:
+                wrapper.value = None
+
+    def put_in_order(self, inputs: list[Any], placeholders: list[Node]) -> None:
+        """Inputs stand as the arguments do, parts in the order of names, depth first (SUB-4)."""
+        if self.parts:
+            inputs.sort(key=lambda given: _place(given.role))
+            placeholders.sort(key=lambda node: _place(node.role))
+
+    def check_parts(self) -> None:
+        """Refuses a function that puts other tensors at the attributes of the caller's wrappers, or
+        gives these another geometry.
+        """
+        for fake, inner, meta, place in self._given:
+            if getattr(fake, "meta", None) is not meta:
+                raise noted(
+                    SubclassError(
+                        f"capture: the geometry of {place}, a {type(fake).__name__}, is "
+                        f"{getattr(fake, 'meta', 'gone')} afterwards, expected {meta}, as it was"
+                    ),
+                    "Nothing writes a wrapper's geometry: return a view or a new wrapper. (SUB-20)",
+                )
+            for name, part in inner.items():
+                if getattr(fake, name, None) is not part:
+                    raise self.recorder.refuse(
+                        f"another tensor as attribute {name!r} of {place}, a "
+                        f"{type(fake).__name__},",
+                        "write the tensor that is there, with copy_ for instance, or return a new "
+                        "wrapper (SUB-15)",
+                    )
+
+    def close(self) -> None:
+        self.nodes, self.parts, self._given = {}, {}, []
+
+
+def with_parts_of(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The tensors, and all that those are made of which are wrappers."""
+    for tensor in tensors:
+        yield tensor
+        if is_wrapper(tensor) and tensor.storage.capture is None:
+            yield from with_parts_of(inner_tensors(tensor).values())
+
+
+def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
+    """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
+    cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
+    spec = flatten(wrapper)[1]
+    error: Exception | None = None
+    try:
+        with recording(recorder):
+            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
+        if made.meta is not meta:
+            error = _unlike(cls, f"gives {made.meta}", str(meta))
+    except SubclassError as broken:
+        error = broken
+    if len(recorder.nodes) > start:
+        ops = sorted({node.target.name for node in recorder.nodes[start:]})
+        recorder.drop_from(start)
+        told = _unlike(cls, f"runs {', '.join(ops)}", "no op")
+        error = told if error is None else noted(error, str(told))
+    if error is not None:
+        raise error
+    return made
+
+
+def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
+    return noted(
+        SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
+        "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
+        "spec again. (SUB-1)",
+    )
+
+
+def _place(role: Any) -> tuple[bool, int]:
+    whole = role.whole if isinstance(role, Part) else role
+    return isinstance(whole, Hidden), whole.index
+
+
+def _check_spec(tensor: Tensor, spec: Any) -> None:
+    """SUB-21: an entry is valid for wrappers of an equal spec."""
+    try:
+        with refusals_apart():
+            same = bool(spec == spec) and same_spec(kept_spec(spec), spec)
+    except Exception:  # whatever a class's == raises
+        same = False
+    if not same:
+        raise noted(
+            SubclassError(
+                f"{type(tensor).__name__}: it flattens to the spec {told(spec)}, which does not "
+                "equal itself or its copy, expected a value that does, of Python's own kinds"
+            ),
+            "A compiled function asks at each call whether the spec is as it was. Keep tensors and "
+            "arrays among the attributes that are named. (SUB-21)",
+        )
+
+
+def values_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of the tensors among the arguments."""
+    return tuple(
+        [
+            value.value
+            if isinstance(value, Tensor)
+            else (_listed(value) if type(value) is tuple else value)
+            for value in args
+        ]
+    )
+
+
+def _listed(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The graph values of a list of tensors; any other tuple as it is."""
+    if value and isinstance(value[0], Tensor):
+        return tuple([item.value for item in value])
+    return value

@@ -1,0 +1,223 @@
+"""Which changes of inputs came before what, and what follows for results, gradients and counts.
+
+Asked by stages 2 and 4 of what the recorder noted (`changes.py`). Rules: FUN-18, FUN-36, TEN-26.
+Spec: `specs/s2_analyze.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.role import IntermediateBase, Result
+from aotlite.stages.records.function_meta import (
+    Alias,
+    AliasOfBase,
+    AliasOfOutput,
+    Captured,
+    CapturedInput,
+    FunctionMeta,
+    InputMeta,
+    InputRole,
+    MemoryStep,
+    OutputMeta,
+    Plain,
+    StateStep,
+)
+from aotlite.stages.records.version_counts import CountPlan
+from aotlite.stages.s1_capture.metadata_mutations import Changes, Counts
+from aotlite.stages.shared.user_frames import describe
+
+
+class Timeline:
+    """Which changes of an input came before what."""
+
+    def __init__(self, changes: Changes, nodes: tuple[Node, ...]) -> None:
+        self.of = changes.of
+        self.puts = changes.puts
+        started = iter(nodes) if self.of else iter(())
+        calls = [node for node in started if node.op != "placeholder"]
+        self._places = {node: i for i, node in enumerate(calls)}
+
+    def before(self, role: InputRole, view: Node) -> int:
+        """The number of changes of the input before a view of it was taken.
+
+        A view of a view was taken when the first was: it has that one's memory and history.
+        """
+        changes = self.of.get(role)
+        if not changes:
+            return 0
+        way = [node for node in self._way(view) if _is_view(node) and node not in self.puts]
+        place = min([self._places[node] for node in way])
+        return sum(change.position <= place for change in changes)
+
+    def put(self, value: Node) -> Node | None:
+        """The value that an input had when it had been put onto other memory, if this value is a
+        view of that.
+        """
+        last = value
+        for node in self._way(value):
+            last = node
+        return last if last in self.puts else None
+
+    def _way(self, node: Node) -> Iterator[Node]:
+        """The values from this one back to the one that the object viewed had when its memory
+        became its.
+        """
+        while node.op == "call":
+            yield node
+            op = node.target
+            if node in self.puts:
+                return
+            if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+                node = node.args[0].args[0]
+            elif isinstance(op, (ViewOp, InplaceOp, GeometryOp)):
+                node = node.args[0]
+            else:
+                return
+
+    def steps(self, given: CapturedInput, *, shown: bool) -> tuple[StateStep | Node, ...]:
+        """What is to be done to the input at each call: if no result shows what was in between,
+        the net of the changes (FUN-36).
+        """
+        steps = tuple([change.step for change in self.of.get(given.role, ())])
+        states = tuple([step for step in steps if isinstance(step, StateStep)])
+        return steps if shown or len(states) < len(steps) else _net(states, given)
+
+
+def _net(steps: tuple[StateStep, ...], given: CapturedInput) -> tuple[StateStep, ...]:
+    first = (StateStep.DETACH,) if StateStep.DETACH in steps else ()
+    if not steps or not first and _is_as_it_was(given):
+        return ()
+    return first if steps[-1] in first else (*first, steps[-1])
+
+
+def _is_as_it_was(given: CapturedInput) -> bool:
+    """Whether the input is the leaf, or has the history, that it was or had at entry."""
+    fake = given.fake
+    if given.requires_grad != fake.requires_grad_outside():
+        return False
+    if not given.requires_grad or given.is_leaf:
+        return fake._node is None
+    return given.entry is not None and fake._node is given.entry[0]
+
+
+def _is_view(node: Node) -> bool:
+    return isinstance(node.target, ViewOp) or node.target is GETITEM
+
+
+def new_leaves(
+    inputs: Sequence[CapturedInput], passed: Container[TapeNode]
+) -> frozenset[InputRole]:
+    """The inputs whose gradient, if one comes, is that of the leaf that they became.
+
+    Raises UnsupportedError where gradients go to an input's history at entry as well.
+    """
+    found = set()
+    for given in inputs:
+        if given.leaf_entry is None or given.leaf_entry[0] not in passed:
+            continue
+        found.add(given.role)
+        if given.entry is not None and given.entry[0] in passed:
+            raise noted(
+                UnsupportedError(
+                    f"joint: {given.place} is a leaf that the function made of a tensor with a "
+                    "history, and both get gradients, expected one of the two to get one"
+                ),
+                "Use detach() and requires_grad_() on that, or take it out of its history before "
+                "the call. (FUN-36)",
+            )
+    return frozenset(found)
+
+
+def refuse_grown(timeline: Timeline, value: Node) -> None:
+    """Raises where an input is put onto the memory of one that grew in the same call."""
+    source = timeline.put(value.args[0])
+    if source is not None and timeline.puts[source].grows:
+        raise noted(
+            UnsupportedError(
+                "analyze: set_ puts an input onto memory that resize_ made grow, expected memory "
+                "that does not grow in the same call"
+            ),
+            describe(value.location),
+            "Call one of the two outside of the compiled function. (FUN-18)",
+        )
+
+
+def refuse_shapes() -> Exception:
+    """The refusal of gradients of several shapes that one leaf would get by one call (TEN-26)."""
+    return noted(
+        UnsupportedError(
+            "joint: a leaf that is put onto other memory gets gradients of several shapes, "
+            "expected one shape"
+        ),
+        "Return what is computed of the leaf before, or after, set_ and not of both. (FUN-18)",
+    )
+
+
+def count_plan(
+    captured: Captured, outputs: Sequence[OutputMeta], inputs: Sequence[InputMeta]
+) -> CountPlan | None:
+    """How the counts of writes come about where tensors were put onto other memory."""
+    counts: Counts = captured.recorder.changes.counts
+    if not counts.steps:
+        return None
+    owners: dict[int, Any] = {id(given.storage): given.role for given in captured.inputs}
+    pairs = enumerate(zip(captured.results, outputs, strict=True))
+    seen = [(i, r.storage, o) for i, (r, o) in pairs if isinstance(r, Tensor)]
+    seen += [(-1, storage, window) for window, storage in windows_of(captured, inputs)]
+    for index, storage, output in seen:
+        owner = _owner(captured, index, output)
+        if owner is not None:
+            owners.setdefault(id(storage), owner)
+    found = tuple([owners.get(id(storage)) for storage in counts.storages])
+    totals = tuple([storage.version for storage in counts.storages])
+    return CountPlan(found, tuple(counts.steps), counts.rest(), totals)
+
+
+def _owner(captured: Captured, index: int, output: OutputMeta) -> Result | None:
+    """Whose storage result number `index` lies on, if not on an input's or one of its own."""
+    match output:
+        case Plain():
+            return captured.role_of(index)
+        case AliasOfBase(base, view) if view.version is None:
+            return IntermediateBase(base)
+        case AliasOfOutput(of, view) if view.version is None:
+            return captured.role_of(of)
+    return None
+
+
+def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
+    """Where inputs are put, each with the storage that stands for that memory in the capture."""
+    changes: Changes = captured.recorder.changes
+    for each in inputs:
+        puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
+        steps = [step for step in each.changes if isinstance(step, MemoryStep)]
+        for put, step in zip(puts, steps, strict=True):
+            yield step.window, changes.puts[put].storage
+
+
+def owners_of(captured: Captured, meta: FunctionMeta) -> dict[Storage, Any]:
+    """Whose memory each storage is, once the call has returned: roles."""
+    owners: dict[Storage, Any] = {}
+    for given in captured.inputs:
+        owners.setdefault(given.storage, given.role)
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain):
+            owners.setdefault(result.storage, meta.role_of(index))
+        elif isinstance(output, AliasOfBase):
+            owners.setdefault(result.storage, IntermediateBase(output.base))
+        elif isinstance(output, Alias) and output.view.version is not None:
+            owners.setdefault(result.storage, meta.role_of(index))
+    for window, storage in windows_of(captured, meta.inputs):
+        if isinstance(window, AliasOfBase):
+            owners.setdefault(storage, IntermediateBase(window.base))
+    return owners

@@ -1,0 +1,111 @@
+"""That views of wrappers are made again, by single ops, as the program made them.
+
+Used by `wrappings` alone, before anything ran. A result that is a view of a wrapper is made at run
+time by its class, step by step: by `slice` where the program asked for `split`. What the class
+makes of that has to be what it made in the capture. Rules: SUB-17, RT-6. Spec:
+`specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aotlite.eager.state import STATE, recording
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.stages.records.function_meta import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    Captured,
+    FunctionMeta,
+    ViewFacts,
+)
+
+
+def check_views(captured: Captured, meta: FunctionMeta) -> None:
+    """Raises SubclassError where a class makes other views of the steps of a view than of it."""
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Alias) and is_wrapper(result):
+            origin = _origin(captured, meta, output)
+            if origin is not None:
+                _check(captured.recorder, index, origin, output.view, result)
+
+
+def _origin(captured: Captured, meta: FunctionMeta, output: Alias) -> Tensor | None:
+    """The wrapper that a result is rebuilt from."""
+    match output:
+        case AliasOfInput(role):
+            fakes = [each.fake for each in captured.inputs if each.role == role]
+            return fakes[0]
+        case AliasOfBase(base):
+            found: Tensor | None = captured.recorder.wrapped.nodes.get(meta.bases[base].node)
+            return found
+        case AliasOfOutput(of):
+            before: Tensor = captured.results[of]
+            return before
+    return None
+
+
+def _check(recorder: Any, index: int, origin: Tensor, view: ViewFacts, result: Tensor) -> None:
+    try:
+        again = _replayed(recorder, origin, view)
+    except SubclassError as error:
+        raise _refused(index, result, str(error)) from error
+    what = _difference(result, again, {id(leaf.storage) for _, leaf in _leaves(origin, "")})
+    if what is not None:
+        raise _refused(index, result, what)
+
+
+def _replayed(recorder: Any, origin: Tensor, view: ViewFacts) -> Tensor:
+    """What the steps make of the origin; nothing of it is kept."""
+    start, mode = len(recorder.nodes), STATE.grad_mode
+    STATE.grad_mode = None if mode is None else False
+    try:
+        with recording(recorder):
+            for step in view.chain:
+                origin = origin._apply(step.op, (origin, *step.args))
+    finally:
+        STATE.grad_mode = mode
+        del recorder.nodes[start:]
+    return origin
+
+
+def _difference(one: Tensor, other: Tensor, shared: set[int]) -> str | None:
+    """What tells the two views apart: class, spec, geometry of parts, or where those lie."""
+    if type(other) is not type(one):
+        return f"they give a {type(other).__name__}"
+    names, spec = flatten(one)
+    found = flatten(other)
+    if found[0] != names or not found[1] == spec:
+        return f"they give {found[0]} and the spec {found[1]!r}, it {names} and {spec!r}"
+    for (path, mine), (_, its) in zip(_leaves(one, ""), _leaves(other, ""), strict=False):
+        if mine.meta is not its.meta:
+            return f"in what they give {path!r} is {its.meta}, in what it gives {mine.meta}"
+        moved = mine.storage is not its.storage or mine.offset != its.offset
+        if id(mine.storage) in shared and moved:
+            return f"in what they give {path!r} is another window"
+    return None
+
+
+def _leaves(tensor: Tensor, path: str) -> Iterator[tuple[str, Tensor]]:
+    for name, inner in inner_tensors(tensor).items():
+        if is_wrapper(inner):
+            yield from _leaves(inner, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", inner
+
+
+def _refused(index: int, result: Tensor, what: str) -> Exception:
+    return noted(
+        SubclassError(
+            f"compile: result {index} is a view, a {type(result).__name__}, which single ops do "
+            f"not make again: {what}, expected the same view of slice as of split, and the like"
+        ),
+        "Results that are views are made again by single ops: split by slice, unbind by select. "
+        "Let the class do the same for both, or return a clone(). (SUB-17)",
+    )

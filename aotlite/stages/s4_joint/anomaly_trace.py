@@ -1,0 +1,169 @@
+"""What eager looks at in anomaly mode in the backward of a captured function, as one graph (JNT-8).
+
+Used by the pipeline when the backward of a compiled call first runs in anomaly mode. Input: the
+tape that was kept of the captured run. The engine runs it once more on fake gradients while it is
+recorded, with a reading of each gradient that a tape node gives. Output: the graph of these
+readings, imperative, and for each of them whose it is.
+Spec: `specs/anomaly.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.engine import Run
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.tape import name_of
+from aotlite.eager.wrappers import is_wrapper
+from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.role import Output, Role
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.gradient_reads import SavedOf
+from aotlite.stages.s4_joint.double_backward import Start, Taped
+from aotlite.stages.s4_joint.instrumented_runs import WholeRun, recording_backwards
+from aotlite.stages.s4_joint.subclass_meta import stand_in
+from aotlite.stages.shared.gradient_sinks import sinks_of
+from aotlite.stages.shared.tape_queries import passed
+
+
+@attrs.frozen(eq=False, repr=False)
+class Reading(Record):
+    """Gradient `index` of those that a tape node has computed."""
+
+    node: TapeNode
+    index: int
+    value: Node
+
+
+@attrs.frozen(eq=False, repr=False)
+class Watched(Record):
+    """What is looked at in a backward, in the engine's order."""
+
+    graph: Graph
+    """From the inputs and the gradients that arrive to the readings."""
+    readings: tuple[Reading, ...]
+    failure: tuple[TapeNode | None, Exception] | None
+    """What it ends with where eager's backward raises (JNT-15)."""
+    reads: tuple[tuple[TapeNode, SavedOf], ...]
+    """Memory of others that tape nodes read, which may not have been written (SAV-2)."""
+    within: Mapping[TapeNode, TapeNode]
+    """For each node that was made in a backward the node that ran then."""
+    order: int
+    """Of the derivatives that it computes."""
+
+
+def watched(taped: Taped, arriving: Container[Any], wanted: Container[Any] | None) -> Watched:
+    """The backward for these gradients, to these sources; to all of them if `wanted` is None."""
+    recorder = taped.recorder
+    before = recorder.nodes, recorder.sequence, recorder.streams.state
+    try:
+        with recording_backwards(recorder, create_graph=False):
+            return _recorded(taped, arriving, wanted)
+    finally:
+        recorder.nodes, recorder.sequence, recorder.streams.state = before
+
+
+def _recorded(taped: Taped, arriving: Container[Any], wanted: Container[Any] | None) -> Watched:
+    recorder = taped.recorder
+    recorder.nodes, recorder.phase = list(taped.nodes), Phase.BACKWARD
+    starts = [start for start in taped.starts if start.role in arriving]
+    made = [stand_in(recorder, s.role, taped.incoming, s.meta, None) for s in starts]
+    run = _run(taped, starts, wanted)
+    failure = None
+    try:
+        run.begin([(s.edge, each.tensor) for s, each in zip(starts, made, strict=True)])
+    except AutogradError as error:
+        if isinstance(error, (UnsupportedError, GraphError)):
+            raise
+        failure = recorder.failed, error
+    outputs: list[tuple[Role, Node]] = [(Output(k), r.value) for k, r in enumerate(run.readings)]
+    closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
+    inputs = (*taped.inputs, *[each.tensor.value for each in made])
+    graph = Graph((*inputs, *recorder.nodes, closing), f"{taped.name}_watched")
+    within, reads = _within(run.ran), _reads(taped, run.ran)
+    return Watched(graph, tuple(run.readings), failure, reads, within, taped.order)
+
+
+def _run(taped: Taped, starts: Sequence[Start], wanted: Container[Any] | None) -> _WatchedRun:
+    sources = [s for s in taped.sources if wanted is None or s.role in wanted]
+    ends = [edge for source in sources for edge, _ in sinks_of(source)]
+    if wanted is None:  # leaves that the function makes are no business of the call's
+        known = {edge[0] for edge in ends}
+        way = passed([start.edge for start in starts])
+        ends += [(n, 0) for n in way if type(n) is AccumulateGrad and n not in known]
+    return _WatchedRun(ends, True, False, True, taped.recorder, enters_all=wanted is None)
+
+
+def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
+    """The op that a node is of was recorded at the place of the op that it differentiates."""
+    places = {node.origin: node for node in ran if node.origin is not None}
+    found: dict[TapeNode, TapeNode] = {}
+    line = [node for node in ran if node.origin is not None]
+    for node in line:  # which grows
+        place = node.origin.origin
+        if place is not None and not node.origin.is_sum:
+            outer = found[node] = places.setdefault(place, _Past(place))
+            if type(outer) is _Past:
+                line.append(outer)
+    return found
+
+
+class _Past(TapeNode):
+    """Stands for the tape node of an op that is not run any more."""
+
+    __slots__ = ()
+
+    def __init__(self, origin: Node) -> None:
+        self.edges, self.sequence, self.origin, self.extra = (), origin.sequence, origin, None
+
+    def name(self) -> str:
+        return name_of(self.origin.target.name)
+
+
+def _reads(taped: Taped, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode, SavedOf], ...]:
+    owned = [(node, each.tensor) for node in ran for each in node.kept_tensors()]
+    owners = taped.owners
+    return tuple(
+        [
+            (node, SavedOf(owners[tensor.storage], tensor.meta))
+            for node, tensor in owned
+            if tensor.storage in owners
+        ]
+    )
+
+
+@attrs.define
+class _WatchedRun(WholeRun):
+    """A run of the tape with a reading of all that its nodes give."""
+
+    enters_all: bool = attrs.field(kw_only=True)
+    """As `backward()` does; `grad()` enters what leads to a gradient that it gives."""
+    readings: list[Reading] = attrs.field(init=False, factory=list)
+    ran: list[TapeNode] = attrs.field(init=False, factory=list)
+
+    def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
+        if self.enters_all:
+            return super()._leading_to_sinks(order, ends)
+        return Run._leading_to_sinks(self, order, ends)
+
+    def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+        self.ran.append(node)
+        found = super()._run(node, grads)
+        for index, grad in enumerate(found):
+            if grad is not None and not is_wrapper(grad):
+                self.readings.append(Reading(node, index, self._read(grad)))
+        return found
+
+    def _read(self, grad: Any) -> Node:
+        """The gradient as it is now: users' Python may write it later."""
+        recorder: Any = self.recorder
+        before, recorder.origin = recorder.origin, grad.value
+        value: Node = recorder._add(DETACH, (grad.value,), grad.meta)
+        recorder.origin = before
+        return value

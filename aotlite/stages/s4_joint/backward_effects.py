@@ -1,0 +1,213 @@
+"""Which effects of a backward happen: those of the tape nodes that eager would run.
+
+Used by stages 4 and 10. A compiled backward is one graph; eager runs the nodes that gradients
+arrive at, and, where gradients of some inputs alone are asked for, those of them that lead there.
+For each effect of the backward, in order, stage 4 notes both; the variant of the backward that
+stage 10 makes leaves out those that do not happen. Rules: TOK-4, TOK-6, TAN-8.
+Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.effects import EffectOp
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Node, Phase
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
+from aotlite.ir.role import Result
+from aotlite.stages.s1_capture.subclass_fakes import again
+from aotlite.stages.s4_joint.instrumented_runs import NotedRun, Turn
+from aotlite.stages.shared.user_frames import describe
+
+
+@attrs.frozen(eq=False)
+class LateEffect:
+    """One effect of a backward, and when it happens."""
+
+    effect: str
+    arrivals: frozenset[Result]
+    """The results of which one's gradient has to arrive."""
+    reach: frozenset[Any]
+    """The inputs to which the tape node leads in whose turn it is; one's gradient is asked for."""
+
+    def __str__(self) -> str:
+        return f"an effect {self.effect}"
+
+
+class Moments:
+    """When what users' code does in a backward happens, told while it is recorded (RNG-5).
+
+    `reach` are all inputs that any gradient flows to: what happens on the way to all of them, and
+    from all results, happens in every backward.
+    """
+
+    def __init__(
+        self,
+        run: NotedRun,
+        recorder: Any,
+        results: Sequence[Result],
+        sinks: Mapping[TapeNode, Any],
+        reach: frozenset[Any],
+    ) -> None:
+        self.run = run
+        self.recorder = recorder
+        self.results = results
+        self.sinks = sinks
+        self.reach = reach
+        self.found: dict[tuple[int, frozenset[Any]], LateEffect] = {}
+
+    def now(self) -> LateEffect | None:
+        """The draws of this moment; None if they happen in every backward."""
+        if not self.run.turns:
+            return None
+        turn = self.run.turns[-1]
+        every = (1 << len(self.results)) - 1
+        reach = _reached(turn.node, self.sinks)
+        if turn.arrived == every and reach >= self.reach:
+            return None
+        key = turn.arrived, reach
+        if key not in self.found:
+            arrived = [role for k, role in enumerate(self.results) if turn.arrived >> k & 1]
+            self.found[key] = LateEffect(_DRAWS, frozenset(arrived), reach)
+        return self.found[key]
+
+    def guarded(self, grad: Tensor, bits: int) -> Tensor:
+        """A gradient of users' code, which is none if none of these results' arrived (TAN-8).
+
+        A number stands for none: zeros could be a gradient, too. Of a wrapper the parts that hold
+        numbers are guarded; a mask stays, and says of zeros what it says of others.
+        """
+        if is_wrapper(grad):
+            parts = inner_tensors(grad).items()
+            return again(self.recorder, grad, {k: self._part(x, bits) for k, x in parts})
+        arrived = frozenset([role for k, role in enumerate(self.results) if bits >> k & 1])
+        flag = Tensor(Storage(None, capture=self.recorder), tensor_meta((), None, bool_))
+        flag.value = self.recorder.streams.flag(arrived)
+        guarded: Tensor = flag.where(grad, 0)
+        return guarded
+
+    def _part(self, part: Tensor, bits: int) -> Tensor:
+        """A part of a gradient, in the layout that it has, which the wrapper may count on."""
+        if not part.dtype.is_differentiable:
+            return part
+        guarded = self.guarded(part, bits)
+        same = guarded.meta is part.meta
+        return guarded if same else guarded.restride(part.meta.stride)
+
+
+_DRAWS = "draws from the generator"
+"""No op has an effect of this name."""
+
+
+def has_late_effects(nodes: Iterable[Node]) -> bool:
+    """Whether a backward was recorded that has effects, or draws random numbers."""
+    return any(n.phase is Phase.BACKWARD and type(n.target) in _LATE for n in nodes)
+
+
+_LATE = (EffectOp, RandomOp)
+
+
+def can_be_told(recorder: Any, start: int, late_inputs: Sequence[Any]) -> bool:
+    """Whether the backward recorded from there does more than to make gradients (TOK-4, RNG-5).
+
+    One with inputs of its own counts as such.
+    """
+    nodes = recorder.nodes[start:]
+    draws = recorder.streams.after_backward() is not None
+    return draws or bool(late_inputs) or has_late_effects(nodes) or any(map(writes_forward, nodes))
+
+
+def writes_forward(node: Node) -> bool:
+    """Whether a node of the backward writes memory of the forward (FUN-31)."""
+    return isinstance(node.target, InplaceOp) and storage_root(node).phase is Phase.FORWARD
+
+
+def what_happens(nodes: Sequence[Node], start: int) -> str:
+    """What the nodes from a place on do besides computing; empty where it is nothing."""
+    new = set(nodes[start:])
+    for node in nodes[start:]:
+        if type(node.target) is EffectOp:
+            return "has effects"
+        if isinstance(node.target, (InplaceOp, GeometryOp)) and storage_root(node) not in new:
+            return "writes memory that is not its own"
+    return ""
+
+
+def refuse_again(nodes: Iterable[Node]) -> None:
+    """A failed recording is done again; what users' Python has written would stay written."""
+    for node in nodes:
+        if writes_forward(node):
+            raise noted(
+                UnsupportedError(
+                    f"joint: {node.target.name} in a backward writes memory of the forward, "
+                    "and another part of the backward fails, expected one that does not"
+                ),
+                describe(node.location),
+                "Write after the backward, or write to a clone().",
+            )
+
+
+def late_effects(
+    nodes: Sequence[Node],
+    turns: Sequence[Turn],
+    results: Sequence[Result],
+    sinks: Mapping[TapeNode, Any],
+    wrappers: Container[Node],
+) -> tuple[LateEffect, ...]:
+    """The effects among recorded nodes. `turns` are those of the run that recorded them, `results`
+    those whose gradients it started from; `sinks` say which input's gradient each node collects.
+    Nodes that are `wrappers` are effects on their parts.
+    """
+    starts = [turn.start for turn in turns]
+    found = []
+    for place, node in enumerate(nodes):
+        is_effect = node.phase is Phase.BACKWARD and type(node.target) is EffectOp
+        if is_effect and node not in wrappers:
+            turn = turns[bisect_right(starts, place) - 1]
+            arrived = [role for k, role in enumerate(results) if turn.arrived >> k & 1]
+            reach = _reached(turn.node, sinks)
+            found.append(LateEffect(node.target.effect, frozenset(arrived), reach))
+    return tuple(found)
+
+
+def _reached(start: TapeNode, sinks: Mapping[TapeNode, Any]) -> frozenset[Any]:
+    """The inputs to which a tape node leads, or whose gradient it collects."""
+    found: set[Any] = set()
+    seen = {start}
+    stack = [start]
+    while stack:
+        node = stack.pop()
+        if node in sinks:
+            found.add(sinks[node])
+            continue
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
+    return frozenset(found)
+
+
+def missing(
+    effects: Iterable[LateEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
+) -> frozenset[Any]:
+    """The effects that do not happen where these results' gradients are absent, and gradients of
+    these inputs alone are wanted; None where of all."""
+    return frozenset(
+        [
+            each
+            for each in effects
+            if each.arrivals <= absent or (wanted is not None and not each.reach & wanted)
+        ]
+    )

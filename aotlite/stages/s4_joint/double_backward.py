@@ -1,0 +1,472 @@
+"""The backward of a compiled call, recorded again so that it can be differentiated (DBL-2).
+
+Used by the pipeline when a compiled backward runs under grad mode for the first time. The tape of
+the captured run, which is kept, is continued: the engine runs it on fake gradients while it builds
+a graph of what it does, and then runs back through that. So whatever decides about gradients at
+the first order decides at each further one: `detach`, `no_grad`, writes, users' own backwards.
+Each result is a `Taped` again, from which the next order is recorded.
+Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.engine import run_backward
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.tape import InputNode
+from aotlite.eager.refusals import raising_refusals
+from aotlite.eager.state import STATE
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import gradient_form, is_wrapper, leaves_of
+from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views import DETACH
+from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_given
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.function_meta import Captured, CapturedFamily, LateMemory
+from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
+from aotlite.stages.s4_joint.arrival_choices import check_is_eagers
+from aotlite.stages.s4_joint.backward_effects import what_happens
+from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
+from aotlite.stages.s4_joint.subclass_double_backward import (
+    Root,
+    Second,
+    gradients_of,
+    wrapped_second,
+)
+from aotlite.stages.s4_joint.subclass_meta import (
+    FakeTangent,
+    Wrapping,
+    dense_all_through,
+    fake_tangent,
+    stand_in,
+    wrapping_of,
+)
+from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
+from aotlite.stages.shared.tape_queries import passed, passed_at_some_order, these_of
+
+
+@attrs.frozen(repr=False)
+class Earlier(Record):
+    """The memory of a result of an earlier order: who owns what a later one reads."""
+
+    of: Any
+
+    def __str__(self) -> str:
+        return str(self.of)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Start(Record):
+    """Where gradients of a differentiable result go, and in which form they are expected."""
+
+    role: Any
+    edge: Edge | None
+    meta: TensorMeta
+    like: Tensor | None = None
+    """A gradient of this form, where they are wrappers."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class IncomingInput(Record):
+    """A gradient that arrived at an earlier order, which is an input of the later ones."""
+
+    role: Incoming
+    placeholders: tuple[Node, ...]
+    """Its own; of a wrapper those of its parts, and its own behind them."""
+    fake: Tensor
+
+    @property
+    def entries(self) -> tuple[Edge, ...]:
+        """The edge at which its own gradient is collected."""
+        return ((self.fake._node, 0),)
+
+
+@attrs.frozen(eq=False, repr=False)
+class Taped(Record):
+    """A recorded run with its tape alive, of which no tensor of the caller's is a part."""
+
+    recorder: Any
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Node, ...]
+    """The placeholders."""
+    sources: tuple[Any, ...]
+    """Where gradients are collected: inputs, the bases of families, and gradients that arrived."""
+    starts: tuple[Start, ...]
+    owners: Mapping[Storage, Any]
+    """Whose memory each storage is that somebody else may write."""
+    wrapped: Mapping[Node, Tensor | None]
+    """Nodes that stand for wrappers (`WrapperValues.nodes`)."""
+    memory: tuple[SavedOf, ...]
+    """What users' Python reads of memory that somebody else may write, and no tape node saves."""
+    order: int = 1
+    """Of the derivatives that a backward through it gives."""
+    further: frozenset[Any] = frozenset()
+    """The sources that derivatives of some order may reach, be it none of the first."""
+
+    def incoming(self, result: Any) -> Any:
+        """The input that the gradient of this result becomes: one level more for each order."""
+        role = result
+        for _ in range(self.order):
+            role = Incoming(role)
+        return role
+
+
+def taped(
+    captured: Captured,
+    roots: Sequence[Root],
+    owners: Mapping[Any, Any],
+    memory: Sequence[LateMemory],
+    *,
+    users: bool,
+) -> Taped:
+    """What is kept of a captured function: `roots` as stage 4 ran its backward from them.
+
+    The backward reads `memory`, and does not write it; `users` says whether users' Python runs in
+    it, which may compute with whatever it holds.
+    """
+    recorder = captured.recorder
+    sources = [source for source in captured.sources if source.entries]
+    if not users:
+        met = passed_at_some_order([edge for _, edge, _ in roots])
+        sources = [s for s in sources if any(edge[0] in met for edge, _ in sinks_of(s))]
+    return Taped(
+        recorder,
+        captured.graph.name,
+        tuple([node for node in recorder.nodes if node.phase is Phase.FORWARD]),
+        (*recorder.placeholders, *recorder.streams.inputs.values()),
+        (
+            *[given for given in captured.inputs if given.entries],
+            *[_alone(family) for family in captured.families if family.entries],
+        ),
+        starts_of(roots),
+        owners,
+        dict(recorder.wrapped.nodes),
+        tuple([SavedOf(each.owner, each.meta) for each in memory]),
+        further=frozenset([source.role for source in sources]),
+    )
+
+
+def starts_of(roots: Sequence[Root]) -> tuple[Start, ...]:
+    """The roots without their tangents, of which the form is kept."""
+    return tuple(
+        [Start(role, edge, t.meta, t if is_wrapper(t) else None) for role, edge, t in roots]
+    )
+
+
+@attrs.frozen(eq=False, repr=False)
+class Differentiated(Record):
+    """A backward as a function that has a backward itself."""
+
+    graph: Graph
+    """The joint graph: its results are the gradients. With wrappers beside their parts."""
+    incoming: frozenset[Any]
+    """The roles of its inputs that are gradients which arrive, or parts of such."""
+    gradients: tuple[tuple[Any, TensorMeta | None], ...]
+    """For each source of the earlier order the meta of its gradient, None where none comes."""
+    errors: dict[Any, Exception]
+    reach: dict[Any, frozenset[Any]]
+    reads: Reading
+    taped: Taped
+    wrappings: Mapping[Any, Wrapping]
+    """How results, tangents and gradients that are wrappers are made, by role."""
+    second: Second
+    runs_user_code: bool
+    """Users' Python, or a class of wrappers, has computed its gradients."""
+    why: str
+    """Why its results cannot be differentiated, where they cannot."""
+
+
+def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated:
+    """The backward for these gradients; of each it is said whether it has a history itself.
+
+    Raises UnsupportedError for what cannot be captured.
+    """
+    recorder = taped.recorder
+    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
+    before = recorder.nodes, recorder.sequence, recorder.wrapped.nodes
+    state = recorder.streams.state
+    recorder.wrapped.nodes = dict(taped.wrapped)
+    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, True, None
+    try:
+        with raising_refusals(recorder):
+            return _Recording(taped, arriving).run()
+    finally:
+        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
+        recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before
+        recorder.origin, recorder.phase, recorder.streams.state = None, Phase.FORWARD, state
+
+
+def refused(why: str) -> Exception:
+    """The error for what is not differentiated (DBL-1)."""
+    return noted(
+        AutogradError(
+            "backward: a gradient computed by a compiled function is differentiated, expected "
+            "first derivatives only"
+        ),
+        f"{why} Differentiate the eager function for derivatives of higher order. (DBL-1)",
+    )
+
+
+class _Recording:
+    def __init__(self, taped: Taped, arriving: Mapping[Any, bool]) -> None:
+        self.taped = taped
+        self.recorder = taped.recorder
+        self.recorder.nodes = list(taped.nodes)
+        self.arriving = arriving
+        self.errors: dict[Any, Exception] = {}
+        self.owners = {storage: earlier(owner) for storage, owner in taped.owners.items()}
+        self.memory = tuple(
+            [attrs.evolve(each, owner=earlier(each.owner)) for each in taped.memory]
+        )
+        self.wrappings: dict[Any, Wrapping] = {}
+        self.user_code = bool(self.recorder.wrapped)
+        self.sees_absence = False
+        self.state = self.recorder.streams.state
+
+    def run(self) -> Differentiated:
+        incoming = [self._incoming(start) for start in self._arrived()]
+        sources = (*self.taped.sources, *[i for i in incoming if i.fake._node is not None])
+        start = len(self.recorder.nodes)
+        gradients = self._gradients(incoming)
+        refusal = self._refusal(start)
+        if refusal:
+            raise refused(refusal)
+        there = [grad for grad in gradients if grad is not None]
+        results = {Output(k): grad for k, grad in enumerate(there)}
+        outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
+        inputs = (*self.taped.inputs, *[node for i in incoming for node in i.placeholders])
+        tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
+        roots = [(role, edge_of(grad), tangents[role].tensor) for role, grad in results.items()]
+        roots = [root for root in roots if root[1] is not None]
+        given = [node for role, _, _ in roots for node in tangents[role].inputs]
+        taped = self._taped(inputs, sources, roots)
+        reach, reads = self._look_behind(taped)
+        second = self._second(taped, roots)
+        why = self._refusal(len(taped.nodes)) or self._unchecked(len(taped.nodes), reads)
+        if why:
+            second, given = Second([], {}), []
+        self.wrappings |= second.wrappings
+        outputs += second.outputs
+        closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
+        nodes = (*inputs, *given, *second.flags, *self.recorder.nodes, closing)
+        pairs = zip(self.taped.sources, gradients, strict=True)
+        return Differentiated(
+            Graph(nodes, f"{taped.name}_backward"),
+            frozenset([node.role for each in incoming for node in each.placeholders]),
+            tuple([(s.role, None if g is None else g.meta) for s, g in pairs]),
+            self.errors,
+            reach,
+            reads,
+            attrs.evolve(taped, wrapped=dict(self.recorder.wrapped.nodes)),
+            self.wrappings,
+            second,
+            self.user_code,
+            why,
+        )
+
+    def _refusal(self, start: int) -> str:
+        """Why what was recorded from there on cannot be run; it is forgotten then."""
+        what = what_happens(self.recorder.nodes, start)
+        if self.recorder.streams.state is not self.state:
+            what = "draws"
+        if what:
+            self.recorder.drop_from(start)
+        return what and f"Its backward {what} at order {self.taped.order + 1}."
+
+    def _unchecked(self, start: int, reads: Reading) -> str:
+        """Why what was recorded from there on cannot be run where users' Python reads an input
+        that nobody has saved, at this order for the first time; it is forgotten then."""
+        if not self.user_code or self.recorder.wrapped:
+            return ""
+        known = {each.owner for each in reads}
+        for node in self.recorder.nodes[start:]:
+            for value in node.inputs():
+                role = storage_root(value).role
+                if is_given(role) and role not in known:
+                    self.recorder.drop_from(start)
+                    return f"Its backward reads {role} unchecked at order {self.taped.order + 1}."
+        return ""
+
+    def _taped(
+        self, inputs: tuple[Node, ...], sources: tuple[Any, ...], roots: Sequence[Root]
+    ) -> Taped:
+        return Taped(
+            self.recorder,
+            self.taped.name,
+            tuple(self.recorder.nodes),
+            inputs,
+            sources,
+            starts_of(roots),
+            self.owners,
+            self.taped.wrapped,
+            self.memory,
+            self.taped.order + 1,
+            self.taped.further,
+        )
+
+    # --- the backward itself
+    def _arrived(self) -> list[Start]:
+        return [start for start in self.taped.starts if start.role in self.arriving]
+
+    def _incoming(self, start: Start) -> IncomingInput:
+        given = stand_in(self.recorder, start.role, self.taped.incoming, start.meta, start.like)
+        fake, role = given.tensor, self.taped.incoming(start.role)
+        if self.arriving[start.role]:
+            fake._node = InputNode(gradient_form(fake))
+        self.owners[fake.storage] = role
+        if given.wrapping is not None:
+            leaves = zip(given.wrapping.leaves(), leaves_of(fake), strict=True)
+            for (_, of), leaf in leaves:
+                self.owners[leaf.storage] = self.taped.incoming(of)
+        return IncomingInput(role, given.inputs, fake)
+
+    def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
+        pairs = zip(self._arrived(), incoming, strict=True)
+        roots = [(start.edge, given.fake) for start, given in pairs]
+        return self._through(roots, self.taped.sources)
+
+    def _through(self, roots: Any, sources: Any) -> list[Any]:
+        found = run_backward(
+            roots,
+            sinks=[edge for source in sources for edge, _ in sinks_of(source)],
+            cut=True,
+            retain_graph=True,
+            create_graph=True,
+            recorder=self.recorder,
+        )
+        return self._sums(sources, found, create_graph=True)
+
+    def _sums(self, sources: Any, found: list[Any], *, create_graph: bool) -> list[Any]:
+        """The gradient of each source, of what was collected where its gradients are."""
+        sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
+        rest = iter(found)
+        STATE.grad_mode = create_graph
+        try:
+            return [
+                summed(sum_at_entry, source, [(next(rest), moves) for _, moves in each])
+                for source, each in zip(sources, sinks, strict=True)
+            ]
+        finally:
+            STATE.grad_mode = True
+            self.recorder.origin = None
+
+    def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
+        """The outputs that a gradient is, and whose its memory is."""
+        self.owners.setdefault(grad.storage, role)
+        if not is_wrapper(grad):
+            return [(role, self._value(grad))]
+        roles = [of for _, of in wrapping_of(grad, role, {}).leaves()]
+        for of, leaf in zip(roles, leaves_of(grad), strict=True):
+            self.owners.setdefault(leaf.storage, of)
+        STATE.grad_mode = False
+        try:
+            whole = dense_all_through(self.recorder, grad)
+        finally:
+            STATE.grad_mode = True
+        self.wrappings[role] = wrapping_of(whole, role, {})
+        leaves = [self.recorder.here(leaf) for leaf in leaves_of(whole)]
+        return [(of, self._value(leaf)) for of, leaf in zip(roles, leaves, strict=True)]
+
+    def _value(self, grad: Tensor) -> Node:
+        value: Any = grad.value
+        self.recorder.origin, STATE.grad_mode = value, False
+        node: Node = self.recorder._add(DETACH, (value,), grad.meta)
+        self.recorder.origin, STATE.grad_mode = None, True
+        return node
+
+    # --- and its backward
+    def _look_behind(self, taped: Taped) -> tuple[Any, Reading]:
+        """The sources that each result's gradient reaches, and the memory that it reads."""
+        sinks: dict[TapeNode, Any] = {}
+        for source in taped.sources:
+            for edge, _ in sinks_of(source):
+                sinks[edge[0]] = source.role
+        roles = [start.role for start in taped.starts]
+        reach: dict[Any, set[Any]] = {role: set() for role in roles}
+        reads = dict.fromkeys(self.memory, (1 << len(roles)) - 1) if roles else {}
+        way = passed([start.edge for start in taped.starts])
+        self.user_code = self.user_code or runs_user_code(way)
+        self.sees_absence = any(map(sees_absence, way))
+        for node, bits in way.items():
+            if node in sinks:
+                for role in these_of(roles, bits):
+                    reach[role].add(sinks[node])
+                continue
+            for each in node.kept_tensors():
+                owner = self.owners.get(each.tensor.storage)
+                if each.tensor.storage.version != each.version:
+                    self._note_written(node, each, list(these_of(roles, bits)))
+                if owner is not None:
+                    merged(reads, [(SavedOf(owner, each.tensor.meta), bits)])
+        reached = {role: frozenset(found) for role, found in reach.items()}
+        return reached, Reading(tuple(roles), reads)
+
+    def _note_written(self, node: TapeNode, saved: Any, results: list[Any]) -> None:
+        try:
+            saved.unpack(node)
+        except AutogradError as error:
+            for result in results:
+                self.errors.setdefault(result, error)
+
+    def _tangent(self, role: Output, grad: Tensor) -> FakeTangent:
+        like = grad if is_wrapper(grad) else None
+        tangent = fake_tangent(self.recorder, role, grad.meta, like)
+        if tangent.wrapping is not None:
+            self.wrappings[Tangent(role)] = tangent.wrapping
+        return tangent
+
+    def _second(self, taped: Taped, roots: Sequence[Root]) -> Second:
+        """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
+        self.recorder.phase = Phase.BACKWARD
+        if self.recorder.wrapped or self.sees_absence:
+            return wrapped_second(self.recorder, taped.sources, roots, self.errors)
+        flows, found = self._healthy(taped, roots)
+        pairs = zip(taped.sources, found, strict=True)
+        outputs: list[tuple[Role, Any]] = [
+            (Gradient(s.role), None if g is None else g.value) for s, g in pairs
+        ]
+        return Second(outputs, flows)
+
+    def _healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
+        start = len(self.recorder.nodes)
+        try:
+            return self._of_healthy(taped, roots)
+        except AutogradError as error:
+            check_is_eagers(error)
+        self.recorder.drop_from(start)
+        for root in roots:
+            if root[0] not in self.errors:
+                try:
+                    self._of_healthy(taped, [root])
+                except AutogradError as error:
+                    check_is_eagers(error)
+                    self.errors[root[0]] = error
+                self.recorder.drop_from(start)
+        return self._of_healthy(taped, roots)
+
+    def _of_healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
+        healthy = [root for root in roots if root[0] not in self.errors]
+        flows, found = gradients_of(self.recorder, taped.sources, healthy)
+        return flows, self._sums(taped.sources, found, create_graph=False)
+
+
+def _alone(family: CapturedFamily) -> CapturedFamily:
+    """The family without the caller's root."""
+    nobody: Any = None
+    return attrs.evolve(family, outside=nobody)
+
+
+def earlier(owner: Any) -> Any:
+    """The owner of memory as a later order names it."""
+    whole = owner.whole if isinstance(owner, Part) else owner
+    return Earlier(owner) if isinstance(whole, (Output, Earlier)) else owner

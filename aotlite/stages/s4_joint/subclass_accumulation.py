@@ -1,0 +1,114 @@
+"""Sums of gradients that are wrappers, of which some may not arrive (TAN-8).
+
+Used by stage 4 alone. What does not arrive is no summand: not a wrapper of zeros, which a mask, a
+scale or a zero point of no meaning would be. So a sum of gradients that come of different results
+is chosen by which of them arrive; a backward is specialised for that when it is first run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aotlite.eager.dispatch import dispatch
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS
+from aotlite.stages.s1_capture.subclass_fakes import again
+from aotlite.stages.shared.required_arrivals import Apart
+
+WHERE = OPS["where"]
+
+Given = tuple[Any, int]
+"""A gradient, and the results, as bits, of which one's gradient has to arrive for it."""
+
+
+def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -> Any:
+    """The sum of two gradients, or the one that arrives."""
+    (one, ones), (other, others) = before, after
+    total = one + other
+    if not is_wrapper(total):
+        recorder.wrapped.unlike |= is_wrapper(one) or is_wrapper(other)
+        return total  # of tensors, what does not arrive is zero
+    one, other = (_as(each, total) for each in (one, other))
+    if not all(_is_like(each, total) for each in (one, other)):
+        recorder.wrapped.unlike = True
+        sets = _roles(results, ones), _roles(results, others)
+        # A tensor that does not arrive is zero, and adds nothing to the sum.
+        pairs = (one, sets), (other, sets[::-1])
+        recorder.wrapped.apart += [Apart(*each) for grad, each in pairs if not _is_linear(grad)]
+        return total
+    first, second = (_flag(recorder, results, bits) for bits in (ones, others))
+    return _chosen(recorder, first, second, (one, other, total))
+
+
+def told_apart(recorder: Any, results: Sequence[Any], node: Any, given: Given) -> None:
+    """Notes that a custom function is told whether some of the gradients for it arrive.
+
+    `given` are the results, as bits, that its backward runs for, and those of one gradient of it.
+    """
+    every, some = given
+    recorder.wrapped.unlike = True
+    needed, others = _roles(results, some), _roles(results, every)
+    recorder.wrapped.apart.append(Apart(needed, others, node.name()))
+
+
+def _is_like(a: Any, b: Any) -> bool:
+    """Whether two gradients are made alike, of parts of the same shapes and dtypes."""
+    if type(a) is not type(b) or a.shape != b.shape or a.dtype is not b.dtype:
+        return False
+    if not is_wrapper(a):
+        return True
+    if not same_spec(flatten(a)[1], flatten(b)[1]):
+        return False
+    pairs = zip(inner_tensors(a).items(), inner_tensors(b).items(), strict=False)
+    return all(name == other and _is_like(x, y) for (name, x), (other, y) in pairs)
+
+
+def _is_linear(grad: Any) -> bool:
+    """Whether zeros in every part are a zero, as far as can be told: numbers, and no spec."""
+    if not is_wrapper(grad):
+        return bool(grad.dtype.is_differentiable)
+    return flatten(grad)[1] is None and all(map(_is_linear, inner_tensors(grad).values()))
+
+
+def _as(grad: Any, total: Any) -> Any:
+    """A gradient in the form of the sum, where its class can give it (TAN-5)."""
+    method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
+    if method is None or _is_like(grad, total):
+        return grad
+    found = method(flatten(total)[1], type(total))
+    return grad if found is None else found
+
+
+def _roles(results: Sequence[Any], bits: int) -> frozenset[Any]:
+    return frozenset([role for k, role in enumerate(results) if bits >> k & 1])
+
+
+def _flag(recorder: Any, results: Sequence[Any], bits: int) -> Tensor:
+    """Whether a gradient of any of these results arrived."""
+    flag = Tensor(Storage(None, capture=recorder), tensor_meta((), None, bool_))
+    flag.value = recorder.streams.flag(_roles(results, bits))
+    return flag
+
+
+def _chosen(recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]) -> Any:
+    one, other, total = of
+    if not is_wrapper(total):
+        if recorder.here(one).value is recorder.here(other).value is recorder.here(total).value:
+            return total
+        chosen: Tensor = dispatch(WHERE, (first, dispatch(WHERE, (second, total, one)), other))
+        return chosen if chosen.meta is total.meta else chosen.restride(total.meta.stride)
+    inner = dict(_inner(recorder, first, second, of))
+    return again(recorder, total, inner)
+
+
+def _inner(
+    recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]
+) -> Iterator[tuple[str, Any]]:
+    for name in inner_tensors(of[2]):
+        one, other, total = (getattr(each, name) for each in of)
+        yield name, _chosen(recorder, first, second, (one, other, total))

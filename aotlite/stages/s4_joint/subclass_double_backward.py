@@ -1,0 +1,164 @@
+"""Gradients of a backward's gradients, where some of them are wrappers (DBL-2, TAN-8).
+
+Used by `higher` alone. A backward is recorded for the gradients that arrive, and makes no choice.
+Its own backward is recorded as stage 4 records one: which gradients arrive there is not known, and
+of a sum of wrappers it is told by flags, or recorded for each choice of them.
+Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.engine import Run
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.graph import Node
+from aotlite.ir.role import Role
+from aotlite.stages.s4_joint.arrival_choices import (
+    MOST,
+    Choice,
+    Flat,
+    can_repeat,
+    check_is_eagers,
+    recorded_choices,
+)
+from aotlite.stages.s4_joint.instrumented_runs import Flows, NotedRun, flows_of
+from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
+from aotlite.stages.s4_joint.subclass_meta import Wrapping, flat_gradients
+from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
+from aotlite.stages.shared.required_arrivals import Apart
+
+Root = tuple[Any, Any, Tensor]
+"""A result, where its gradient goes, and the tangent that arrives."""
+
+
+@attrs.frozen(eq=False)
+class Second:
+    """The outputs that gradients are, and what is to be known of their graph (`facts.Joint`)."""
+
+    outputs: list[tuple[Role, Any]]
+    flows: Flows
+    """The sources to which a gradient of each result flows."""
+    wrappings: Mapping[Any, Wrapping] = {}
+    flags: tuple[Node, ...] = ()
+    """`Arrived` inputs."""
+    arrivals: tuple[frozenset[Any], ...] = ()
+    apart: tuple[Apart, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+
+def wrapped_second(
+    recorder: Any, sources: Sequence[Any], roots: Sequence[Root], errors: dict[Any, Exception]
+) -> Second:
+    """The gradients of the sources; results whose backward fails are noted in `errors`."""
+    mode, STATE.grad_mode = STATE.grad_mode, False
+    try:
+        return _Recording(recorder, sources, errors).run(roots)
+    finally:
+        STATE.grad_mode = mode
+        recorder.origin = None
+
+
+class _Recording:
+    def __init__(self, recorder: Any, sources: Sequence[Any], errors: dict[Any, Exception]) -> None:
+        self.recorder = recorder
+        self.sources = sources
+        self.errors = errors
+        self.flows: Flows = {}
+
+    def run(self, roots: Sequence[Root]) -> Second:
+        recorder, start = self.recorder, len(self.recorder.nodes)
+        choices: list[Choice] = []
+        found = self._of_healthy(roots)
+        healthy = self._healthy(roots)
+        if found is None or (self._has_choices(healthy) and can_repeat(recorder.nodes[start:])):
+            recorder.drop_from(start)
+            once = partial(self._record, joins=False)
+            found = recorded_choices(recorder, healthy, once, choices)
+        outputs, wrappings = found
+        return Second(
+            outputs,
+            self.flows,
+            {role: how for role, how in wrappings.items() if how is not None},
+            tuple(recorder.streams.flags.values()),
+            recorder.streams.arrivals(),
+            tuple(recorder.wrapped.apart),
+            tuple(choices),
+        )
+
+    def _healthy(self, roots: Sequence[Root]) -> list[Root]:
+        return [root for root in roots if root[0] not in self.errors]
+
+    def _has_choices(self, roots: Sequence[Root]) -> bool:
+        return self.recorder.wrapped.unlike and 1 < len(roots) <= MOST
+
+    def _of_healthy(self, roots: Sequence[Root]) -> Flat | None:
+        """The gradients of the results that do not fail; None if they fail together alone."""
+        recorder, start = self.recorder, len(self.recorder.nodes)
+        try:
+            return self._record(self._healthy(roots))
+        except Exception as error:  # what classes of wrappers raise
+            check_is_eagers(error)
+        recorder.drop_from(start)
+        for root in self._healthy(roots):
+            try:
+                self._record([root])
+            except Exception as error:
+                check_is_eagers(error)
+                self.errors[root[0]] = error
+            recorder.drop_from(start)
+        healthy = self._healthy(roots)
+        try:
+            return self._record(healthy)
+        except Exception as error:
+            recorder.drop_from(start)
+            recorder.wrapped.unlike = True  # none of them fails alone
+            if not self._has_choices(healthy):
+                raise
+            check_is_eagers(error)
+            return None
+
+    def _record(self, roots: Sequence[Root], *, joins: bool = True) -> Flat:
+        recorder, sinks = self.recorder, [sinks_of(source) for source in self.sources]
+        recorder.wrapped.apart.clear()
+        recorder.wrapped.unlike = False
+        recorder.streams.flags.clear()
+        join = partial(joined, recorder, tuple([role for role, _, _ in roots])) if joins else None
+        tell = partial(told_apart, recorder, tuple([r[0] for r in roots])) if joins else None
+        self.flows, arrived = gradients_of(recorder, self.sources, roots, join=join, tell=tell)
+        found = iter(arrived)
+        grads = [
+            recorder.summed(sum_at_entry, source, [(next(found), moves) for _, moves in each])
+            for source, each in zip(self.sources, sinks, strict=True)
+        ]
+        recorder.origin = None
+        return flat_gradients(recorder, self.sources, grads)
+
+
+def gradients_of(
+    recorder: Any,
+    sources: Sequence[Any],
+    roots: Sequence[Root],
+    **notes: Any,
+) -> tuple[Flows, list[Any]]:
+    """The sources that gradients of each root flow to, and what arrives where theirs are collected.
+
+    That has to be told from zeros at each order: which results' gradients arrive is not known.
+    """
+    ends = {source.role: [edge for edge, _ in sinks_of(source)] for source in sources}
+    edges = [edge for each in ends.values() for edge in each]
+    run = _Pass(edges, True, False, True, recorder, recorded=recorder.nodes, **notes)
+    found = run.begin([(edge, tangent) for _, edge, tangent in roots])
+    return flows_of(run, [role for role, _, _ in roots], ends), found
+
+
+@attrs.define
+class _Pass(NotedRun):
+    """A noted run that enters the nodes alone which lead to a sink."""
+
+    _leading_to_sinks = Run._leading_to_sinks

@@ -1,0 +1,363 @@
+"""How wrappers are made of parts: the records that stages 2 and 4 make, and stage 10 writes out.
+
+A `Wrapping` says by roles what a wrapper's parts are. `with_parts` adds the inner tensors of what a
+function makes to its results, so that every question about memory is asked of dense tensors.
+Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.eager.protocol import told
+from aotlite.eager.state import recording
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    WrapperStorage,
+    flatten,
+    inner_tensors,
+    is_wrapper,
+    leaves_of,
+    unflatten,
+)
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.role import Gradient, IntermediateBase, Output, Part, Piece, Role, Tangent
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.function_meta import Alias, Captured, CapturedInput, FunctionMeta, Plain
+from aotlite.stages.s1_capture.subclass_fakes import again
+from aotlite.stages.s2_analyze.subclass_views import check_views
+
+
+@attrs.frozen(eq=False, repr=False)
+class Wrapping(Record):
+    """A wrapper by its class, spec and outer geometry, and the roles of its parts (SUB-3)."""
+
+    kind: type[Any]
+    spec: Any
+    meta: TensorMeta
+    parts: tuple[tuple[str, Any, Wrapping | None], ...]
+    """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
+    layouts: Mapping[Any, TensorMeta]
+    """The geometry of each dense part, by role."""
+    offset: int = 0
+    """Elements from the start of what it is a view of; the parts have their own."""
+
+    def leaves(self) -> Iterator[tuple[str, Any]]:
+        """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
+        for name, role, inner in self.parts:
+            if inner is None:
+                yield name, role
+            else:
+                yield from [(f"{name}.{path}", leaf) for path, leaf in inner.leaves()]
+
+    def __str__(self) -> str:
+        parts = ", ".join([f"{name}={role}" for name, role in self.leaves()])
+        return f"{self.kind.__name__}({self.meta}, {parts})"
+
+
+def whole_of(role: Any) -> Any:
+    """The role of the outermost wrapper that this is a part of; of anything else the role."""
+    return role.whole if isinstance(role, Part) else role
+
+
+def gradient_of(role: Any) -> Any:
+    """What a gradient is of that this is a part of; of anything else the role itself.
+
+    >>> from aotlite.ir.role import MutatedInput, Primal
+    >>> str(gradient_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
+    'updated_primals_0'
+    """
+    while isinstance(role, Piece):
+        role = role.of
+    return role
+
+
+def wrapping_of(
+    wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
+) -> Wrapping:
+    """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
+    names, spec = flatten(wrapper)
+    parts, layouts = [], {}
+    for name in names:
+        inner = getattr(wrapper, name)
+        of = roles.get(role, {}).get(name) or kind(role, name)
+        how = wrapping_of(inner, of, roles, kind) if is_wrapper(inner) else None
+        parts.append((name, of, how))
+        if how is None:
+            layouts[of] = inner.meta
+    offset = wrapper.offset if kind is Part else 0
+    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
+
+
+# --------------------------------------------------------------------------------------- results
+def with_parts(
+    captured: Captured, analyze: Callable[[Captured], FunctionMeta]
+) -> tuple[Captured, FunctionMeta]:
+    """The captured function with the parts of the wrappers that it makes among its results.
+
+    Those of nested ones are added level by level: parts of what is the caller's are not asked for.
+    """
+    meta = analyze(captured)
+    if not captured.recorder.wrapped:
+        return captured, meta
+    while True:
+        made: dict[Any, Tensor] = dict(_made(captured, meta))
+        new = {
+            Part(role, name): captured.recorder.here(inner)
+            for role, wrapper in made.items()
+            for name, inner in inner_tensors(wrapper).items()
+            if Part(role, name) not in captured.parts
+        }
+        if not new:
+            check_views(captured, meta)
+            return captured, attrs.evolve(
+                meta, wrappers=_wrappings(captured, made), inside=dict(_inside(captured, meta))
+            )
+        captured = _extended(captured, new)
+        meta = analyze(captured)
+
+
+def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor]]:
+    """The wrappers that the compiled function has to make: new results, and bases."""
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain) and is_wrapper(result):
+            yield captured.role_of(index), result
+    for index, base in enumerate(meta.bases):
+        wrapper = captured.recorder.wrapped.nodes.get(base.node)
+        if wrapper is not None:
+            yield IntermediateBase(index), wrapper
+
+
+def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple[int, str]]]:
+    """The results that are parts of views, which classes make at run time, without own history."""
+    places: dict[int, tuple[int, str]] = {}
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Alias) and is_wrapper(result):
+            for path, part in _within(result):
+                places.setdefault(id(part), (index, path))
+    for index, output in enumerate(meta.outputs):
+        place = places.get(id(captured.results[index]))
+        if place is not None and isinstance(output, Alias) and not output.view.own_history:
+            yield index, place
+
+
+def _within(wrapper: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """All that a wrapper is made of, at any depth, and where it is, such as `a.b`."""
+    for name, part in inner_tensors(wrapper).items():
+        yield name, part
+        if is_wrapper(part):
+            yield from [(f"{name}.{path}", inner) for path, inner in _within(part)]
+
+
+def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
+    results = (*captured.results, *new.values())
+    parts = (*captured.parts, *new)
+    longer = attrs.evolve(captured, results=results, parts=parts)
+    values = [each.value if isinstance(each, Tensor) else None for each in results]
+    closing = output_node(values, [longer.role_of(index) for index in range(len(results))])
+    graph = Graph((*captured.graph.nodes[:-1], closing), captured.graph.name)
+    return attrs.evolve(longer, graph=graph)
+
+
+def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
+    found = input_wrappings(captured.recorder, captured.inputs)
+    for role, wrapper in made.items():
+        found[role] = wrapping_of(wrapper, role, {})
+        again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
+    return found
+
+
+def input_wrappings(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, Wrapping]:
+    """How those of the inputs are made that are wrappers (SUB-3)."""
+    parts = recorder.wrapped.parts
+    fakes = {each.role: each.fake for each in inputs if each.role in parts}
+    return {role: wrapping_of(fake, role, parts) for role, fake in fakes.items()}
+
+
+# ------------------------------------------------------------------------------ tangents, gradients
+@attrs.frozen(eq=False)
+class FakeTangent:
+    """What stands for the gradient that arrives for a result while the backward is recorded."""
+
+    tensor: Tensor
+    inputs: tuple[Node, ...]
+    """The inputs that it is made of."""
+    wrapping: Wrapping | None
+    """How, where it is a wrapper (SUB-12)."""
+
+
+def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | None) -> FakeTangent:
+    """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself.
+
+    `like` is the result where that is a wrapper, whose class may want another form (TAN-6).
+    """
+    if like is not None:
+        like = _each_once(recorder, _preferred(recorder, like))
+    return stand_in(recorder, result, Tangent, meta if like is None else like.meta, like)
+
+
+def stand_in(
+    recorder: Any,
+    result: Any,
+    role_of: Callable[[Any], Any],
+    meta: TensorMeta,
+    like: Tensor | None,
+) -> FakeTangent:
+    """A gradient that arrives, in the form of `like`; `role_of` gives the roles of its inputs."""
+    if like is None or not is_wrapper(like):
+        tensor = _dense_tangent(recorder, role_of(result), meta)
+        return FakeTangent(tensor, (tensor.value,), None)
+    wrapping = wrapping_of(like, result, {}, Piece)
+    inputs: list[Node] = []
+    tensor = _wrapper_tangent(recorder, result, role_of, like, inputs)
+    return FakeTangent(tensor, tuple(inputs), wrapping)
+
+
+def _phase_of(role: Any) -> Phase:
+    return Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
+
+
+def _dense_tangent(recorder: Any, role: Any, meta: TensorMeta) -> Tensor:
+    if has_internal_overlap(meta.shape, meta.stride):
+        meta = meta.as_contiguous()
+    tangent = Tensor(Storage(None, capture=recorder), meta)
+    tangent.value = Node(
+        "placeholder", role, meta=meta, role=role, phase=_phase_of(role), grad_mode=False
+    )
+    return tangent
+
+
+def _wrapper_tangent(
+    recorder: Any, result: Any, role_of: Callable[[Any], Any], like: Tensor, inputs: list[Node]
+) -> Tensor:
+    names, _ = flatten(like)
+    inner: dict[str, Tensor] = {}
+    for name in names:
+        part, of = getattr(like, name), Piece(result, name)
+        if is_wrapper(part):
+            inner[name] = _wrapper_tangent(recorder, of, role_of, part, inputs)
+        else:
+            inner[name] = _dense_tangent(recorder, role_of(of), part.meta)
+            inputs.append(inner[name].value)
+    meta = like.meta
+    tangent = again(recorder, like, inner)
+    tangent.storage = storage = WrapperStorage(type(like))
+    storage.capture = recorder
+    role = role_of(result)
+    value = Node("placeholder", role, meta=meta, role=role, phase=_phase_of(role), grad_mode=False)
+    tangent.value = value
+    recorder.wrapped.nodes[value] = tangent
+    inputs.append(value)
+    return tangent
+
+
+def form_of(recorder: Any, tensor: Tensor) -> Tensor:
+    """A tensor like this one that nothing else has anything to do with."""
+    if is_wrapper(tensor):
+        inner = {name: form_of(recorder, part) for name, part in inner_tensors(tensor).items()}
+        form = again(recorder, tensor, inner)
+    else:
+        form = Tensor(Storage(None, capture=recorder), tensor.meta)
+    form.storage.capture = recorder
+    form.value = Node("placeholder", Tangent(Output(0)), meta=tensor.meta)
+    return form
+
+
+def _preferred(recorder: Any, like: Tensor) -> Tensor:
+    """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
+    if not hasattr(like, "__coerce_tangent_metadata__"):
+        return like
+    start = len(recorder.nodes)
+    found = form_of(recorder, like).__coerce_tangent_metadata__()
+    found = form_of(recorder, found) if isinstance(found, Tensor) else found
+    recorder.drop_from(start)
+    if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
+        shown = found.meta if isinstance(found, Tensor) else told(found)
+        raise noted(
+            SubclassError(
+                f"{type(like).__name__}.__coerce_tangent_metadata__ gives {shown}, expected a "
+                f"tensor of shape {like.meta.shape}"
+            ),
+            "It says in which form gradients of a result are expected. (TAN-6)",
+        )
+    return found
+
+
+def _each_once(recorder: Any, like: Tensor) -> Tensor:
+    """Contiguous where elements lie in one place; nothing of it is kept."""
+    if not has_internal_overlap(like.meta.shape, like.meta.stride):
+        return like
+    start = len(recorder.nodes)
+    with recording(recorder):
+        found = form_of(recorder, like.detach().restride(like.meta.as_contiguous().stride))
+    recorder.drop_from(start)
+    return found
+
+
+def flat_gradients(
+    recorder: Any, sources: Sequence[Any], grads: Sequence[Any]
+) -> tuple[list[tuple[Role, Any]], dict[Any, Wrapping | None]]:
+    """The outputs that the sources' gradients are, and how those are made that are wrappers."""
+    outputs: list[tuple[Role, Any]] = []
+    wrappings: dict[Any, Wrapping | None] = {}
+    for source, grad in zip(sources, grads, strict=True):
+        if source.entries:
+            values, wrappings[Gradient(source.role)] = flat_gradient(recorder, source.role, grad)
+            outputs += values
+    return outputs, wrappings
+
+
+def flat_gradient(
+    recorder: Any, role: Any, grad: Tensor | None
+) -> tuple[list[tuple[Role, Any]], Wrapping | None]:
+    """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
+    if grad is None or not is_wrapper(grad):
+        return [(Gradient(role), None if grad is None else grad.value)], None
+    phase, recorder.phase = recorder.phase, Phase.BACKWARD
+    try:
+        grad = dense_all_through(recorder, grad)
+    finally:
+        recorder.phase = phase
+    wrapping = wrapping_of(grad, role, {}, Piece)
+    values = zip(wrapping.leaves(), leaves_of(grad), strict=True)
+    return [(Gradient(of), recorder.here(leaf).value) for (_, of), leaf in values], wrapping
+
+
+def dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
+    """The gradient with each element once, and its parts likewise, as compiled code gives them."""
+    with recording(recorder):
+        return _spread(recorder, grad)
+
+
+def _spread(recorder: Any, tensor: Tensor) -> Tensor:
+    if not is_wrapper(tensor):
+        meta = tensor.meta
+        return tensor if meta.dense else tensor.restride(meta.as_contiguous().stride)
+    inner = inner_tensors(tensor)
+    dense = {name: _spread(recorder, part) for name, part in inner.items()}
+    if tensor.meta.dense and all(dense[name] is part for name, part in inner.items()):
+        return tensor
+    made = _laid_out(recorder, tensor, dense)
+    made.storage.capture = recorder
+    return recorder.here(made)
+
+
+def _laid_out(recorder: Any, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor:
+    """A wrapper of these parts with each element once: by its class, where that has to say how."""
+    meta = tensor.meta
+    if meta.dense:
+        return again(recorder, tensor, dense)
+    stride, spec = meta.as_contiguous().stride, flatten(tensor)[1]
+    try:
+        return unflatten(type(tensor), dense, spec, meta.shape, stride)
+    except SubclassError:
+        return _spread(recorder, tensor.restride(stride))

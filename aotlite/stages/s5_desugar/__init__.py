@@ -1,0 +1,37 @@
+"""Stage 5, desugar: takes the wrappers out of a joint graph; only tensors with memory are left.
+
+Input: `Captured` and the imperative `Joint`, in which each op on a wrapper is noted beside the ops
+on parts that its class made of it. Output: the `Joint` of the parts alone. A graph without wrappers
+is left as it is (SUB-2). Rules: SUB-2, SUB-4, SUB-6. Spec: `specs/s5_desugar.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import attrs
+
+from aotlite.ir.errors import SubclassError
+from aotlite.ir.graph import Graph, Node
+from aotlite.stages.records.function_meta import Captured, Joint
+
+
+def desugar(captured: Captured, both: Joint) -> Joint:
+    """The joint graph of dense tensors; the wrappers' parts are its inputs and outputs."""
+    wrapped = captured.recorder.wrapped
+    if not wrapped:
+        return both
+    return attrs.evolve(both, graph=without_wrappers(both.graph, wrapped.nodes))
+
+
+def without_wrappers(graph: Graph, wrappers: Container[Node]) -> Graph:
+    """The graph without these nodes, which none that is left reads."""
+    inputs = [node for node in graph.placeholders if node not in wrappers]
+    rest = [node for node in graph.nodes[len(graph.placeholders) :] if node not in wrappers]
+    for node in rest:
+        for value in node.inputs():
+            if value in wrappers:
+                raise SubclassError(
+                    f"desugar: {node} reads {value}, a tensor made of tensors, expected its parts"
+                )
+    return Graph((*inputs, *rest), graph.name)

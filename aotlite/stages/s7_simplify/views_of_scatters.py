@@ -1,0 +1,332 @@
+"""Window rules: what a view shows of a value that scatters made, found behind the scatters.
+
+A part of stage 7. Input and output: a pure graph. Each value is a window on the memory of the node
+that made it: a meta, and where it starts. A scatter leaves its operand's layout as it is, so that
+windows on its result and on its operand are compared by the exact overlap test:
+the window that was written shows the value written (SIM-2); a window that shares no element with
+it shows what the operand shows (SIM-3). Two views with one window on one memory are one value
+(SIM-5). Scatters that later ones overwrite whole are left to `stages/s7_simplify/dead_scatters.py`.
+Spec: `specs/s7_simplify.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+
+from aotlite.ir.builder import Builder
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
+from aotlite.ir.overlap import has_internal_overlap, overlaps
+from aotlite.ir.sizes import is_symbolic
+
+LOOK_BACK = 64
+"""Scatters behind which one view is looked for, at most: so the pass is linear in the nodes."""
+
+_MOST_STEPS = 8
+"""Views that one view may have to be made of again, at most."""
+
+SCATTERED: dict[PureOp, ViewOp] = {
+    found: op  # type: ignore[misc]
+    for op in list(OPS.values())
+    if isinstance(op, ViewOp) and (found := OPS.get(f"{op.name}_scatter")) is not None
+}
+"""The view through which each scatter writes."""
+
+Step: TypeAlias = tuple[ViewOp, tuple[Any, ...]]
+"""A view and its arguments after the operand."""
+
+
+class Window(NamedTuple):
+    """What is seen of a memory: a geometry, and where it starts, in elements."""
+
+    meta: TensorMeta
+    start: int
+
+
+@attrs.frozen(eq=False)
+class Write:
+    """A scatter: the value `source` in a window on a copy of `operand`."""
+
+    operand: Node
+    source: Node
+    window: Window
+
+
+class Run(NamedTuple):
+    """Scatters in a row: what they began with, and the addresses that they all write between."""
+
+    below: Node
+    first: int
+    end: int
+
+
+def has_windows(graph: Graph) -> bool:
+    """Whether the rules may find something: a scatter, a view of a view, one of everything, or two
+    that show the same.
+    """
+    seen: set[tuple[Node, Window]] = set()
+    for node in graph.nodes:
+        op = node.target
+        if type(op) is ViewOp:
+            value = node.args[0]
+            if type(value.target) is ViewOp or value.meta is node.meta:
+                return True
+            if not (op.recasts or _is_symbolic(value.meta) or _is_symbolic(node.meta)):
+                place = value, Window(*op.result(node.args))
+                if place in seen:
+                    return True
+                seen.add(place)
+        elif op in SCATTERED:
+            return True
+    return False
+
+
+def see_through_scatters(graph: Graph, held: set[Node]) -> Graph:
+    """The graph in which views show what was written, or what lies behind writes elsewhere.
+
+    `held` are the values in memory that the caller comes to hold: they stay as they are, and
+    nothing that was in memory of its own comes to lie in theirs (PART-15).
+    """
+    return _Windows(graph, set(held)).run()
+
+
+def write_of(node: Node) -> Write | None:
+    """The write that a scatter is; None where its result is laid out otherwise than its operand."""
+    viewed = SCATTERED.get(node.target)
+    if viewed is None:
+        return None
+    operand: Node = node.args[0]
+    if operand.meta is not node.meta or not _is_plain(node.meta):
+        return None
+    meta, start = viewed.result((operand, *node.args[2:]))
+    if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
+        return None  # of two values for one element, which one stays is not said
+    return Write(operand, node.args[1], Window(meta, start))
+
+
+def _is_plain(meta: Any) -> bool:
+    """Whether memory has no gaps, in which as_strided could look, and sizes are numbers."""
+    return not _is_symbolic(meta) and meta.dense
+
+
+def _is_symbolic(meta: Any) -> bool:
+    return is_symbolic((*meta.shape, *meta.stride))
+
+
+class _Windows:
+    """One run. `new` has the nodes that stand for those left out."""
+
+    def __init__(self, graph: Graph, held: set[Node]) -> None:
+        self.graph = graph
+        self.held = held
+        self.build = Builder(graph.name)
+        self.new: dict[Node, Node] = {}
+        self.same: dict[Node, Node] = {}
+        """Values that are equal, laid out otherwise."""
+        self.places: dict[Node, tuple[Node, int]] = {}
+        """For views: the node that made the memory, and where in it they start."""
+        self.known: dict[tuple[Node, int, TensorMeta], Node] = {}
+        self.writes: dict[Node, Write] = {}
+        self.runs: dict[Node, Run] = {}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes[:-1]:
+            if node.op == "call":
+                self._call(node)
+            else:
+                self.build.nodes.append(node)
+        if not self.new:
+            return self.graph
+        self.build.source = None
+        values = [self.new.get(v, v) if type(v) is Node else v for v in self.graph.outputs]
+        return self.build.finish(values, self.graph.output_roles)
+
+    def _call(self, old: Node) -> None:
+        self.build.source = old
+        node = self._renewed(old)
+        found = None
+        if type(node.target) is ViewOp:
+            found = self._view(node, is_held=old in self.held)
+        elif node.target in SCATTERED:
+            found = self._scatter(node, is_held=old in self.held)
+        if found is None:
+            self.build.nodes.append(node)
+            found = node
+        if found is not old:
+            self.new[old] = found
+            if old in self.held:
+                self.held.add(found)
+
+    def _renewed(self, node: Node) -> Node:
+        """The node on arguments that are in the result."""
+        args = node.args
+        if self.new:
+            args = map_nodes(args, lambda value: self.new.get(value, value))
+        if self.same:
+            args = self._equal_operands(node, args)
+        return node if args is node.args else node.with_args(args, node.meta)
+
+    def _equal_operands(self, node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Equal operands that are laid out otherwise, where the result is the same (FUN-12).
+
+        A pointwise op computes each element alone, and a scatter only reads what it writes.
+        """
+        op = node.target
+        if op in SCATTERED:
+            return (args[0], self.same.get(args[1], args[1]), *args[2:])
+        if type(op) is PureOp and op.cost is Cost.POINTWISE:
+            other = map_nodes(args, lambda value: self.same.get(value, value))
+            if other is not args and op.infer(other) is node.meta:
+                return other
+        return args
+
+    # --- places in memory
+    def _place(self, node: Node) -> tuple[Node, int]:
+        found = self.places.get(node)
+        if found is None:
+            found = self.places[node] = node, 0
+            if node.op == "call" and type(node.target) is not PureOp:
+                if storage_root(node) in self.held:
+                    self.held.add(node)
+        return found
+
+    def _is_barred(self, memory: Node) -> bool:
+        """Whether the caller comes to hold this memory, which is no input's."""
+        return memory in self.held and memory.op == "call"
+
+    # --- views
+    def _view(self, node: Node, *, is_held: bool) -> Node | None:
+        """What stands for a view; None if it stays."""
+        op: ViewOp = node.target
+        if op.recasts or _is_symbolic(node.args[0].meta) or _is_symbolic(node.meta):
+            return None
+        memory, before = self._place(node.args[0])
+        meta, start = op.result(node.args)
+        start += before
+        if not is_held:
+            found = self._found(memory, Window(meta, start), [(op, node.args[1:])], node.args[0])
+            if found is not None and found.meta is meta:
+                return found
+            if found is not None:
+                self.same[node] = found
+            self.known[memory, start, meta] = node
+        self.places[node] = memory, start
+        return None
+
+    def _found(self, memory: Node, window: Window, steps: list[Step], operand: Node) -> Node | None:
+        """A value equal to the window on a memory that `steps` show of the operand."""
+        found = self._at(memory, window)
+        if found is not None:
+            return found
+        if memory not in self.writes or self._is_barred(memory):
+            return None
+        behind, shown = operand, steps
+        steps = [*self._steps_to(operand), *steps]
+        start, end = window.start, window.start + window.meta.span
+        for _ in range(LOOK_BACK):
+            run = self.runs.get(memory)
+            if run is not None and (end <= run.first or run.end <= start):
+                if self._is_barred(run.below):
+                    break
+                memory = behind = run.below
+                shown = steps
+                continue
+            write = self.writes.get(memory)
+            if write is None or self._is_barred(memory) or len(steps) > _MOST_STEPS:
+                break
+            how = relation(Window(window.meta, start), write.window)
+            if how == "same" and not self._is_barred(self._place(write.source)[0]):
+                return write.source
+            below, before = self._place(write.operand)
+            if how != "apart" or self._is_barred(below):
+                break
+            memory, behind, shown = below, write.operand, steps
+            steps = [*self._steps_to(behind), *steps]
+            start, end = start + before, end + before
+        if behind is operand:
+            return None
+        return self._at(memory, Window(window.meta, start)) or self._replayed(behind, shown)
+
+    def _at(self, memory: Node, window: Window) -> Node | None:
+        """The value that is known to be this window on this memory."""
+        if window.start == 0 and window.meta is memory.meta:
+            return memory
+        return self.known.get((memory, window.start, window.meta))
+
+    def _steps_to(self, node: Node) -> list[Step]:
+        """The views from the node that made the memory."""
+        steps: list[Step] = []
+        memory = self._place(node)[0]
+        while node is not memory:
+            steps.append((node.target, node.args[1:]))
+            node = node.args[0]
+        return steps[::-1]
+
+    def _replayed(self, value: Node, steps: list[Step]) -> Node:
+        for op, rest in steps:
+            memory, before = self._place(value)
+            meta, start = op.result((value, *rest))
+            start += before
+            found = self._at(memory, Window(meta, start))
+            if found is None:
+                found = self.build.emit(op, (value, *rest))
+                self.known[memory, start, meta] = found
+                self.places[found] = memory, start
+            value = found
+        return value
+
+    # --- scatters
+    def _scatter(self, node: Node, *, is_held: bool) -> Node | None:
+        """What stands for a scatter; None if it stays."""
+        write = write_of(node)
+        if write is None:
+            return None
+        if not is_held:
+            found = self._unneeded(write)
+            if found is not None:
+                return found
+        self.writes[node] = write
+        self._join_run(node, write)
+        return None
+
+    def _join_run(self, memory: Node, write: Write) -> None:
+        """Writes in a row, to a copy of a copy, are passed by together."""
+        first = write.window.start
+        end = first + write.window.meta.span
+        below = write.operand
+        before = self.runs.get(below)
+        if before is not None:
+            below, first, end = before.below, min(first, before.first), max(end, before.end)
+        if self._place(below) == (below, 0):
+            self.runs[memory] = Run(below, first, end)
+
+    def _unneeded(self, write: Write) -> Node | None:
+        """SIM-6: what a scatter gives that changes nothing, or all."""
+        operand, source, window = write.operand, write.source, write.window
+        memory, before = self._place(operand)
+        if not self._is_barred(memory):
+            if not window.meta.numel:
+                return operand
+            if self._place(source) == (memory, before + window.start):
+                if source.meta is window.meta:
+                    return operand
+        if window.start == 0 and window.meta is operand.meta is source.meta:
+            return None if self._is_barred(self._place(source)[0]) else source
+        return None
+
+
+def relation(seen: Window, written: Window) -> str:
+    """How two windows on one memory lie: "same", "apart", or "other"."""
+    if seen.start == written.start and seen.meta is written.meta:
+        return "same"
+    a, b = seen.meta, written.meta
+    if seen.start + a.span <= written.start or written.start + b.span <= seen.start:
+        return "apart"
+    if a.dtype is not b.dtype:
+        return "other"
+    met = overlaps((a.shape, a.stride, seen.start), (b.shape, b.stride, written.start))
+    return "other" if met else "apart"

@@ -1,0 +1,237 @@
+"""Minimum cuts of networks whose vertices stand in execution order, reduced before they are solved.
+
+What a solver sees is what the exact reductions of `reductions.py` leave, most often nothing:
+importing networkx takes longer than all else that a compilation does. It knows no graphs:
+`s8_mincut.py` says what values cost. Spec: `specs/s8_mincut.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.stages.s8_partition.flow_reductions import (
+    SINK,
+    SOURCE,
+    UNLIMITED,
+    Capacity,
+    Edges,
+    Link,
+    Network,
+    Tree,
+    Vertex,
+    cut_by_a_path,
+    cut_by_trying,
+    leaves,
+    reduced,
+)
+
+Solver = Callable[[Any, Vertex, Vertex], tuple[Any, tuple[Any, Any]]]
+"""(networkx.DiGraph, source, sink) to (value of the cut, (source side, sink side))."""
+ALGORITHMS = (
+    "boykov_kolmogorov",
+    "dinitz",
+    "edmonds_karp",
+    "preflow_push",
+    "shortest_augmenting_path",
+)
+"""Names of networkx's algorithms that stand for a solver."""
+
+
+@attrs.frozen
+class Cut:
+    """A minimum cut: its weight, the values that it cuts, and how much a solver had to solve."""
+
+    weight: Capacity
+    values: tuple[int, ...]
+    edges: int
+
+
+def minimum_cut(network: Network, solver: Solver | str = ALGORITHMS[0]) -> Cut:
+    """The minimum cut; among several the one next to the sink, as networkx gives it.
+
+    There must be one of limited weight (`unlimited_path`).
+    """
+    into = reduced(network)
+    fixed = into[SINK].pop(SOURCE, None)
+    cut = [] if fixed is None else [fixed]
+    edges = 0
+    if any(into.values()):
+        more, edges = _solved(into, solver)
+        cut += more
+    values = {value for _, tree in cut for value in leaves(tree)}
+    if not all(network.capacities[i] for i in values):
+        values = _needed(network, values)
+    return Cut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
+
+
+def _needed(network: Network, values: set[int]) -> set[int]:
+    """The values of a cut without those of no bytes that only other values of it lead to."""
+    passed: set[int] = set()
+    needed: set[int] = set()
+    for i, is_live in enumerate(network.live):
+        if is_live and (network.starts[i] or not passed.isdisjoint(network.inputs[i])):
+            (needed if i in values else passed).add(i)
+    return needed
+
+
+def unlimited_path(network: Network) -> list[int]:
+    """The values on a path from source to sink that no cut can cut; empty if there is none."""
+    before: dict[int, int | None] = {}
+    for i, capacity in enumerate(network.capacities):
+        if not network.live[i] or capacity != UNLIMITED:
+            continue
+        if network.starts[i]:
+            before[i] = None
+        else:
+            found = [p for p in network.inputs[i] if p in before]
+            if not found:
+                continue
+            before[i] = found[0]
+        if network.ends[i]:
+            return list(_backwards(i, before))[::-1]
+    return []
+
+
+def _backwards(i: int | None, before: dict[int, int | None]) -> Iterator[int]:
+    while i is not None:
+        yield i
+        i = before[i]
+
+
+# --------------------------------------------------------------------------------------- solving
+Pair = tuple[Vertex, Vertex]
+"""An edge by its ends."""
+Shape = tuple[Link, ...]
+"""Edges between vertices that are numbered as they appear."""
+
+
+def _solved(
+    into: dict[Vertex, Edges], solver: Solver | str
+) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of a minimum cut, and of how many a solver chose them.
+
+    Parts that are joined by source and sink alone are solved one by one, and parts of one shape, as
+    layers make them, once.
+    """
+    known: dict[Shape, tuple[list[int], int]] = {}
+    cut, asked = [], 0
+    for part in _parts(into):
+        shape = _shape(into, part)
+        if shape not in known:
+            told = cut_by_a_path(shape)
+            if told is None and solver in ALGORITHMS:
+                told = cut_by_trying(shape)
+            known[shape] = (_cut_of(shape, solver), len(shape)) if told is None else (told, 0)
+        places, edges = known[shape]
+        cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]
+        asked += edges
+    return cut, asked
+
+
+def _parts(into: dict[Vertex, Edges]) -> list[list[Pair]]:
+    links = [(origin, vertex) for vertex, edges in into.items() for origin in edges]
+    near: dict[Vertex, list[Vertex]] = {}
+    for origin, vertex in links:
+        near.setdefault(origin, []).append(vertex)
+        near.setdefault(vertex, []).append(origin)
+    part_of: dict[Vertex, int] = {}
+    count = 0
+    for start in near:
+        if start in part_of or start in (SOURCE, SINK):
+            continue
+        stack = [start]
+        while stack:
+            vertex = stack.pop()
+            if vertex not in part_of and vertex not in (SOURCE, SINK):
+                part_of[vertex] = count
+                stack += near[vertex]
+        count += 1
+    parts: list[list[Pair]] = [[] for _ in range(count)]
+    for origin, vertex in links:
+        parts[part_of[vertex if origin == SOURCE else origin]].append((origin, vertex))
+    return parts
+
+
+def _shape(into: dict[Vertex, Edges], part: list[Pair]) -> Shape:
+    numbers: dict[Vertex, Vertex] = {SOURCE: SOURCE, SINK: SINK}
+    for link in part:
+        for vertex in link:
+            numbers.setdefault(vertex, len(numbers) - 2)
+    return tuple([(numbers[o], numbers[v], into[v][o][0]) for o, v in part])
+
+
+def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
+    """The positions of the edges of a minimum cut, as a solver finds it."""
+    import networkx
+
+    digraph = networkx.DiGraph()
+    for origin, vertex, capacity in shape:
+        limit = {} if capacity == UNLIMITED else {"capacity": capacity}
+        digraph.add_edge(origin, vertex, **limit)
+    value, side = _answer(digraph, solver)
+    cut = [k for k, (o, v, _) in enumerate(shape) if o in side and v not in side]
+    weight = sum(shape[k][2] for k in cut)
+    if weight != value:
+        raise _refused(solver, f"a cut of weight {weight} and the value {value!r}", "equal numbers")
+    return cut
+
+
+def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
+    """(value, source side) as the solver gives them, checked."""
+    vertices = set(digraph)
+    try:
+        answer = solver_of(solver)(digraph, SOURCE, SINK)
+    except Exception as error:
+        raise _refused(solver, f"{type(error).__name__}: {error}", "a cut") from error
+    try:
+        value, sides = answer
+        near, far = map(set, sides)
+    except (TypeError, ValueError):
+        raise _refused(solver, repr(answer), "(value, (source side, sink side))") from None
+    if near & far or near | far != vertices or SOURCE not in near or SINK not in far:
+        raise _refused(
+            solver,
+            f"sides of {len(near)} and {len(far)} of the {len(vertices)} vertices",
+            "each vertex on one side, the source on the first, the sink on the second",
+        )
+    return value, near
+
+
+def check_solver(solver: Any) -> None:
+    """Raises ArgumentError for what is neither a function nor the name of an algorithm."""
+    if not callable(solver) and solver not in ALGORITHMS:
+        raise ArgumentError(
+            f"min-cut: the solver is {solver!r}, expected a function or one of "
+            f"{', '.join(ALGORITHMS)}"
+        )
+
+
+def solver_of(solver: Solver | str) -> Solver:
+    """The solver that a name of a networkx algorithm stands for; a function is one itself.
+
+    Raises ArgumentError for anything else.
+    """
+    check_solver(solver)
+    if not isinstance(solver, str):
+        return solver
+    import networkx
+
+    algorithm = getattr(networkx.algorithms.flow, solver)
+
+    def solve(digraph: Any, source: Vertex, sink: Vertex) -> Any:
+        return networkx.minimum_cut(digraph, source, sink, flow_func=algorithm)
+
+    return solve
+
+
+def _refused(solver: Solver | str, got: str, expected: str) -> ArgumentError:
+    name = solver if isinstance(solver, str) else getattr(solver, "__name__", repr(solver))
+    return noted(
+        ArgumentError(f"min-cut: the answer of solver {name!r} is {got}, expected {expected}"),
+        "A solver takes a networkx.DiGraph whose edges have a `capacity`, or none for no limit, "
+        "and the names of source and sink. (PART-24)",
+    )

@@ -1,0 +1,157 @@
+"""Stage 8, min-cut: which values a forward keeps so that least memory is moved for the backward.
+
+Input: the simplified joint graph. Output: `MinCut`: the values to save, and why each value is saved
+or computed again; `aotlite.partition` makes the halves of it with `cut`. What values cost is said
+in `costs.py`, how a network is cut in `networks.py`. Policies and budgets are no part of this.
+Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.forks import cached_property
+from aotlite.ir.graph import Graph, Node
+from aotlite.stages.s8_partition.flow_network import (
+    ALGORITHMS,
+    Network,
+    Solver,
+    check_solver,
+    minimum_cut,
+    unlimited_path,
+)
+from aotlite.stages.s8_partition.indexed_graph import Numbered, numbered
+from aotlite.stages.s8_partition.recompute_costs import Costs, computed_forward, costs_of
+
+
+@attrs.frozen(eq=False, slots=False)
+class MinCut:
+    """What to save, and why.
+
+    >>> import aotlite as al
+    >>> from aotlite.partition import min_cut
+    >>> def wave(x):
+    ...     return x.sin().exp().cos().sum()
+    >>> stages = al.inspect.stages_of(wave, al.ones(4).requires_grad_())
+    >>> found = min_cut(stages["simplify"])
+    >>> [value.role for value in found.saved], found.weight
+    ([Primal(index=0)], 17)
+    >>> found.reason(stages["simplify"].calls[0])
+    'it is computed again from primals_0, which costs less than keeping it'
+    """
+
+    joint: Numbered
+    saved: dict[Node, str]
+    """Why each saved value is saved, in the order of the graph."""
+    weight: int
+    """Of the saved values together, as PART-18 weighs them."""
+    edges: int
+    """What the solver had to solve."""
+
+    @property
+    def graph(self) -> Graph:
+        return self.joint.graph
+
+    def reason(self, node: Node) -> str:
+        """Why this value of the graph is saved, computed again, or neither."""
+        if node in self.saved:
+            return f"it is saved because {self.saved[node]}"
+        sources = self._sources.get(node)
+        if sources is None:
+            return "the backward does not need it"
+        if self._tangents[node]:
+            return "it depends on tangents, so only the backward can compute it"
+        names = ", ".join(self.graph.names[source] for source in sources)
+        if node.recompute is True:
+            return f"it is computed again as a checkpoint asks, from {names or 'constants'}"
+        again = "computed again" if node in self._forward else "computed in the backward alone"
+        if not sources:
+            return f"it is {again}, from constants"
+        return f"it is {again} from {names}, which costs less than keeping it"
+
+    @cached_property
+    def _sources(self) -> dict[Node, list[Node]]:
+        """What each value of the backward is computed from: saved values, in order."""
+        needed = {self.graph.nodes[i] for _, i in self.joint.gradients}
+        for node in reversed(self.graph.nodes):
+            if node in needed and node not in self.saved:
+                needed.update(node.inputs())
+        found: dict[Node, dict[Node, None]] = {}
+        for node in self.graph.nodes:
+            if node in self.saved:
+                found[node] = {node: None}
+            elif node in needed:
+                found[node] = {s: None for value in node.inputs() for s in found[value]}
+        return {node: list(sources) for node, sources in found.items()}
+
+    @cached_property
+    def _tangents(self) -> dict[Node, int]:
+        return dict(zip(self.graph.nodes, self.joint.tangents, strict=True))
+
+    @cached_property
+    def _forward(self) -> set[Node]:
+        return {self.graph.nodes[i] for i in computed_forward(self.joint)}
+
+
+def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
+    """The cheapest values to save such that the backward can compute all else from them (PART-14).
+
+    Raises ArgumentError where wishes leave no way, and where `solver` gives no cut.
+    """
+    check_solver(solver)
+    joint = numbered(graph)
+    costs = costs_of(joint)
+    path = unlimited_path(costs.network)
+    if path:
+        raise _no_cut(graph, costs, path)
+    found = minimum_cut(costs.network, solver)
+    values = sorted({_viewed(joint, costs.network, i) for i in found.values})
+    saved = {joint.graph.nodes[i]: _why(costs, i) for i in values}
+    return MinCut(joint, saved, int(found.weight), found.edges)
+
+
+def _viewed(joint: Numbered, network: Network, i: int) -> int:
+    """PART-24: what a value to save is a view of, if that weighs the same."""
+    while joint.roots[i] != i:
+        (source,) = joint.inputs[i]
+        if not network.live[source] or network.capacities[source] != network.capacities[i]:
+            break
+        i = source
+    return i
+
+
+# ------------------------------------------------------------------------------------- reasons
+def _why(costs: Costs, i: int) -> str:
+    why = costs.banned[i]
+    if not why:
+        reason = "of all that the backward could start from it costs least"
+    elif costs.network.ends[i]:
+        reason = f"the backward uses it, and {why}"
+    else:
+        reason = f"what the backward uses is computed from it, and {why}"
+    return f"{reason} (a copy, for its memory is the caller's)" if i in costs.copied else reason
+
+
+def _no_cut(graph: Graph, costs: Costs, path: list[int]) -> ArgumentError:
+    """PART-24: why each value on a path can be neither saved nor computed again."""
+    nodes = graph.nodes
+    last = nodes[path[-1]]
+    notes = [
+        f"{graph.names[nodes[i]]}: it cannot be saved, having several results, and "
+        + (
+            f"it cannot be computed again: {costs.banned[i]}"
+            if costs.banned[i]
+            else f"is computed from {graph.names[nodes[path[k - 1]]]}"
+        )
+        for k, i in enumerate(path)
+    ]
+    return noted(
+        ArgumentError(
+            f"min-cut: {graph.names[last]} is needed by the backward and can be neither saved nor "
+            "computed again, expected one of them"
+        ),
+        *notes,
+        "A wish to recompute a result of it stands in the way, or a pass has broken the graph. "
+        "(PART-24)",
+    )

@@ -1,0 +1,345 @@
+"""What it costs to keep the values of a joint graph, and which are not computed again.
+
+Used by `s8_mincut.py`. What an op costs is read from its declaration (`Op.cost`), what a value
+costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37, PART-39.
+Spec: `specs/s8_mincut.md`.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+import attrs
+
+import aotlite.ir.ops  # noqa: F401  (fills the op table)
+from aotlite.ir.effects import TokenOp
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph import Node, Phase
+from aotlite.ir.op import OPS, Cost, Op
+from aotlite.stages.s8_partition.flow_network import UNLIMITED, Network
+from aotlite.stages.s8_partition.indexed_graph import Numbered
+from aotlite.stages.shared.effect_tokens import refuse_again
+
+_FUSES, _DEAR, _VIEWS, _JOINS = 1, 2, 4, 8
+TRAITS = {
+    Cost.POINTWISE: _FUSES,
+    Cost.FACTORY: _FUSES,
+    Cost.VIEW: _FUSES | _VIEWS,
+    Cost.REDUCTION: _FUSES,
+    Cost.RANDOM: _FUSES | _DEAR,
+    Cost.INDEXING: _DEAR,
+    Cost.CONTRACTION: _DEAR,
+    Cost.OPAQUE: _DEAR,
+}
+"""PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
+_EQUALITIES = (OPS["eq"], OPS["ne"])
+_FORWARD, _BACKWARD = 1, 2
+_LONG = 100
+"""PART-22: positions that a run of ops that fuse may be long."""
+_FAR = 1_000_000_000
+_GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
+"""PART-18: a value far from the backward is dearer: of two equal ones the nearer is kept."""
+
+
+@attrs.frozen(eq=False)
+class Costs:
+    """What the network is made of, by number of the node."""
+
+    network: Network
+    banned: list[str]
+    """Why a value that the forward computes is not computed again; empty where it may be."""
+    copied: set[int]
+    """Values that are saved as copies, since the caller may write their memory (PART-37)."""
+
+
+def costs_of(joint: Numbered) -> Costs:
+    """The network of a joint graph (PART-16, PART-17), not reduced."""
+    marks = _marks(joint)
+    traits = _traits(joint)
+    seen = _seen(joint, marks, traits)
+    banned = _banned(joint, marks, traits, seen)
+    _break_runs(joint, marks, traits, banned)
+    reach = _reach(joint, marks, banned)
+    copied = _copied(joint, reach)
+    capacities = _capacities(joint, seen, reach, copied)
+    for i in _read_late(joint, marks):
+        capacities[i] = UNLIMITED
+    starts = [1 if why else 0 for why in banned]
+    network = Network(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
+    return Costs(network, banned, copied)
+
+
+def computed_forward(joint: Numbered) -> set[int]:
+    """What the results need, and so the forward computes anyway."""
+    return {i for i, mark in enumerate(_marks(joint)) if mark & _FORWARD}
+
+
+def _marks(joint: Numbered) -> list[int]:
+    """Whether the results need each node, or the gradients, or both."""
+    marks = [0] * len(joint.graph.nodes)
+    for _, i in joint.results:
+        marks[i] |= _FORWARD
+    for _, i in joint.gradients:
+        marks[i] |= _BACKWARD
+    for i in range(len(marks) - 2, -1, -1):
+        mark = marks[i]
+        if mark:
+            for p in joint.inputs[i]:
+                marks[p] |= mark
+    return marks
+
+
+def _traits(joint: Numbered) -> list[int]:
+    known: dict[Any, int] = {}
+    found = []
+    for node in joint.graph.nodes:
+        if node.op != "call":
+            found.append(_FUSES if node.op == "get_attr" else 0)
+            continue
+        op: Op = node.target
+        if op not in known:
+            if not op.pure and type(op) is not TokenOp:
+                raise ArgumentError(f"min-cut: the graph has {op.name}, expected pure ops only")
+            # PART-19: a concatenation reads its operands as it writes, whatever they are.
+            known[op] = TRAITS[op.cost] | (_JOINS if op.lists else 0)
+        found.append(known[op])
+    return found
+
+
+@attrs.frozen(eq=False)
+class _Seen:
+    """What the users of each value say about it."""
+
+    distance: list[int]
+    """How many steps of the forward are between it and the backward."""
+    materialised: list[int]
+    """Whether it is written to memory anyway (PART-18)."""
+    feeds: list[int]
+    """Whether an op of the backward reads it from memory, through views at most (PART-20)."""
+
+
+def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
+    count = len(joint.graph.nodes)
+    distance, materialised, feeds = [_FAR] * count, [0] * count, [0] * count
+    for p in joint.inputs[-1]:
+        materialised[p] = 1
+    for i in range(count - 2, -1, -1):
+        mark, trait = marks[i], traits[i]
+        if not mark:
+            continue
+        forward = mark & _FORWARD
+        away = distance[i] = distance[i] + 1 if forward else 0
+        fused = trait & _FUSES or _picks(joint.graph.nodes[i])
+        for p in joint.inputs[i]:
+            if away < distance[p]:
+                distance[p] = away
+            if not (fused and traits[p] & _FUSES or trait & _JOINS):
+                materialised[p] = 1
+                if not forward:
+                    feeds[p] = 1
+            if trait & _VIEWS and feeds[i]:
+                feeds[p] = 1
+    return _Seen(distance, materialised, feeds)
+
+
+def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
+    """PART-20: why the backward does not compute a value of the forward again."""
+    found = [""] * len(joint.graph.nodes)
+    compared = _compared(joint, marks)
+    for i, node in enumerate(joint.graph.nodes):
+        if node.op == "placeholder":
+            found[i] = "" if joint.tangents[i] else "it is an input"
+        elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
+            if type(node.target) is TokenOp:
+                refuse_again(node)
+                found[i] = "an effect happens once"
+            elif node.recompute is not True:
+                found[i] = _ban(node, traits[i], feeds=seen.feeds[i], compared=compared[i])
+    return found
+
+
+def _compared(joint: Numbered, marks: list[int]) -> bytearray:
+    """Whether something that a gradient compares for equality is computed from each value
+    (PART-39).
+    """
+    found = bytearray(len(joint.graph.nodes))
+    for i in range(len(found) - 1, -1, -1):
+        if marks[i] & _BACKWARD and (found[i] or joint.graph.nodes[i].target in _EQUALITIES):
+            for p in joint.inputs[i]:
+                found[p] = 1
+    return found
+
+
+def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
+    if node.recompute is False:
+        return "it is to be saved"
+    if trait & _DEAR:
+        return f"a {node.target.cost.value} is dear to compute again"
+    if node.target.cost is Cost.REDUCTION and compared:
+        return "formed in another order, equal numbers that come of it would not be equal"
+    if node.target.cost is Cost.REDUCTION and _is_lasting(node):
+        return "a reduction that is much smaller than what it reads, or as large, is kept"
+    return "an op of the backward reads it from memory" if feeds else ""
+
+
+def _break_runs(joint: Numbered, marks: list[int], traits: list[int], banned: list[str]) -> None:
+    """PART-22: bans a value each hundred positions of a run, where all of the run goes through it.
+
+    Computed again from its start, the whole of a run would be alive at once in the backward.
+    """
+    users: list[list[int]] = [[] for _ in joint.inputs]
+    for i, read in enumerate(joint.inputs):
+        if marks[i] & _FORWARD and traits[i] & _FUSES and not banned[i]:
+            for p in read:
+                if traits[p] & _FUSES:
+                    users[p].append(i)
+    walked = bytearray(len(users))
+    for start in range(len(users)):
+        frontier = [start] if users[start] and not walked[start] else []
+        while frontier:
+            i = heappop(frontier)
+            while frontier and frontier[0] == i:
+                heappop(frontier)
+            if walked[i]:
+                continue
+            walked[i] = 1
+            if i > start + _LONG and not frontier:
+                node = joint.graph.nodes[i]
+                if not traits[i] & _VIEWS and node.recompute is not True:
+                    banned[i] = "a run of a hundred ops that fuse ends with it"
+                break
+            for user in users[i]:
+                heappush(frontier, user)
+
+
+def _is_lasting(node: Node) -> bool:
+    """A result of a quarter of the operands' bytes is cheap to keep; one that is as large as they
+    are is no fold: a normalisation, a running sum, a sort.
+    """
+    return _is_small(node) or _bytes(node.meta) >= _read(node)
+
+
+def _is_small(node: Node) -> bool:
+    return 4 * _bytes(node.meta) < _read(node)
+
+
+def _read(node: Node) -> int:
+    return _bytes([value.meta for value in node.args if type(value) is Node])
+
+
+def _picks(node: Node) -> bool:
+    """PART-19: a gather of little computes what it takes rather than have all of it in memory."""
+    return node.op == "call" and node.target.cost is Cost.INDEXING and _is_small(node)
+
+
+def _bytes(meta: Any) -> int:
+    if type(meta) in (tuple, list):
+        return sum(map(_bytes, meta))
+    nbytes: int = meta.nbytes
+    return nbytes
+
+
+# ------------------------------------------------------------------------- who reads what, and when
+@attrs.frozen(eq=False)
+class _Reach:
+    """What of the forward the backward may come to read, seen from the gradients."""
+
+    live: list[int]
+    ends: list[int]
+    """Whether a node of the backward reads it that only the backward can compute."""
+    users: list[int]
+    needs: list[int]
+    """The tangents in whose backward it may be needed."""
+    reads: list[int]
+    """By root: the tangents whose backward reads this memory in eager, too, which checks it."""
+
+
+def _reach(joint: Numbered, marks: list[int], banned: list[str]) -> _Reach:
+    count = len(joint.graph.nodes)
+    live, ends, users = [0] * count, [0] * count, [0] * count
+    needs, reads = [0] * count, [0] * count
+    for _, i in joint.gradients:
+        if not joint.tangents[i]:
+            live[i] = ends[i] = 1
+            needs[i] = reads[joint.roots[i]] = joint.every_tangent
+    tangents, inputs, roots, nodes = joint.tangents, joint.inputs, joint.roots, joint.graph.nodes
+    for i in range(count - 2, -1, -1):
+        mask = tangents[i]
+        if mask:
+            if not marks[i] & _BACKWARD:
+                continue
+            last = 1
+        elif live[i] and not banned[i]:
+            mask, last = needs[i], nodes[i].recompute is True and nodes[i].op == "call"
+        else:
+            continue
+        recorded = nodes[i].phase is Phase.BACKWARD
+        for p in inputs[i]:
+            if tangents[p]:
+                continue
+            live[p] = 1
+            if last:
+                ends[p] = 1
+            else:
+                users[p] += 1
+            needs[p] |= mask
+            if recorded:
+                reads[roots[p]] |= mask
+    _drop_wished(joint, live)
+    return _Reach(live, ends, users, needs, reads)
+
+
+def _drop_wished(joint: Numbered, live: list[int]) -> None:
+    """PART-17: what is to be computed again is no candidate; what it reads ends at the sink."""
+    for i, node in enumerate(joint.graph.nodes):
+        if node.recompute is True and node.op == "call":
+            live[i] = 0
+
+
+def _copied(joint: Numbered, reach: _Reach) -> set[int]:
+    """PART-31, PART-37: values in memory that the call itself overwrites, or that the caller may
+    write without eager's backward noticing and that cannot be lent.
+    """
+    held, written = joint.callers_memory
+    found = set()
+    for i, root in enumerate(joint.roots):
+        if reach.live[i] and root in held:
+            unchecked = reach.needs[i] & ~reach.reads[root]
+            if root in written or (unchecked and root not in joint.lendable):
+                found.add(i)
+    return found
+
+
+def _read_late(joint: Numbered, marks: list[int]) -> list[int]:
+    """PART-40: what the backward alone computes of the caller's memory, as eager's does."""
+    held = joint.callers_memory[0] - joint.callers_memory[1]
+    found: list[int] = []
+    late: set[int] = set()
+    for i, node in enumerate(joint.graph.nodes):
+        own = node.phase is Phase.BACKWARD and node.op == "call" and not marks[i] & _FORWARD
+        own = own and joint.roots[i] not in held  # no view, which is that memory itself
+        if own and any(joint.roots[p] in held or p in late for p in joint.inputs[i]):
+            late.add(i)
+            found.append(i)
+    return found
+
+
+def _capacities(joint: Numbered, seen: _Seen, reach: _Reach, copied: set[int]) -> list[int | float]:
+    """PART-18: bytes written and read again; once more for what is not in memory anyway."""
+    found: list[int | float] = [0] * len(joint.graph.nodes)
+    known: dict[tuple[Any, int], int] = {}
+    for i, is_live in enumerate(reach.live):
+        if not is_live:
+            continue
+        node = joint.graph.nodes[i]
+        if type(node.meta) is tuple:
+            found[i] = UNLIMITED
+            continue
+        key = node.meta, seen.distance[i]
+        weight = known.get(key)
+        if weight is None:
+            weight = known[key] = int(node.meta.nbytes * _GROWTH[min(key[1], 100)])  # type: ignore[union-attr]
+        in_memory = node.op == "placeholder" or seen.materialised[i]
+        found[i] = weight if in_memory and i not in copied else 2 * weight
+    return found

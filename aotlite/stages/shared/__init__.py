@@ -1,0 +1,1 @@
+"""Questions that several stages ask, one a file."""

@@ -1,0 +1,81 @@
+"""Where gradients of inputs are collected, and how those of one input are added up.
+
+Used by stage 4 alone. Rules: JNT-3, TEN-24. Spec: `specs/s4_joint.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.chain import Step
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.leaf import AccumulateGrad
+from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.tape import put
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.op import GeometryOp, InplaceOp
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.stages.records.function_meta import CapturedFamily, CapturedInput
+
+Source = CapturedInput | CapturedFamily
+
+
+def sinks_of(given: Source) -> list[tuple[Edge, tuple[Step, ...]]]:
+    """The edges at which a gradient is collected, each with the geometry ops before it.
+
+    A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
+    """
+    found: list[tuple[Edge, tuple[Step, ...]]] = []
+    for edge in given.entries:
+        found += _collecting_nodes(edge)
+    return found
+
+
+def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
+    found: list[tuple[Edge, tuple[Step, ...]]] = [(edge, ())]
+    node = edge[0]
+    moves: tuple[Step, ...] = ()
+    while isinstance(node, AccumulateGrad) and node.edges:
+        moves = (*moves, *node.chain)
+        (further,) = node.edges
+        assert further is not None
+        found.append((further, moves))
+        node = further[0]
+    return found
+
+
+def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
+    """The sum of gradients collected in several geometries, in the input's geometry at entry."""
+    total = None
+    for grad, moves in parts:
+        if grad is None:
+            continue
+        if not isinstance(given, CapturedInput):
+            return grad  # a family's root keeps its geometry
+        if any(step.op is AS_STRIDED for step in moves):
+            raise noted(
+                UnsupportedError(
+                    f"joint: {given.place}, a leaf, is used after as_strided_, expected uses "
+                    "before it only"
+                ),
+                "Take an as_strided view instead of changing the leaf.",
+            )
+        grad = put(moves, grad.new_zeros(given.entry_meta.shape), grad) if moves else grad
+        total = grad if total is None else total + grad
+    return total
+
+
+def whole_edge(tensor: Tensor) -> Edge | None:
+    """The tape edge of a base in the geometry in which its storage was first seen."""
+    root = tensor._root
+    edge: Edge | None = edge_of(tensor) if root is None else root.edge()
+    return edge
+
+
+def first_form(value: Node) -> Node:
+    """The node that made the object whose geometry ops led to `value`."""
+    while isinstance(value.target, (InplaceOp, GeometryOp)):
+        value = value.args[0]
+    return value

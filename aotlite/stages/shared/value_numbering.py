@@ -1,0 +1,323 @@
+"""Numbers of values by how they are computed, the same in the graphs of all orders (DBL-2).
+
+Values of two graphs are one if they have one number. The forward part of a later graph is that of
+the first one, but has other readers, so that the rules on views and scatters find other things
+there. Hence a number is given by what a value shows, and not by the way to it: a view is a window
+on a memory, a scatter is what its operand's memory is after a write, and a window that no write
+meets is one on what was there before (SIM-2 to SIM-6). Memories are thought of as contiguous, since
+a copy is the value that it is a copy of. Spec: `specs/higher_orders.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import attrs
+
+from aotlite.ir.effects import is_effect, numbered
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.memory import storage_root
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS, ViewOp
+from aotlite.ir.ops.create import CLONE, RESTRIDE
+from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.sizes import is_symbolic
+from aotlite.stages.s7_simplify.views_of_scatters import LOOK_BACK, SCATTERED, Window, relation
+
+_COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
+"""The view that each op is which copies what one shows."""
+
+
+class _Place(NamedTuple):
+    """A window on the memory of the value with a number."""
+
+    memory: int
+    window: Window
+
+
+class _Write(NamedTuple):
+    """What a scatter does: it writes the value with the number `source` to a copy of a memory."""
+
+    below: int
+    source: int
+    window: Window
+    first: int
+    """Where the writes in a row begin of which it is the last one, and what they begin with."""
+    end: int
+    bottom: int
+
+
+@attrs.frozen(eq=False)
+class Numbering:
+    """The numbers given so far, by keys; where windows lie and what scatters write, by number."""
+
+    _table: dict[Any, int] = attrs.field(factory=dict)
+    _places: dict[int, _Place] = attrs.field(factory=dict)
+    _writes: dict[int, _Write] = attrs.field(factory=dict)
+
+    def of(self, graph: Graph, given: Mapping[Any, int]) -> dict[Node, int]:
+        """The number of each value; `given` has those of inputs, by role."""
+        numbers: dict[Node, int] = {}
+        for node in graph.nodes:
+            if node.op == "placeholder":
+                numbers[node] = given.get(node.role) or self._input(node)
+            elif node.op == "get_attr":
+                numbers[node] = self._number(("constant", id(node.target), node.target))
+            elif node.op == "call":
+                numbers[node] = self._called(node, numbers)
+        return numbers
+
+    def unknown(self) -> int:
+        """A number that no other value has."""
+        return self._number(("unknown", len(self._table)))
+
+    def turned(self, number: int) -> int:
+        """The number of the value of the same elements that a value is a view of."""
+        place = self._places.get(number)
+        if place is None:
+            return number
+        whole = self._places[place.memory].window.meta
+        return place.memory if whole.numel == place.window.meta.numel else number
+
+    def _input(self, node: Node) -> int:
+        """The number of an input, by its role and what it is as a memory.
+
+        Gradients that arrive have one role at several orders, and at one order where others arrived
+        before. No value that is saved is computed from two of them; but what a number says of where
+        windows lie holds for one shape.
+        """
+        meta: TensorMeta = node.meta  # type: ignore[assignment]
+        return self._number(("input", node.role, meta.as_contiguous()))
+
+    def _number(self, key: Any) -> int:
+        return self._table.setdefault(key, len(self._table) + 1)
+
+    def _called(self, node: Node, numbers: dict[Node, int]) -> int:
+        op: Any = _COPIES.get(node.target, node.target)
+        if op in (CLONE, RESTRIDE):  # the same values, laid out otherwise
+            return numbers[node.args[0]]
+        if is_effect(node):
+            return self._number(("effect", op.effect, node.phase, numbered(node)))
+        viewed = op if isinstance(op, ViewOp) else SCATTERED.get(op)
+        if viewed is None or viewed.recasts or not _has_numbers(node):
+            return self._number((op, *_named(node, numbers)))
+        if op is AS_STRIDED:
+            return self._strided(node, numbers)
+        meta: TensorMeta = node.args[0].meta
+        place = self._place(numbers[node.args[0]], meta)
+        if viewed is AS_STRIDED and not (place.window.meta is meta and meta.dense):
+            return self._number((op, meta.stride, *_named(node, numbers)))
+        window = _seen_through(viewed, place.window, node.args[1 if op is viewed else 2 :])
+        found = None
+        if window is not None and op is viewed:
+            found = self._shown(place.memory, window)
+        elif window is not None and _fits(node.args[1].meta, window.meta):
+            found = self._scattered(place, window, numbers[node.args[1]])
+        return found or self._number((op, *_named(node, numbers)))
+
+    def _strided(self, node: Node, numbers: Mapping[Node, int]) -> int:
+        """The number of a window that goes by how the memory lies that the operand is a view of."""
+        root, start = _in_memory(node.args[0])
+        if storage_root(root) is not root:
+            return self.unknown()
+        meta: TensorMeta = root.meta  # type: ignore[assignment]
+        place = self._place(numbers[root], meta)
+        shown, further = node.target.result(node.args)
+        window = Window(shown, start + further)
+        if place.window.meta is not meta or shown.dtype is not meta.dtype:
+            return self._number((AS_STRIDED, numbers[root], meta.stride, window))
+        return self._shown(place.memory, Window(shown, place.window.start + window.start))
+
+    # --- memories
+    def _place(self, number: int, meta: TensorMeta) -> _Place:
+        """Where a value lies; by itself if nothing else is known."""
+        found = self._places.get(number)
+        if found is None:
+            whole = Window(meta.as_contiguous(), 0)
+            found = self._places[number] = _Place(number, whole)
+        return found
+
+    def _shown(self, memory: int, window: Window) -> int:
+        """The number of what a window shows."""
+        for _ in range(LOOK_BACK):
+            if window == self._places[memory].window:
+                return memory
+            write = self._writes.get(memory)
+            if write is None:
+                break
+            if window.start + window.meta.span <= write.first or write.end <= window.start:
+                memory = write.bottom
+                continue
+            how = relation(window, write.window)
+            if how == "same":
+                return write.source
+            if how != "apart":
+                inside = self._inside(window, write)
+                if inside is None:
+                    break
+                memory, window = inside
+                continue
+            memory = write.below
+        number = self._number(("window", memory, window))
+        self._places.setdefault(number, _Place(memory, window))
+        return number
+
+    def _inside(self, window: Window, write: _Write) -> _Place | None:
+        """The place of a window in what was written, where it lies within that and it is easy to
+        say where: where one is the other turned, or both are runs.
+
+        A view of such a window may be all that was written, and a derivative views it back.
+        """
+        memory, source = self._place(write.source, write.window.meta)
+        if window.meta.dtype is not source.meta.dtype:
+            return None
+        order = _order(window, write.window)
+        if order is not None:
+            meta = source.meta
+            turned = tensor_meta(
+                [meta.shape[dim] for dim in order],
+                [meta.stride[dim] for dim in order],
+                meta.dtype,
+                meta.device,
+            )
+            return _Place(memory, Window(turned, source.start))
+        start = window.start - write.window.start
+        if not (write.window.meta.contiguous and source.meta.contiguous) or start < 0:
+            return None
+        if start + window.meta.span > write.window.meta.numel:
+            return None
+        return _Place(memory, Window(window.meta, source.start + start))
+
+    def _scattered(self, operand: _Place, window: Window, source: int) -> int | None:
+        """The number of an operand that is written in a window; None if it has to be looked at as
+        an op like others.
+
+        Of what two elements in one place show, which one stays is not said.
+        """
+        memory, whole = operand
+        if _meets_itself(whole.meta) or _meets_itself(window.meta):
+            return None
+        if not window.meta.numel or self._shown(memory, window) == source:
+            return self._shown(memory, whole)
+        if window == whole:
+            return source
+        place = self._places[self._shown(self._without(memory, window), whole)]
+        if place.window != whole:  # it shows what one write wrote, which lies elsewhere
+            place = operand
+        return self._behind(place.memory, whole, window, source)
+
+    def _behind(self, memory: int, whole: Window, window: Window, source: int) -> int:
+        """The number of what a window shows of a memory that is written within it."""
+        number = self._number(("written", memory, whole, window, source))
+        if number not in self._writes:
+            self._places[number] = _Place(number, whole)
+            self._writes[number] = self._write(memory, window, source)
+        return number
+
+    def _write(self, below: int, window: Window, source: int) -> _Write:
+        first, bottom = window.start, below
+        end = first + window.meta.span
+        before = self._writes.get(below)
+        if before is not None:
+            first, end, bottom = min(first, before.first), max(end, before.end), before.bottom
+        return _Write(below, source, window, first, end, bottom)
+
+    def _without(self, memory: int, window: Window) -> int:
+        """The memory without an earlier write of the same window, which is overwritten (SIM-4)."""
+        later: list[tuple[Window, _Write]] = []
+        below = memory
+        for _ in range(LOOK_BACK):
+            write = self._writes.get(below)
+            if write is None:
+                break
+            if write.window == window:
+                return self._again(write.below, later) or memory
+            later.append((self._places[below].window, write))
+            below = write.below
+        return memory
+
+    def _again(self, memory: int, writes: list[tuple[Window, _Write]]) -> int | None:
+        """The memory behind writes, of which the last one comes first.
+
+        None where what a write is to is no longer a window on it.
+        """
+        for whole, write in reversed(writes):
+            operand = self._places[self._shown(memory, whole)]
+            if operand.window != whole:
+                return None
+            memory = self._behind(operand.memory, whole, write.window, write.source)
+        return memory
+
+
+def _has_numbers(node: Node) -> bool:
+    """Whether all sizes are numbers."""
+    metas: Any = (node.meta, node.args[0].meta)
+    return not any(is_symbolic((*meta.shape, *meta.stride)) for meta in metas)
+
+
+def _fits(source: TensorMeta, window: TensorMeta) -> bool:
+    return source.shape == window.shape and source.dtype is window.dtype
+
+
+def _order(window: Window, other: Window) -> list[int] | None:
+    """The dimensions of another window in the order in which one has them; None if it is no turned
+    one."""
+    have = list(zip(window.meta.shape, window.meta.stride, strict=True))
+    rest = dict(enumerate(zip(other.meta.shape, other.meta.stride, strict=True)))
+    if window.start != other.start or sorted(have) != sorted(rest.values()):
+        return None
+    found = []
+    for each in have:
+        found.append(next(dim for dim, its in rest.items() if its == each))
+        del rest[found[-1]]
+    return found
+
+
+def _meets_itself(meta: TensorMeta) -> bool:
+    return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
+
+
+class _Operand(NamedTuple):
+    meta: TensorMeta
+
+
+def _seen_through(op: ViewOp, window: Window, rest: tuple[Any, ...]) -> Window | None:
+    """The window that a view of a window is; None where it would not be one there."""
+    try:
+        meta, start = op.result((_Operand(window.meta), *rest))
+    except AotliteError:
+        return None
+    return Window(meta, window.start + start)
+
+
+# ------------------------------------------------------------------------------------ other calls
+def _named(node: Node, numbers: Mapping[Node, int]) -> tuple[Any, ...]:
+    """The arguments by their numbers; literals with their types: 1, 1.0 and True are three."""
+    args = map_nodes(node.args, lambda value: _Numbered(numbers[value]))
+    return tuple(map(_literal, args))
+
+
+@attrs.frozen
+class _Numbered:
+    number: int
+
+
+def _literal(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple([_literal(item) for item in value])
+    return value if type(value) is _Numbered else (type(value), repr(value))
+
+
+def _in_memory(value: Node) -> tuple[Node, int]:
+    """What a value is a view of, and where in that it starts, in elements of the value's."""
+    views: list[Node] = []
+    while isinstance(value.target, ViewOp):
+        views.append(value)
+        value = value.args[0]
+    start = 0
+    for each in reversed(views):
+        start = each.target.at(each.args, start)
+    return value, start

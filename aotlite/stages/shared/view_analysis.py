@@ -1,0 +1,130 @@
+"""Questions about imperative graphs: whose storage a value is on, and through which views it is
+seen.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
+from aotlite.ir.overlap import Geometry
+from aotlite.stages.records.function_meta import CapturedInput
+
+
+@attrs.frozen(eq=False)
+class Sight:
+    """How a value is seen: the node that made its storage, and the views from there to it."""
+
+    root: Node
+    chain: Chain
+    start: int
+    """Elements from the root's first element to this value's."""
+    object: Node
+    """The node that made the Python object (in-place and geometry ops return the same object)."""
+    family: Family
+    moves: Chain = EMPTY_CHAIN
+    """The geometry ops that the object itself went through since."""
+
+
+@attrs.frozen(eq=False)
+class Family:
+    """What as_strided counts from: the root, or the detached alias that the value is a view of."""
+
+    chain: Chain
+    start: int
+    meta: TensorMeta
+
+
+class Sights:
+    """The sight of every node of an imperative graph; that of a fresh value is made when asked."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self, graph: Graph) -> None:
+        self._seen: dict[Node, Sight] = {}
+        for node in graph.nodes:
+            if type(node.target) is not PureOp and node.op == "call":
+                self._seen[node] = self._sight(node)
+
+    def __getitem__(self, node: Node) -> Sight:
+        found = self._seen.get(node)
+        if found is None:
+            found = self._seen[node] = _fresh(node)
+        return found
+
+    def _sight(self, node: Node) -> Sight:
+        op = node.target
+        if isinstance(op, ViewOp):
+            return _further(self[node.args[0]], op, node.args, node, node)
+        if isinstance(op, InplaceOp):
+            return self[node.args[0]]
+        if isinstance(op, GeometryOp):
+            return _moved(self, op, node)
+        if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
+            whole = node.args[0]
+            view, rest = whole.target.parts(whole.args)[node.args[1]]
+            return _further(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
+        return _fresh(node)
+
+
+def is_hidden(chain: Chain) -> bool:
+    """Whether writes through these views are not counted by the storage seen through them."""
+    return any(step.op is HIDDEN_ALIAS for step in chain)
+
+
+def _fresh(node: Node) -> Sight:
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    return Sight(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
+
+
+def _moved(seen: Sights, op: GeometryOp, node: Node) -> Sight:
+    before = seen[node.args[0]]
+    after = _further(before, op.view, node.args, node, before.object)
+    step, moves = after.chain[-1], before.moves
+    if op.view is AS_STRIDED:  # whatever the object went through, it is this window now
+        start = after.start - seen[before.object].start
+        step, moves = attrs.evolve(step, args=(*step.args[:2], start)), EMPTY_CHAIN
+    return attrs.evolve(after, moves=moves.then(step))
+
+
+def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
+    operand: TensorMeta = args[0].meta
+    result: TensorMeta = node.meta  # type: ignore[assignment]
+    family = sight.family
+    start = op.at(args, sight.start)
+    if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
+        step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
+        return Sight(sight.root, family.chain.then(step), start, made, family)
+    chain = sight.chain.then(Step(op, args[1:], operand, result))
+    if op.cuts_history:
+        family = Family(chain, start, result)
+    return Sight(sight.root, chain, start, made, family)
+
+
+def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
+    """Where an input lies in its storage at entry, and the bytes of an element."""
+    meta = given.entry_meta
+    return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
+
+
+def behind(chain: Chain, first: Sight) -> Chain:
+    """The steps of a chain behind a view that it leads through.
+
+    as_strided begins anew at the root's memory: it is told from the view's first element then.
+    """
+    steps, before = chain.steps, first.chain.steps
+    if len(steps) >= len(before) and all(map(is_, steps, before)):
+        return chain_of(*steps[len(before) :])
+    place = next(i for i, step in enumerate(steps) if step.op is AS_STRIDED)
+    size, stride, start = steps[place].args
+    meta: TensorMeta = first.object.meta  # type: ignore[assignment]
+    again = Step(AS_STRIDED, (size, stride, start - first.start), meta, steps[place].result)
+    return chain_of(again, *steps[place + 1 :])

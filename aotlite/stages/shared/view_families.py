@@ -1,0 +1,172 @@
+"""Inputs that are views of one base share a history: a write to one is part of all.
+
+Used by stage 1 alone. Fakes of such inputs get one root, as the caller's tensors have: where the
+base's gradient goes is one more sink. Each input keeps the edge at which its own gradient is
+collected until something is written. Which base and which views is guarded only where that counts.
+Rules: SYN-2, SYN-6. Decision 0010.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from aotlite.eager.autograd.chain import overlaps_itself
+from aotlite.eager.autograd.history import (
+    RESTRICTED,
+    CreationKind,
+    Root,
+    is_leaf_family,
+    is_stale,
+    root_of,
+    twin_root,
+)
+from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.tape import InputNode
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import gradient_form, is_wrapper
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.overlap import overlaps_bytes
+from aotlite.ir.role import Family
+from aotlite.stages.records.function_meta import CapturedFamily, InputRole
+
+
+class Window(Protocol):
+    """What overlaps: a tensor, or an input as it was at entry."""
+
+    meta: TensorMeta
+    offset: int
+
+
+def overlapping_pairs(tensors: Sequence[Window]) -> Iterator[tuple[int, int]]:
+    """Places of pairs of tensors on one storage that overlap, exactly; within a pair in order."""
+    spans = [_span(tensor) for tensor in tensors]
+    reaching: list[int] = []
+    for i in sorted(range(len(tensors)), key=lambda i: spans[i][0]):
+        reaching = [j for j in reaching if spans[j][1] > spans[i][0]]
+        for j in reaching:
+            if overlaps_bytes(*_layout(tensors[i]), *_layout(tensors[j])):  # of whatever dtypes
+                yield min(i, j), max(i, j)
+        reaching.append(i)
+
+
+def _span(tensor: Window) -> tuple[int, int]:
+    """The first byte, and the one behind the last."""
+    size = tensor.meta.dtype.itemsize
+    return tensor.offset * size, (tensor.offset + tensor.meta.span) * size
+
+
+def _layout(tensor: Window) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], int]:
+    meta = tensor.meta
+    return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
+
+
+class Families:
+    """The families of a capture, by the roots that the caller's tensors have."""
+
+    def __init__(self) -> None:
+        self._joined: dict[int, Root] = {}
+        """The caller's root of each tensor that shares it with another, by the tensor's id."""
+        self._made: dict[int, CapturedFamily] = {}
+        self._bases: dict[int, Tensor] = {}
+        self._alone: dict[int, list[Tensor]] = {}
+        """The caller's other tensors that were met, by their root."""
+        self.late: list[tuple[Tensor, Tensor]] = []
+        """Pairs that should have shared a root, and were met too late for that."""
+
+    def look_at(self, tensors: Iterable[Tensor]) -> None:
+        """Finds those that share a root among all that the function can reach, before it runs."""
+        kin: dict[int, dict[int, Tensor]] = {}
+        for tensor in tensors:
+            is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
+            if tensor._root is not None and is_real:
+                kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
+        for members in kin.values():
+            for tensor in members.values():
+                several = len(members) > 1
+                apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart
+                if several or apart(tensor):
+                    self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
+
+    def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
+        """Gives the fake of a tensor that shares its root with others the family's root.
+
+        None for any other tensor.
+        """
+        root = real._root
+        if root is None:
+            return None
+        if id(real) not in self._joined:
+            others = self._alone.setdefault(id(root), [])
+            self.late += [(other, real) for other in others]
+            others.append(real)
+            return None
+        family = self._made.get(id(root))
+        if family is None:
+            family = self._made[id(root)] = self._new(root, fake)
+        family.members.append(role)
+        if fake._root is not None and fake._node is not None:  # its own edge cuts (JNT-3)
+            fake._node, fake._index = InputNode(), 0
+        fake._root, fake._kind = family.root, real._kind
+        fake._chain = real._chain
+        fake._base = None if real._base is None else self._bases[id(root)]
+        fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
+        return family.role
+
+    def _new(self, root: Root, fake: Tensor) -> CapturedFamily:
+        edge: Edge | None = None if root.node is None else (InputNode(), 0)
+        twin = twin_root(root, None if edge is None else edge[0])
+        base = self._bases[id(root)] = Tensor(fake.storage, root.meta, root.offset)
+        base._root = twin
+        return CapturedFamily(Family(len(self._made)), twin, edge, root, [])
+
+    def all(self) -> tuple[CapturedFamily, ...]:
+        """The families met, in order."""
+        return tuple(self._made.values())
+
+
+def _is_apart(tensor: Tensor) -> bool:
+    """Whether a view is told by its base even alone: one that requires grad on memory of a base
+    that does not (TEN-23), one that overlaps itself or whose base does (TEN-7), which can be
+    written through its base or not at all, or one with hooks, which a write goes past (TEN-39).
+    """
+    if tensor._base is None:
+        return False
+    root = root_of(tensor)
+    if overlaps_itself(tensor.meta) or overlaps_itself(root.meta):
+        return True
+    if tensor._node is not None and is_watched(tensor):
+        return True
+    return _is_leaf_of_its_own(tensor)
+
+
+def _is_leaf_of_its_own(tensor: Tensor) -> bool:
+    """Whether a view requires grad on memory of a base that does not (TEN-23)."""
+    apart = tensor._base is not None and tensor.requires_grad_outside()
+    return apart and not root_of(tensor).requires_grad
+
+
+def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:
+    """For each family the edge of its base in the capture, and outside."""
+    return [(each.entry, each.outside.edge()) for each in families if each.entry is not None]
+
+
+def copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
+    """Gives a fake the autograd state that programs can see: leaf, history, view kind (TEN-32)."""
+    kind = real._kind
+    if requires_grad:
+        if real._leaf and real._node is None:
+            fake._leaf = True
+        elif kind in RESTRICTED:
+            # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
+            fake._root = Root(fake)
+            fake._root.node = InputNode()
+            fake._seen = -1 if is_stale(real) else fake.storage.version
+            if real._node is not None:
+                fake._node, fake._index = fake._root.node, 0
+        else:
+            fake._node = InputNode(gradient_form(fake))
+        if kind is None and real._base is not None and is_leaf_family(real):
+            kind = CreationKind.LEAF_VIEW
+    fake._kind = kind
