@@ -19,8 +19,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
-from aotlite.stages.records.function_meta import Joint
 from aotlite.stages.records.gradient_reads import Reading
+from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint.anomaly_trace import watched

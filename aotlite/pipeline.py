@@ -36,15 +36,17 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options
 from aotlite.reanalysis import check_metadata
-from aotlite.stages.records.function_meta import Captured, FunctionMeta, Joint
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
+from aotlite.stages.s2_analyze.subclass_parts import with_parts
 from aotlite.stages.s3_convention import convention
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint import joint
 from aotlite.stages.s4_joint.backward_mutations import widened
-from aotlite.stages.s4_joint.subclass_meta import with_parts
 from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import normalisations, opened, simplify

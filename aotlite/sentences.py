@@ -18,11 +18,11 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Role, Saved
 from aotlite.stages.records.base import chain_text
+from aotlite.stages.records.capture import ArgumentLeaf
 from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
-    ArgumentLeaf,
     BaseMeta,
     FamilyMeta,
     Fixed,

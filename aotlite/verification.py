@@ -44,10 +44,12 @@ from aotlite.ir.role import (
     Token,
 )
 from aotlite.muted import Happened, Muted
-from aotlite.stages.records.function_meta import Captured, FunctionMeta, Plain
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import FunctionMeta, Plain
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s1_capture.as_strided_extents import whole_node
-from aotlite.stages.s3_convention.synthetic_bases import BaseInput, with_bases
+from aotlite.stages.records.synthetic_base import BaseInput
+from aotlite.stages.s3_convention.synthetic_bases import with_bases
+from aotlite.stages.shared.extents import whole_node
 
 SEED, OFFSET = 20240607, 8
 """Where the generator stands in every run (VER-13)."""

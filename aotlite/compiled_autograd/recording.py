@@ -32,8 +32,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.scope import TAPE_NODE, Scope
+from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
-from aotlite.stages.s4_joint.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT

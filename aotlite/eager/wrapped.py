@@ -127,9 +127,7 @@ def _note(
                 out.value = value
 
 
-def _check_trace(
-    op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
-) -> None:
+def _check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder) -> None:
     """SUB-23: that the results are of this capture, and so are their parts."""
     for out in outs:
         captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
@@ -428,9 +426,7 @@ def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
         check_writable(op.name, target, others)
 
 
-def _check_places(
-    op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]
-) -> None:
+def _check_places(op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]) -> None:
     """That no two elements lie in one place, nor an operand of the storage in part (TEN-7)."""
     from aotlite.eager.dispatch import check_operand, check_places
 

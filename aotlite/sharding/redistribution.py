@@ -138,7 +138,5 @@ def written_through(
         write(_seen(window, whole[rank]), rank)
         return whole[rank]
 
-    after = redistributed(
-        mesh, mesh.each(written, [whole, value]), Replicate(), window.placement
-    )
+    after = redistributed(mesh, mesh.each(written, [whole, value]), Replicate(), window.placement)
     mesh.each(lambda rank: parts[rank].copy_(after[rank]), [parts, after])

@@ -28,9 +28,7 @@ def view_of_shards(
     if op is AS_STRIDED:
         return None  # it speaks of memory, and parts lie apart
     whole = meta.as_contiguous()
-    part = tensor_meta(
-        _divided(whole.shape, dim, ranks), whole.stride, whole.dtype, whole.device
-    )
+    part = tensor_meta(_divided(whole.shape, dim, ranks), whole.stride, whole.dtype, whole.device)
     seen = _seen(op, whole, rest)
     if seen is None:
         return None

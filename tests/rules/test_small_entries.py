@@ -14,7 +14,8 @@ import pytest
 import aotlite as al
 from aotlite import inspect, nn
 from aotlite.eager.facts import facts_of
-from aotlite.stages.s1_capture.access_paths import Place, PlaceIndex
+from aotlite.stages.records.guards.access_paths import Place
+from aotlite.stages.s1_capture.access_search import PlaceIndex
 
 Function = Callable[..., Any]
 

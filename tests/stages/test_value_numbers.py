@@ -14,7 +14,7 @@ from aotlite.ir.graph import Graph, Node, output_node
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.role import Gradient, Primal
 from aotlite.stages.s7_simplify import simplify
-from aotlite.stages.s7_simplify.views_of_scatters import LOOK_BACK
+from aotlite.stages.shared.memory_windows import LOOK_BACK
 from aotlite.stages.shared.value_numbering import Numbering
 from tests.stages.journeys import run_graph
 from tests.stages.window_graphs import VIEWS, Step, copying, graph_of, input_of, roles

@@ -26,12 +26,8 @@ from aotlite.stages.s7_simplify import (
     eliminate_dead_code,
     simplify,
 )
-from aotlite.stages.s7_simplify.views_of_scatters import (
-    LOOK_BACK,
-    SCATTERED,
-    see_through_scatters,
-    write_of,
-)
+from aotlite.stages.s7_simplify.views_of_scatters import see_through_scatters
+from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, write_of
 from tests.stages.journeys import run_graph, same_results
 from tests.stages.window_graphs import Step, graph_of, input_of, roles, steps
 

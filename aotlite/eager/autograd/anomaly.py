@@ -188,7 +188,7 @@ def split(stack: Sequence[traceback.FrameSummary]) -> tuple[Frames, Frames]:
 
     Outside of a capture all are the caller's.
     """
-    caller = os.path.join("stages", "s1_capture.py")
+    caller = os.path.join("stages", "s1_capture", "__init__.py")
     found = [k for k, frame in enumerate(stack) if frame.filename.endswith(caller)]
     if not found:
         return list(stack), []

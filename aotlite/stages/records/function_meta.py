@@ -12,133 +12,23 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import CreationKind, Root
-from aotlite.eager.autograd.node import Edge
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.history import CreationKind
 from aotlite.ir.forks import cached_property
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
     Family,
-    Hidden,
-    IntermediateBase,
     Output,
     Part,
-    Primal,
     Result,
 )
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, InnerHook
+from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.version_counts import CountPlan
 
 if TYPE_CHECKING:
     from aotlite.stages.records.derived_counts import Counts
-
-InputRole = Primal | Hidden | Part
-SourceRole = InputRole | Family
-"""Whose gradient is collected."""
-
-
-# ------------------------------------------------------------------------------- 1 capture
-@attrs.frozen(eq=False, repr=False)
-class CapturedInput(Record):
-    """A tensor that the captured function was given, or reached."""
-
-    role: InputRole
-    placeholder: Node
-    fake: Tensor
-    entry: Edge | None
-    """Where gradients for it are collected, taken before any op ran on it."""
-    entry_meta: TensorMeta
-    entry_offset: int
-    is_leaf: bool
-    requires_grad: bool
-    """At entry; it may have no `entry` all the same: a view made under no_grad (TEN-21)."""
-    place: str
-    """How a person finds it: `argument 0['x']`, `model.weight`."""
-    storage: Storage
-    """The fake storage at entry: `set_` can have put the fake elsewhere since."""
-    memory: int = 0
-    """The same for inputs on one memory: a hidden alias has a storage of its own (TEN-5)."""
-    leaf_entry: Edge | None = None
-    """Where it collects as the leaf that the function made of it (FUN-36)."""
-    family: Family | None = None
-    """Of those that overlap and are views of one base."""
-    entry_chain: Chain = EMPTY_CHAIN
-    """The views from the family's base to it, at entry."""
-
-    @property
-    def entries(self) -> tuple[Edge, ...]:
-        """The edges at which its gradient is collected."""
-        return tuple([edge for edge in (self.entry, self.leaf_entry) if edge is not None])
-
-
-@attrs.frozen(eq=False, repr=False)
-class CapturedFamily(Record):
-    """Captured inputs that overlap and are views of one base, with the root that they share."""
-
-    role: Family
-    root: Root
-    entry: Edge | None
-    """Where the gradient of the base is collected; None where it does not require grad."""
-    outside: Root
-    """The caller's root."""
-    members: list[InputRole]
-
-    @property
-    def entries(self) -> tuple[Edge, ...]:
-        """The edge at which the base's gradient is collected, if it goes anywhere."""
-        return () if self.entry is None else (self.entry,)
-
-
-@attrs.frozen(eq=False, repr=False)
-class Captured(Record):
-    """One run of the user's function on fake tensors: the graph it recorded, and its living
-    tape.
-    """
-
-    graph: Graph
-    recorder: Any
-    inputs: tuple[CapturedInput, ...]
-    results: tuple[Any, ...]
-    """Flat results: fake tensors, `ArgumentLeaf`, or plain values."""
-    grad_mode_before: bool | None
-    grad_mode_after: bool | None
-    families: tuple[CapturedFamily, ...] = ()
-    late: tuple[tuple[Tensor, Tensor], ...] = ()
-    """Fakes of inputs that should share a root, and were met too late for that."""
-    reach: Mapping[InputRole, tuple[int, int]] = {}
-    """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
-    parts: tuple[Part, ...] = ()
-    """What the last results are the inner tensors of (SUB-13)."""
-    grads: tuple[GradWrite, ...] = ()
-    """What becomes the `.grad` of inputs: results behind the function's own."""
-    hooks: tuple[tuple[InnerHook, Any], ...] = ()
-    """What each call registers, and the functions."""
-
-    def role_of(self, index: int) -> Output | Part:
-        """The role of result number `index`."""
-        own = len(self.results) - len(self.parts)
-        return Output(index) if index < own else self.parts[index - own]
-
-    def index_of(self, role: Output | Part) -> int:
-        """The number of the result with this role."""
-        if isinstance(role, Output):
-            return role.index
-        return len(self.results) - len(self.parts) + self.parts.index(role)
-
-    @property
-    def sources(self) -> tuple[CapturedInput | CapturedFamily, ...]:
-        """Where gradients can be collected: at inputs, and at the bases of families."""
-        return (*self.inputs, *self.families)
-
-
-@attrs.frozen(repr=False)
-class ArgumentLeaf(Record):
-    """A result that is the caller's own argument object number `index` and no tensor."""
-
-    index: int
 
 
 # ------------------------------------------------------------------------------- 2 analyze
@@ -428,67 +318,3 @@ class FunctionMeta(Record):
         from aotlite.inspect import explain_meta
 
         return explain_meta(self)
-
-
-# --------------------------------------------------------------------------------- 4 joint
-@attrs.frozen(eq=False, repr=False)
-class LateMemory(Record):
-    """Memory that outlives the forward and that the backward reads as it is by then, or writes."""
-
-    owner: InputRole | Output | IntermediateBase
-    meta: TensorMeta
-    """As the graph sees it: an input's geometry at entry, a base's at its first view."""
-    place: str
-    requires_grad: bool
-    """After the call."""
-    writes: tuple[frozenset[Result], ...]
-    """For each write of the backward the results of which one's gradient has to arrive for it."""
-    is_counted_alone: bool = False
-    """It is a wrapper: its parts are written, and it counts the writes as they do (SUB-15)."""
-
-
-@attrs.frozen(eq=False, repr=False)
-class Joint(Record):
-    """The joint graph, or the forward alone with the error that a backward is to raise."""
-
-    graph: Graph
-    errors: dict[Result, Exception]
-    """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
-    reach: dict[Result, frozenset[SourceRole]]
-    """The inputs to which the tape of each differentiable result leads."""
-    flows: dict[Result, frozenset[SourceRole]]
-    """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
-    reads: Any
-    """Memory of inputs and results that gradients read: a `reading.Reading` (SAV-2)."""
-    memory: tuple[LateMemory, ...] = ()
-    """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
-    arrivals: tuple[frozenset[Result], ...] = ()
-    """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
-    late_inputs: tuple[CapturedInput, ...] = ()
-    """Inputs that only the backward reaches."""
-    late_bases: tuple[BaseMeta, ...] = ()
-    """Memory of the call's own that its backward writes (FUN-33)."""
-    new_leaves: frozenset[InputRole] = frozenset()
-    """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
-    layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
-    """What each differentiable result is."""
-    wrappings: Mapping[Any, Any] = {}
-    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
-    effects: tuple[Any, ...] = ()
-    """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
-    after: Any = None
-    """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
-    apart: tuple[Any, ...] = ()
-    """Results whose gradients have to arrive together: `apart.Apart`."""
-    choices: tuple[Any, ...] = ()
-    """Where gradients are other ones for each choice of results: `wrapped_choices.Choice`."""
-    taped: Any = None
-    """What derivatives of the backward are recorded from, a `higher.Taped`; None if it has none."""
-    runs_user_code: bool = False
-    """Users' Python has run in the backward."""
-    has_backward: bool = True
-    """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
-    order: tuple[SourceRole, ...] = ()
-    """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
-    asks: tuple[tuple[int, bool], ...] = ()
-    """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""

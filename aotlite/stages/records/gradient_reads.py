@@ -16,7 +16,7 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import IntermediateBase, Output, Result
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import InputRole
+from aotlite.stages.records.capture import InputRole
 
 
 @attrs.frozen(repr=False)

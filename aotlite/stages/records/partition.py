@@ -14,7 +14,7 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import InputRole
+from aotlite.stages.records.capture import InputRole
 
 
 @attrs.frozen(eq=False, repr=False)

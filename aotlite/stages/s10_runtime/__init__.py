@@ -35,8 +35,9 @@ from aotlite.ir.role import (
     Seed,
 )
 from aotlite.stages.records.call_effects import HookPlace
-from aotlite.stages.records.function_meta import Alias, FunctionMeta, InputMeta, InputRole, Plain
-from aotlite.stages.s3_convention.synthetic_bases import BaseInput
+from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.function_meta import Alias, FunctionMeta, InputMeta, Plain
+from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
@@ -45,7 +46,8 @@ from aotlite.stages.s10_runtime.backward.version_checks import write_links, writ
 from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
 from aotlite.stages.s10_runtime.guards.failures import Check, Failure, what_fails
-from aotlite.stages.s10_runtime.guards.writer import World, name_of, write_guards
+from aotlite.stages.s10_runtime.guards.guarded_values import World, name_of
+from aotlite.stages.s10_runtime.guards.writer import write_guards
 from aotlite.stages.s10_runtime.inputs import InputTexts, copy_line
 from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter
 from aotlite.stages.s10_runtime.results import ResultWriter

@@ -16,8 +16,8 @@ from aotlite.backends.values import travels_as_array
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.s3_convention.synthetic_bases import BaseInput
-from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.records.synthetic_base import BaseInput
+from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.source import Source
 
 

@@ -23,7 +23,7 @@ from aotlite.stages.records.function_meta import (
     MemoryStep,
     Plain,
 )
-from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.ir.role import IntermediateBase
+from aotlite.stages.records.capture import ArgumentLeaf
 from aotlite.stages.records.function_meta import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
-    ArgumentLeaf,
     Fixed,
     IsInput,
     OutputMeta,
@@ -22,7 +22,7 @@ from aotlite.stages.records.function_meta import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.s10_runtime.guards.writer import name_of
+from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter, hide
 from aotlite.stages.s10_runtime.source import Source, chain_words
 from aotlite.stages.s10_runtime.subclass_code import WrapWriter

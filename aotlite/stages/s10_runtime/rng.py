@@ -17,7 +17,7 @@ from aotlite.eager.random import Generator, current
 from aotlite.eager.tensor import tensor_over
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import BackwardSeed
-from aotlite.stages.s1_capture.rng_tracking import After
+from aotlite.stages.records.rng_state import After
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.shared.rng_inputs import STATE_META
 

@@ -25,7 +25,7 @@ from aotlite.eager.wrappers import (
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.source import Source
 
 _FEW = 4

@@ -19,10 +19,10 @@ from aotlite.eager.wrappers import nesting
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
-from aotlite.stages.records.function_meta import ArgumentLeaf, Captured
-from aotlite.stages.s1_capture.guard_records import AnomalyMode
+from aotlite.stages.records.capture import ArgumentLeaf, Captured
+from aotlite.stages.records.guards.guard_records import AnomalyMode
+from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
-from aotlite.stages.s1_capture.snapshots import PLAIN
 from aotlite.stages.shared.user_frames import describe, is_internal
 
 

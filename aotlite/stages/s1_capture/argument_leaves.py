@@ -9,7 +9,7 @@ import numpy as np
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.stages.s1_capture.snapshots import PLAIN
+from aotlite.stages.records.guards.snapshots import PLAIN
 
 
 def check_leaf(leaf: Any, path: str) -> None:

@@ -13,15 +13,11 @@ import attrs
 
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ShapeError
-from aotlite.ir.graph import Node
 from aotlite.ir.memory import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.stages.records.function_meta import CapturedInput, InputRole
-
-Extent = tuple[int, int]
-"""The first element and the one behind the last, from the input's first element."""
+from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.shared.extents import Extent
 
 
 @attrs.define(eq=False)
@@ -86,17 +82,3 @@ def may_reach(given: CapturedInput | None, meta: TensorMeta, offset: int) -> boo
         return True
     root: Any = given.fake._root if given.family is not None else None
     return root is not None and is_within(meta, offset - root.offset, root.meta)
-
-
-def whole_of(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
-    """The arguments, and the meta, of the as_strided that shows all that is seen of an input."""
-    meta: Any = placeholder.meta
-    first, end = extent
-    flat = meta.as_contiguous((end - first,))
-    return (placeholder, (end - first,), (1,), first), flat
-
-
-def whole_node(placeholder: Node, extent: Extent) -> Node:
-    """The node of it."""
-    args, meta = whole_of(placeholder, extent)
-    return Node("call", AS_STRIDED, args, meta)

@@ -17,7 +17,8 @@ from typing import Any
 import attrs
 
 from aotlite.ir.location import Location
-from aotlite.stages.s1_capture.access_paths import NOTHING, Place, is_users, names_used
+from aotlite.stages.records.guards.access_paths import NOTHING, Place
+from aotlite.stages.s1_capture.access_search import is_users, names_used
 
 
 class _Key:

@@ -17,8 +17,8 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.role import Output
 from aotlite.stages.records.call_effects import GradWrite
-from aotlite.stages.s1_capture.access_paths import Place
-from aotlite.stages.s1_capture.guard_records import HasGradient
+from aotlite.stages.records.guards.access_paths import Place
+from aotlite.stages.records.guards.guard_records import HasGradient
 
 
 class OutsideGrads:

@@ -10,42 +10,17 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import Root, accumulator, root_of
+from aotlite.eager.autograd.history import accumulator, root_of
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.function_meta import CapturedInput, InputRole, StateStep
+from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.function_meta import StateStep
+from aotlite.stages.records.metadata_mutation import Change, Growth, Put
 from aotlite.stages.records.version_counts import CountStep
-from aotlite.stages.s1_capture.storage_resize import Growth, resized
-
-
-@attrs.frozen(eq=False)
-class Change:
-    """A change of an input."""
-
-    step: StateStep | Node
-    """A node for a change of memory: the value that the input has from then on."""
-    position: int
-    """The number of nodes recorded before it."""
-
-
-@attrs.frozen(eq=False)
-class Put:
-    """An input is put onto a storage."""
-
-    role: InputRole
-    storage: Storage
-    grows: bool = False
-    """It is the input's own storage, which grew."""
-    left: Root | None = None
-    """The family that it left, with the history that it had there."""
-    history: Any = None
-
-    def is_left_behind(self) -> bool:
-        """Whether the family got another history since, of which the input knows nothing."""
-        return self.left is not None and self.left.node is not self.history
+from aotlite.stages.s1_capture.storage_resize import resized
 
 
 class Changes:

@@ -20,7 +20,9 @@ import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.s1_capture.access_paths import NOTHING, Place, attributes_of, is_users
+from aotlite.stages.records.guards.access_paths import NOTHING, Place, attributes_of
+from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, frozen_value
+from aotlite.stages.s1_capture.access_search import is_users
 from aotlite.stages.s1_capture.bytecode_reads import (
     ANY,
     LENGTH,
@@ -30,7 +32,6 @@ from aotlite.stages.s1_capture.bytecode_reads import (
     methods_of,
     variable,
 )
-from aotlite.stages.s1_capture.snapshots import IN_ALL, MANY, PLAIN, frozen_value
 
 _NUMBERS = (*PLAIN, np.generic, enum.Enum)
 _LISTS = (list, tuple, collections.deque)

@@ -31,24 +31,24 @@ from aotlite.ir.ops.create import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Part, Primal
-from aotlite.stages.records.function_meta import CapturedInput, InputRole
-from aotlite.stages.s1_capture.access_paths import NOTHING, Place, PlaceIndex, parts_at
-from aotlite.stages.s1_capture.as_strided_extents import Reach, check_window
-from aotlite.stages.s1_capture.grad_attribute import OutsideGrads
-from aotlite.stages.s1_capture.guard_records import (
+from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.guards.access_paths import NOTHING, Place
+from aotlite.stages.records.guards.guard_records import (
     AnomalyMode,
-    Around,
     Guard,
     HiddenPlace,
     PlainValue,
     SamePlace,
-    check_unwatched,
 )
+from aotlite.stages.records.guards.snapshots import frozen_value
+from aotlite.stages.s1_capture.access_search import PlaceIndex, parts_at
+from aotlite.stages.s1_capture.as_strided_extents import Reach, check_window
+from aotlite.stages.s1_capture.environment import Around, check_unwatched
+from aotlite.stages.s1_capture.grad_attribute import OutsideGrads
 from aotlite.stages.s1_capture.hooks.registered import InnerHooks
 from aotlite.stages.s1_capture.metadata_mutations import Changes
 from aotlite.stages.s1_capture.module_scopes import Scopes, backward_in, sum_in
 from aotlite.stages.s1_capture.rng_tracking import Streams
-from aotlite.stages.s1_capture.snapshots import frozen_value
 from aotlite.stages.s1_capture.subclass_fakes import WrapperValues, values_of, with_parts_of
 from aotlite.stages.shared.tape_queries import passes_outside
 from aotlite.stages.shared.user_frames import describe, user_location

@@ -7,34 +7,20 @@ Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
-
-import attrs
 
 from aotlite.eager.memory import cannot_grow
 from aotlite.eager.state import no_grad
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, InplaceOp
+from aotlite.ir.op import OPS
 from aotlite.ir.ops.create import RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.stages.shared.user_frames import describe
+from aotlite.stages.records.metadata_mutation import Growth
 
 AS_STRIDED_ = OPS["as_strided_"]
-
-
-@attrs.frozen(eq=False)
-class Growth:
-    """A memory that grew: in the graph another one stands for it from then on."""
-
-    old: Node
-    new: Node
-    value: Node
-    """That of what was resized, then."""
 
 
 def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, Growth | None]:
@@ -90,37 +76,3 @@ def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[A
     if not start and tensor._base is None:  # the object that its views are views of
         memory = out = out._apply(RESTRIDE, (out, meta.stride))
     return out.value, Growth(root, memory.value, out.value)
-
-
-def check_growths(
-    growths: Sequence[Growth], nodes: Sequence[Node], results: Sequence[Any], puts: Sequence[Node]
-) -> None:
-    """Raises where values on the old memory and writes tell it from the new one.
-
-    `puts`: the values of inputs that were put onto other memory.
-    """
-    ends = [*[r.value for r in results if isinstance(r, Tensor)], *puts]
-    for each in growths:
-        later = nodes[nodes.index(each.value) + 1 : -1]
-        used = None
-        if each.old.op == "call":  # views of an input are rebuilt from it before it grows
-            used = next((value for value in ends if storage_root(value) is each.old), None)
-        if used is None and any(_writes(node, each) for node in later):
-            used = next(_users(later, each.old), None)
-        if used is not None:
-            raise noted(
-                UnsupportedError(
-                    "analyze: what was taken of a tensor before resize_ made its memory grow is "
-                    "used afterwards, expected views of what was resized"
-                ),
-                describe(used.location),
-                "Take the views after resize_, or make a new tensor of that size. (TEN-25)",
-            )
-
-
-def _writes(node: Node, growth: Growth) -> bool:
-    return isinstance(node.target, InplaceOp) and storage_root(node) in (growth.old, growth.new)
-
-
-def _users(nodes: Sequence[Node], root: Node) -> Iterator[Node]:
-    return (n for n in nodes if any(storage_root(value) is root for value in n.inputs()))

@@ -9,12 +9,11 @@ Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotlite.eager.protocol import told
 from aotlite.eager.refusals import refusals_apart
-from aotlite.eager.state import recording
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (
@@ -24,7 +23,6 @@ from aotlite.eager.wrappers import (
     is_wrapper,
     kept_spec,
     same_spec,
-    unflatten,
 )
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Node
@@ -32,8 +30,9 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.ir.role import Hidden, Part, Primal
-from aotlite.stages.records.function_meta import InputRole
+from aotlite.stages.records.capture import InputRole
 from aotlite.stages.shared.required_arrivals import Apart
+from aotlite.stages.shared.subclass_rebuild import again
 
 
 class WrapperValues:
@@ -153,36 +152,6 @@ def with_parts_of(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
         yield tensor
         if is_wrapper(tensor) and tensor.storage.capture is None:
             yield from with_parts_of(inner_tensors(tensor).values())
-
-
-def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
-    """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
-    cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
-    spec = flatten(wrapper)[1]
-    error: Exception | None = None
-    try:
-        with recording(recorder):
-            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
-        if made.meta is not meta:
-            error = _unlike(cls, f"gives {made.meta}", str(meta))
-    except SubclassError as broken:
-        error = broken
-    if len(recorder.nodes) > start:
-        ops = sorted({node.target.name for node in recorder.nodes[start:]})
-        recorder.drop_from(start)
-        told = _unlike(cls, f"runs {', '.join(ops)}", "no op")
-        error = told if error is None else noted(error, str(told))
-    if error is not None:
-        raise error
-    return made
-
-
-def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
-    return noted(
-        SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
-        "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
-        "spec again. (SUB-1)",
-    )
 
 
 def _place(role: Any) -> tuple[bool, int]:

@@ -23,19 +23,17 @@ from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import IntermediateBase, MutatedInput
 from aotlite.ir.role import Result as ResultRole
+from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
 from aotlite.stages.records.function_meta import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
     BaseMeta,
-    Captured,
-    CapturedInput,
     FamilyMeta,
     Fixed,
     FunctionMeta,
     InputMeta,
-    InputRole,
     IsInput,
     MemoryStep,
     OutputMeta,
@@ -43,8 +41,8 @@ from aotlite.stages.records.function_meta import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.s1_capture.storage_resize import check_growths
 from aotlite.stages.s2_analyze.mutation_order import Timeline, count_plan, refuse_grown
+from aotlite.stages.s2_analyze.storage_resize import check_growths
 from aotlite.stages.s2_analyze.unsupported import (
     refuse_history,
     refuse_hooks_of_leaf,

@@ -1,45 +1,39 @@
 """Which changes of inputs came before what, and what follows for results, gradients and counts.
 
-Asked by stages 2 and 4 of what the recorder noted (`changes.py`). Rules: FUN-18, FUN-36, TEN-26.
-Spec: `specs/s2_analyze.md`.
+Stage 1 notes the changes (`s1_capture/metadata_mutations.py`); stages 2 and 4 ask for their order.
+Rules: FUN-18, FUN-36, TEN-26. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, Result
+from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
 from aotlite.stages.records.function_meta import (
-    Alias,
     AliasOfBase,
     AliasOfOutput,
-    Captured,
-    CapturedInput,
-    FunctionMeta,
     InputMeta,
-    InputRole,
-    MemoryStep,
     OutputMeta,
     Plain,
     StateStep,
 )
+from aotlite.stages.records.trace import MetadataMutations, StorageCounts
 from aotlite.stages.records.version_counts import CountPlan
-from aotlite.stages.s1_capture.metadata_mutations import Changes, Counts
+from aotlite.stages.shared.memory_owners import windows_of
 from aotlite.stages.shared.user_frames import describe
 
 
 class Timeline:
     """Which changes of an input came before what."""
 
-    def __init__(self, changes: Changes, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, changes: MetadataMutations, nodes: tuple[Node, ...]) -> None:
         self.of = changes.of
         self.puts = changes.puts
         started = iter(nodes) if self.of else iter(())
@@ -113,30 +107,6 @@ def _is_view(node: Node) -> bool:
     return isinstance(node.target, ViewOp) or node.target is GETITEM
 
 
-def new_leaves(
-    inputs: Sequence[CapturedInput], passed: Container[TapeNode]
-) -> frozenset[InputRole]:
-    """The inputs whose gradient, if one comes, is that of the leaf that they became.
-
-    Raises UnsupportedError where gradients go to an input's history at entry as well.
-    """
-    found = set()
-    for given in inputs:
-        if given.leaf_entry is None or given.leaf_entry[0] not in passed:
-            continue
-        found.add(given.role)
-        if given.entry is not None and given.entry[0] in passed:
-            raise noted(
-                UnsupportedError(
-                    f"joint: {given.place} is a leaf that the function made of a tensor with a "
-                    "history, and both get gradients, expected one of the two to get one"
-                ),
-                "Use detach() and requires_grad_() on that, or take it out of its history before "
-                "the call. (FUN-36)",
-            )
-    return frozenset(found)
-
-
 def refuse_grown(timeline: Timeline, value: Node) -> None:
     """Raises where an input is put onto the memory of one that grew in the same call."""
     source = timeline.put(value.args[0])
@@ -151,22 +121,11 @@ def refuse_grown(timeline: Timeline, value: Node) -> None:
         )
 
 
-def refuse_shapes() -> Exception:
-    """The refusal of gradients of several shapes that one leaf would get by one call (TEN-26)."""
-    return noted(
-        UnsupportedError(
-            "joint: a leaf that is put onto other memory gets gradients of several shapes, "
-            "expected one shape"
-        ),
-        "Return what is computed of the leaf before, or after, set_ and not of both. (FUN-18)",
-    )
-
-
 def count_plan(
     captured: Captured, outputs: Sequence[OutputMeta], inputs: Sequence[InputMeta]
 ) -> CountPlan | None:
     """How the counts of writes come about where tensors were put onto other memory."""
-    counts: Counts = captured.recorder.changes.counts
+    counts: StorageCounts = captured.recorder.changes.counts
     if not counts.steps:
         return None
     owners: dict[int, Any] = {id(given.storage): given.role for given in captured.inputs}
@@ -192,32 +151,3 @@ def _owner(captured: Captured, index: int, output: OutputMeta) -> Result | None:
         case AliasOfOutput(of, view) if view.version is None:
             return captured.role_of(of)
     return None
-
-
-def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
-    """Where inputs are put, each with the storage that stands for that memory in the capture."""
-    changes: Changes = captured.recorder.changes
-    for each in inputs:
-        puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
-        steps = [step for step in each.changes if isinstance(step, MemoryStep)]
-        for put, step in zip(puts, steps, strict=True):
-            yield step.window, changes.puts[put].storage
-
-
-def owners_of(captured: Captured, meta: FunctionMeta) -> dict[Storage, Any]:
-    """Whose memory each storage is, once the call has returned: roles."""
-    owners: dict[Storage, Any] = {}
-    for given in captured.inputs:
-        owners.setdefault(given.storage, given.role)
-    for index, output in enumerate(meta.outputs):
-        result = captured.results[index]
-        if isinstance(output, Plain):
-            owners.setdefault(result.storage, meta.role_of(index))
-        elif isinstance(output, AliasOfBase):
-            owners.setdefault(result.storage, IntermediateBase(output.base))
-        elif isinstance(output, Alias) and output.view.version is not None:
-            owners.setdefault(result.storage, meta.role_of(index))
-    for window, storage in windows_of(captured, meta.inputs):
-        if isinstance(window, AliasOfBase):
-            owners.setdefault(storage, IntermediateBase(window.base))
-    return owners

@@ -13,7 +13,8 @@ from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.stages.records.function_meta import Captured, CapturedInput, FamilyMeta, InputMeta
+from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.function_meta import FamilyMeta, InputMeta
 from aotlite.stages.shared.user_frames import describe
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attrs
-
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
 from aotlite.eager.autograd.windows import bytes_window, step_of, strided_step
 from aotlite.ir.dtypes import uint8
@@ -22,36 +20,13 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import SyntheticBase
-from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import Captured, CapturedInput, FunctionMeta, InputRole
+from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.synthetic_base import BaseInput, Member
 from aotlite.stages.shared.view_families import overlapping_pairs
 
 _SLICE: Any = OPS["slice"]
 _VIEW: Any = OPS["view"]
-
-
-@attrs.frozen(eq=False, repr=False)
-class Member(Record):
-    """An input that is a view of a synthetic base."""
-
-    role: InputRole
-    chain: Chain
-    """The views from the base to it."""
-
-
-@attrs.frozen(eq=False, repr=False)
-class BaseInput(Record):
-    """A synthetic base: a window on the memory of its members, made at each call."""
-
-    role: SyntheticBase
-    meta: TensorMeta
-    anchor: InputRole
-    """A member, relative to whose first byte the base lies."""
-    start: int
-    """Bytes from there to the base's first element, 0 or negative."""
-    whole: bool
-    """Whether the anchor itself is the base (SYN-2)."""
-    members: tuple[Member, ...]
 
 
 def plan_bases(captured: Captured, meta: FunctionMeta) -> tuple[BaseInput, ...]:

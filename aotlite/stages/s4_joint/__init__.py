@@ -28,22 +28,12 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Part, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.records.function_meta import (
-    Captured,
-    CapturedInput,
-    FunctionMeta,
-    InputRole,
-    Joint,
-    LateMemory,
-    Plain,
-    SourceRole,
-)
+from aotlite.stages.records.capture import Captured, CapturedInput, InputRole, SourceRole
+from aotlite.stages.records.function_meta import FunctionMeta, Plain
 from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
-from aotlite.stages.s1_capture.as_strided_extents import whole_of
-from aotlite.stages.s2_analyze.mutation_order import new_leaves, owners_of, refuse_shapes
+from aotlite.stages.records.joint import Choice, Joint, LateEffect, LateMemory
 from aotlite.stages.s4_joint.arrival_choices import (
     MOST,
-    Choice,
     Flat,
     can_repeat,
     check_is_eagers,
@@ -51,7 +41,6 @@ from aotlite.stages.s4_joint.arrival_choices import (
     turns_among,
 )
 from aotlite.stages.s4_joint.backward_effects import (
-    LateEffect,
     Moments,
     can_be_told,
     has_late_effects,
@@ -69,9 +58,12 @@ from aotlite.stages.s4_joint.instrumented_runs import (
     recording_backwards,
     runs_user_code,
 )
+from aotlite.stages.s4_joint.leaf_inputs import new_leaves, refuse_shapes
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
-from aotlite.stages.s4_joint.subclass_meta import fake_tangent, flat_gradients
+from aotlite.stages.s4_joint.subclass_tangents import fake_tangent, flat_gradients
+from aotlite.stages.shared.extents import whole_of
 from aotlite.stages.shared.gradient_sinks import first_form, sinks_of, sum_at_entry, whole_edge
+from aotlite.stages.shared.memory_owners import owners_of
 from aotlite.stages.shared.tape_queries import passed, refuse_inner_leaf, these_of
 
 

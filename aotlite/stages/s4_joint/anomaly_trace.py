@@ -27,7 +27,7 @@ from aotlite.stages.records.base import Record
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.s4_joint.double_backward import Start, Taped
 from aotlite.stages.s4_joint.instrumented_runs import WholeRun, recording_backwards
-from aotlite.stages.s4_joint.subclass_meta import stand_in
+from aotlite.stages.s4_joint.subclass_tangents import stand_in
 from aotlite.stages.shared.gradient_sinks import sinks_of
 from aotlite.stages.shared.tape_queries import passed
 

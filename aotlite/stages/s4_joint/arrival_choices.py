@@ -8,18 +8,18 @@ its own. Used by stages 4 and 10. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Any, TypeVar
 
 import attrs
 
 from aotlite.ir.errors import GraphError, UnsupportedError
-from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.graph import Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.role import Gradient, Piece, Role
-from aotlite.stages.records.base import Record
+from aotlite.stages.records.joint import Choice
 from aotlite.stages.s4_joint.backward_effects import has_late_effects
 from aotlite.stages.s4_joint.instrumented_runs import Turn
 
@@ -27,18 +27,6 @@ T = TypeVar("T")
 
 MOST = 4
 """So many results at most: of n, 2**n - 1 choices are recorded."""
-
-
-@attrs.frozen(eq=False, repr=False)
-class Choice(Record):
-    """A choice of results, and what their gradients give."""
-
-    arrived: frozenset[Any]
-    """The results whose gradients arrive, and no others do."""
-    wrappings: Mapping[Any, Any]
-    """How gradients that are wrappers are made, by role."""
-    error: Exception | None = None
-    """What eager's backward raises for this choice."""
 
 
 def choices_of(results: Sequence[T]) -> Iterator[tuple[T, ...]]:
@@ -113,20 +101,3 @@ def check_is_eagers(error: Exception) -> None:
 def _of_choice(role: Role, number: int) -> Role:
     """The role of a gradient of a choice, while those of all choices are in one graph."""
     return Gradient(Piece(role.of, str(number)))  # type: ignore[union-attr]
-
-
-def chosen(
-    graph: Graph, choices: Sequence[Choice], arrived: frozenset[Any]
-) -> tuple[Graph, Choice]:
-    """The backward graph with the gradients of one choice alone, and the choice."""
-    number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)
-    mark = str(number)
-    kept: list[tuple[Role, Any]] = []
-    for role, value in zip(graph.output_roles, graph.outputs, strict=True):
-        of: Any = role.of if isinstance(role, Gradient) else None
-        if of is None or of.attr == mark:
-            kept.append((role if of is None else Gradient(of.of), value))
-    output = output_node([value for _, value in kept], [role for role, _ in kept])
-    edit = Graph((*graph.nodes[:-1], output), graph.name).edit()
-    edit.eliminate_dead_code()
-    return edit.graph(), choices[number]

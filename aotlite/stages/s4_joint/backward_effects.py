@@ -13,8 +13,6 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
@@ -27,23 +25,10 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.role import Result
-from aotlite.stages.s1_capture.subclass_fakes import again
+from aotlite.stages.records.joint import LateEffect
 from aotlite.stages.s4_joint.instrumented_runs import NotedRun, Turn
+from aotlite.stages.shared.subclass_rebuild import again
 from aotlite.stages.shared.user_frames import describe
-
-
-@attrs.frozen(eq=False)
-class LateEffect:
-    """One effect of a backward, and when it happens."""
-
-    effect: str
-    arrivals: frozenset[Result]
-    """The results of which one's gradient has to arrive."""
-    reach: frozenset[Any]
-    """The inputs to which the tape node leads in whose turn it is; one's gradient is asked for."""
-
-    def __str__(self) -> str:
-        return f"an effect {self.effect}"
 
 
 class Moments:
@@ -197,17 +182,3 @@ def _reached(start: TapeNode, sinks: Mapping[TapeNode, Any]) -> frozenset[Any]:
                 seen.add(edge[0])
                 stack.append(edge[0])
     return frozenset(found)
-
-
-def missing(
-    effects: Iterable[LateEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
-) -> frozenset[Any]:
-    """The effects that do not happen where these results' gradients are absent, and gradients of
-    these inputs alone are wanted; None where of all."""
-    return frozenset(
-        [
-            each
-            for each in effects
-            if each.arrivals <= absent or (wanted is not None and not each.reach & wanted)
-        ]
-    )

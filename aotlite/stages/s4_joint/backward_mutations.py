@@ -40,20 +40,13 @@ from aotlite.ir.role import (
     Tangent,
 )
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.records.function_meta import (
-    BaseMeta,
-    Captured,
-    CapturedInput,
-    FunctionMeta,
-    InputMeta,
-    Joint,
-    LateMemory,
-    Plain,
-)
+from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.function_meta import BaseMeta, FunctionMeta, InputMeta, Plain
 from aotlite.stages.records.gradient_reads import SavedOf
-from aotlite.stages.s1_capture.rng_tracking import Streams
+from aotlite.stages.records.joint import Joint, LateMemory
+from aotlite.stages.records.trace import RngTrace
 from aotlite.stages.s4_joint.instrumented_runs import Turn
-from aotlite.stages.s4_joint.subclass_meta import input_wrappings
+from aotlite.stages.shared.subclass_rebuild import input_wrappings
 from aotlite.stages.shared.user_frames import describe
 from aotlite.stages.shared.view_analysis import Sights, layout_of
 
@@ -128,7 +121,7 @@ class _Settling:
         self.turns = backward.turns
         self.starts = [turn.start for turn in self.turns]
         self.results = backward.results
-        self.streams: Streams = backward.recorder.streams
+        self.streams: RngTrace = backward.recorder.streams
         self.here: Callable[[Tensor], Tensor] = backward.recorder.here
         self.every = (1 << len(self.results)) - 1
         self.sights = Sights(graph)

@@ -24,15 +24,17 @@ from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import gradient_form, is_wrapper, leaves_of
-from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Gradient, Incoming, Output, Part, Role, Tangent, is_given
+from aotlite.ir.role import Gradient, Incoming, Output, Role, Tangent, is_given
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import Captured, CapturedFamily, LateMemory
+from aotlite.stages.records.capture import Captured, CapturedFamily
 from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
+from aotlite.stages.records.joint import LateMemory
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s4_joint.arrival_choices import check_is_eagers
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
@@ -42,26 +44,16 @@ from aotlite.stages.s4_joint.subclass_double_backward import (
     gradients_of,
     wrapped_second,
 )
-from aotlite.stages.s4_joint.subclass_meta import (
+from aotlite.stages.s4_joint.subclass_tangents import (
     FakeTangent,
-    Wrapping,
     dense_all_through,
     fake_tangent,
     stand_in,
-    wrapping_of,
 )
+from aotlite.stages.shared.double_backward import earlier, refused
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
+from aotlite.stages.shared.subclass_rebuild import wrapping_of
 from aotlite.stages.shared.tape_queries import passed, passed_at_some_order, these_of
-
-
-@attrs.frozen(repr=False)
-class Earlier(Record):
-    """The memory of a result of an earlier order: who owns what a later one reads."""
-
-    of: Any
-
-    def __str__(self) -> str:
-        return str(self.of)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -204,17 +196,6 @@ def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated
         STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
         recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before
         recorder.origin, recorder.phase, recorder.streams.state = None, Phase.FORWARD, state
-
-
-def refused(why: str) -> Exception:
-    """The error for what is not differentiated (DBL-1)."""
-    return noted(
-        AutogradError(
-            "backward: a gradient computed by a compiled function is differentiated, expected "
-            "first derivatives only"
-        ),
-        f"{why} Differentiate the eager function for derivatives of higher order. (DBL-1)",
-    )
 
 
 class _Recording:
@@ -464,9 +445,3 @@ def _alone(family: CapturedFamily) -> CapturedFamily:
     """The family without the caller's root."""
     nobody: Any = None
     return attrs.evolve(family, outside=nobody)
-
-
-def earlier(owner: Any) -> Any:
-    """The owner of memory as a later order names it."""
-    whole = owner.whole if isinstance(owner, Part) else owner
-    return Earlier(owner) if isinstance(whole, (Output, Earlier)) else owner

@@ -17,8 +17,8 @@ from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.stages.s1_capture.subclass_fakes import again
 from aotlite.stages.shared.required_arrivals import Apart
+from aotlite.stages.shared.subclass_rebuild import again
 
 WHERE = OPS["where"]
 

@@ -19,9 +19,10 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.role import Role
+from aotlite.stages.records.joint import Choice
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s4_joint.arrival_choices import (
     MOST,
-    Choice,
     Flat,
     can_repeat,
     check_is_eagers,
@@ -29,7 +30,7 @@ from aotlite.stages.s4_joint.arrival_choices import (
 )
 from aotlite.stages.s4_joint.instrumented_runs import Flows, NotedRun, flows_of
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
-from aotlite.stages.s4_joint.subclass_meta import Wrapping, flat_gradients
+from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 from aotlite.stages.shared.required_arrivals import Apart
 

@@ -21,7 +21,7 @@ from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.ir.symbols import SymInt
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.function_meta import FunctionMeta, InputMeta
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.shared.view_families import copy_autograd
 
 Sizes = tuple[int | None, ...]

@@ -3,7 +3,8 @@
 Input and output: a pure graph. In linear time. Nodes whose memory the caller comes to hold are
 merged with nothing: two results are two memories, and a saved value must not become a result that
 the caller may write (PART-15). The window rules are in `s7_simplify/views_of_scatters.py` and
-`s7_simplify/dead_scatters.py`. Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
+`s7_simplify/dead_scatters.py`.
+Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations

@@ -13,47 +13,27 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-import attrs
-
 from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
-from aotlite.ir.overlap import has_internal_overlap, overlaps
-from aotlite.ir.sizes import is_symbolic
-
-LOOK_BACK = 64
-"""Scatters behind which one view is looked for, at most: so the pass is linear in the nodes."""
+from aotlite.ir.op import Cost, PureOp, ViewOp
+from aotlite.stages.shared.memory_windows import (
+    LOOK_BACK,
+    SCATTERED,
+    Window,
+    Write,
+    _is_symbolic,
+    relation,
+    write_of,
+)
 
 _MOST_STEPS = 8
 """Views that one view may have to be made of again, at most."""
 
-SCATTERED: dict[PureOp, ViewOp] = {
-    found: op  # type: ignore[misc]
-    for op in list(OPS.values())
-    if isinstance(op, ViewOp) and (found := OPS.get(f"{op.name}_scatter")) is not None
-}
-"""The view through which each scatter writes."""
 
 Step: TypeAlias = tuple[ViewOp, tuple[Any, ...]]
 """A view and its arguments after the operand."""
-
-
-class Window(NamedTuple):
-    """What is seen of a memory: a geometry, and where it starts, in elements."""
-
-    meta: TensorMeta
-    start: int
-
-
-@attrs.frozen(eq=False)
-class Write:
-    """A scatter: the value `source` in a window on a copy of `operand`."""
-
-    operand: Node
-    source: Node
-    window: Window
 
 
 class Run(NamedTuple):
@@ -92,29 +72,6 @@ def see_through_scatters(graph: Graph, held: set[Node]) -> Graph:
     nothing that was in memory of its own comes to lie in theirs (PART-15).
     """
     return _Windows(graph, set(held)).run()
-
-
-def write_of(node: Node) -> Write | None:
-    """The write that a scatter is; None where its result is laid out otherwise than its operand."""
-    viewed = SCATTERED.get(node.target)
-    if viewed is None:
-        return None
-    operand: Node = node.args[0]
-    if operand.meta is not node.meta or not _is_plain(node.meta):
-        return None
-    meta, start = viewed.result((operand, *node.args[2:]))
-    if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
-        return None  # of two values for one element, which one stays is not said
-    return Write(operand, node.args[1], Window(meta, start))
-
-
-def _is_plain(meta: Any) -> bool:
-    """Whether memory has no gaps, in which as_strided could look, and sizes are numbers."""
-    return not _is_symbolic(meta) and meta.dense
-
-
-def _is_symbolic(meta: Any) -> bool:
-    return is_symbolic((*meta.shape, *meta.stride))
 
 
 class _Windows:
@@ -317,16 +274,3 @@ class _Windows:
         if window.start == 0 and window.meta is operand.meta is source.meta:
             return None if self._is_barred(self._place(source)[0]) else source
         return None
-
-
-def relation(seen: Window, written: Window) -> str:
-    """How two windows on one memory lie: "same", "apart", or "other"."""
-    if seen.start == written.start and seen.meta is written.meta:
-        return "same"
-    a, b = seen.meta, written.meta
-    if seen.start + a.span <= written.start or written.start + b.span <= seen.start:
-        return "apart"
-    if a.dtype is not b.dtype:
-        return "other"
-    met = overlaps((a.shape, a.stride, seen.start), (b.shape, b.stride, written.start))
-    return "other" if met else "apart"

@@ -22,7 +22,7 @@ from aotlite.ir.op import InplaceOp
 from aotlite.ir.ops.effects import MAKE_TOKEN, SINK_TOKENS
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import RNG_INPUTS, BackwardToken, Role, Token
-from aotlite.stages.records.function_meta import Captured
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.shared.user_frames import describe
 

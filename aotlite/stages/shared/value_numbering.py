@@ -25,7 +25,7 @@ from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.sizes import is_symbolic
-from aotlite.stages.s7_simplify.views_of_scatters import LOOK_BACK, SCATTERED, Window, relation
+from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, Window, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
 """The view that each op is which copies what one shows."""

@@ -16,7 +16,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
 from aotlite.ir.overlap import Geometry
-from aotlite.stages.records.function_meta import CapturedInput
+from aotlite.stages.records.capture import CapturedInput
 
 
 @attrs.frozen(eq=False)

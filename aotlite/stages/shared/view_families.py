@@ -29,7 +29,7 @@ from aotlite.eager.wrappers import gradient_form, is_wrapper
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.role import Family
-from aotlite.stages.records.function_meta import CapturedFamily, InputRole
+from aotlite.stages.records.capture import CapturedFamily, InputRole
 
 
 class Window(Protocol):

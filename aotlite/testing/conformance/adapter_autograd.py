@@ -82,9 +82,7 @@ class Differentiable:
         """Calls `hook` with the gradient of an array in every backward."""
 
     @optional
-    def custom(
-        self, forward: Callable[..., Array], backward: Callable[..., Any]
-    ) -> Any:
+    def custom(self, forward: Callable[..., Array], backward: Callable[..., Any]) -> Any:
         """A function with a gradient of its own: `forward(ctx, *arrays)`, `backward(ctx, grad)`.
 
         `ctx` has PyTorch's `save_for_backward`, `saved_tensors` and `mark_dirty`.
@@ -95,9 +93,7 @@ class Differentiable:
         """What `custom` or `compile` made, called."""
 
     @optional
-    def vjp(
-        self, function: Callable[..., Array], arrays: list[Array], gradient: Array
-    ) -> Any:
+    def vjp(self, function: Callable[..., Array], arrays: list[Array], gradient: Array) -> Any:
         """The gradients of `function(*arrays)` for each of the arrays, in a functional manner."""
 
     # --- versions

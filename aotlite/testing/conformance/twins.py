@@ -52,9 +52,7 @@ def step(on: Adapter, twin: Twin, name: str, *arguments: Any) -> list[Twin]:
     return [Twin(array, view) for array, view in zip(arrays, made, strict=True)]
 
 
-def chain(
-    on: Adapter, case: Chain, dtype: str = "int64", rise: int = 1
-) -> tuple[Twin, list[Twin]]:
+def chain(on: Adapter, case: Chain, dtype: str = "int64", rise: int = 1) -> tuple[Twin, list[Twin]]:
     """The base, and what the last step makes; steps before go on from their first result."""
     shape, steps = case
     base = new(on, shape, dtype, rise=rise)

@@ -258,9 +258,7 @@ def _graphs_of(subject: Subject) -> Iterator[tuple[str, GraphCase]]:
     state = al.get_rng_state()
     try:
         trained = stages_of(subject.function, *subject.args())
-        keeping = compile_by_reference(
-            subject.function, keep_inference_input_mutations=True
-        )
+        keeping = compile_by_reference(subject.function, keep_inference_input_mutations=True)
         with al.no_grad():
             plain = stages_of(keeping, *subject.args(grad=False))
     finally:

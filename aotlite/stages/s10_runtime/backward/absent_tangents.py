@@ -8,7 +8,7 @@ perhaps, does not get into those that it does compute. Spec: `specs/s10_runtime.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from aotlite.ir import scalar
@@ -20,8 +20,8 @@ from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
-from aotlite.stages.s4_joint.backward_effects import LateEffect
-from aotlite.stages.s4_joint.subclass_meta import gradient_of
+from aotlite.stages.records.joint import LateEffect
+from aotlite.stages.records.subclass_meta import gradient_of
 
 WHERE = OPS["where"]
 
@@ -201,3 +201,17 @@ class _Specializer:
             return found
         self.build.source = value
         return self.build.emit(CLONE, (found,))
+
+
+def missing(
+    effects: Iterable[LateEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
+) -> frozenset[Any]:
+    """The effects that do not happen where these results' gradients are absent, and gradients of
+    these inputs alone are wanted; None where of all."""
+    return frozenset(
+        [
+            each
+            for each in effects
+            if each.arrivals <= absent or (wanted is not None and not each.reach & wanted)
+        ]
+    )

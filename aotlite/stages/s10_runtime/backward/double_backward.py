@@ -21,12 +21,12 @@ from aotlite.eager.tensor import Tensor, tensors_over
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Output, Part, Tangent
-from aotlite.stages.s4_joint.double_backward import earlier, refused
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.backward.memory import LateWriter, check_shown
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.source import listed
 from aotlite.stages.s10_runtime.subclass_code import WrapWriter
+from aotlite.stages.shared.double_backward import earlier, refused
 
 if TYPE_CHECKING:
     from aotlite.stages.s10_runtime.backward.node import CompiledBackward

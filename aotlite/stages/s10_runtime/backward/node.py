@@ -24,8 +24,8 @@ from aotlite.eager.wrappers import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.role import Output, Tangent
-from aotlite.stages.records.function_meta import SourceRole
-from aotlite.stages.s4_joint.backward_effects import missing
+from aotlite.stages.records.capture import SourceRole
+from aotlite.stages.s10_runtime.backward.absent_tangents import missing
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory import Shown, refuse_history

@@ -15,12 +15,11 @@ from aotlite.backends.values import Value
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Result as ResultRole
 from aotlite.ir.role import Tangent
-from aotlite.stages.records.function_meta import LateMemory, SourceRole
+from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.records.gradient_reads import Reading, SavedOf
-from aotlite.stages.s1_capture.rng_tracking import After
-from aotlite.stages.s4_joint.arrival_choices import Choice
-from aotlite.stages.s4_joint.backward_effects import LateEffect
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.joint import Choice, LateEffect, LateMemory
+from aotlite.stages.records.rng_state import After
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.backward.anomaly import Inside
 from aotlite.stages.s10_runtime.backward.double_backward import Orders
 from aotlite.stages.s10_runtime.backward.variants import Variants

@@ -5,19 +5,18 @@ Used by stage 10 alone. Rules: JNT-13, TAN-8, SAV-1. Spec: `specs/s10_runtime.md
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from aotlite.backends.protocol import Run
 from aotlite.ir.forks import UNFORKED, lock
-from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Saved, Tangent
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.s4_joint.arrival_choices import chosen
-from aotlite.stages.s4_joint.backward_effects import LateEffect
-from aotlite.stages.s4_joint.subclass_meta import gradient_of
+from aotlite.stages.records.joint import Choice, LateEffect
+from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
@@ -98,3 +97,20 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
     given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
     flows = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
     return graph, attrs.evolve(plan, wrappings={**known, **choice.wrappings}, flows=flows)
+
+
+def chosen(
+    graph: Graph, choices: Sequence[Choice], arrived: frozenset[Any]
+) -> tuple[Graph, Choice]:
+    """The backward graph with the gradients of one choice alone, and the choice."""
+    number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)
+    mark = str(number)
+    kept: list[tuple[Role, Any]] = []
+    for role, value in zip(graph.output_roles, graph.outputs, strict=True):
+        of: Any = role.of if isinstance(role, Gradient) else None
+        if of is None or of.attr == mark:
+            kept.append((role if of is None else Gradient(of.of), value))
+    output = output_node([value for _, value in kept], [role for role, _ in kept])
+    edit = Graph((*graph.nodes[:-1], output), graph.name).edit()
+    edit.eliminate_dead_code()
+    return edit.graph(), choices[number]

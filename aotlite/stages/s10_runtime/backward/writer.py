@@ -26,7 +26,7 @@ from aotlite.ir.role import (
     Tangent,
     part_suffix,
 )
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.backward.memory import LateWriter
 from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call

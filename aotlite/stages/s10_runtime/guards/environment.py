@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import flatten, inner_tensors
-from aotlite.stages.s1_capture.snapshots import CALLED, IN_ALL, MANY, Freezer, Spec, is_apart
+from aotlite.stages.records.guards.snapshots import CALLED, IN_ALL, MANY, Freezer, Spec, is_apart
 
 Look = tuple[int, Any, Callable[..., bool] | None, Any]
 """(number of the holder or -1 for the roots, key, what is checked, expected)."""

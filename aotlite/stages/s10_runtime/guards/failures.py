@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.stages.s1_capture.guard_records import Surroundings
-from aotlite.stages.s1_capture.snapshots import PLAIN
+from aotlite.stages.records.guards.guard_records import Surroundings
+from aotlite.stages.records.guards.snapshots import PLAIN
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 """What looking at a place raises where something else lies than before."""

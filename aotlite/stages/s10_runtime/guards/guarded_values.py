@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Hidden, Part, Primal
-from aotlite.stages.records.function_meta import Captured, FunctionMeta
+from aotlite.ir.role import Gradient, Hidden, Part, Primal, part_suffix
+from aotlite.stages.records.capture import Captured, InputRole
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s10_runtime.guards.writer import World, refuse_foreign_overlap
+from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
 
 
 def world_of(
@@ -61,3 +66,44 @@ def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any,
         if family.changes_history or family.role in reached:
             merged += family.members
     return tuple(dict.fromkeys(merged))
+
+
+@attrs.frozen(eq=False)
+class World:
+    """What the guards of an entry are made from: the first call, and what it read outside."""
+
+    leaves: Sequence[Any]
+    """The flat arguments, tensors for ndarrays."""
+    arguments: dict[InputRole, Tensor]
+    """The distinct tensor arguments by the role of their first place."""
+    hidden: tuple[Tensor, ...]
+    parts: dict[InputRole, Tensor]
+    """The distinct parts of those that are wrappers."""
+    wrappers: dict[InputRole, Wrapping]
+    """How each wrapper is made, those that are parts included."""
+    guards: tuple[Any, ...]
+    fixed_offsets: frozenset[InputRole]
+    fixed_sizes: dict[InputRole, int]
+    """The bytes of memory that grows."""
+    fixed_views: dict[InputRole, bool]
+    """Whether inputs are views whose autograd state changes (TEN-23)."""
+    written: frozenset[InputRole]
+    """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
+    needed: dict[InputRole, int]
+    """Bytes that the storage must have, of inputs of which more is seen than they span."""
+    kin: tuple[InputRole, ...]
+    """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
+    hooks: tuple[Any, ...]
+    """The functions that each call registers as hooks (HOOK-1)."""
+
+    def tensors(self) -> dict[InputRole, Tensor]:
+        """All inputs by role."""
+        hidden: dict[InputRole, Tensor] = {Hidden(i): t for i, t in enumerate(self.hidden)}
+        return {**self.arguments, **hidden, **self.parts}
+
+
+def name_of(role: InputRole) -> str:
+    """The variable of an input in a run-time function."""
+    if isinstance(role, Part):
+        return f"{name_of(role.of)}{part_suffix(role.attr)}"  # type: ignore[arg-type]
+    return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"

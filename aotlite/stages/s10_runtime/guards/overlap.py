@@ -16,11 +16,15 @@ from aotlite.eager.sharing import (
     are_apart,
     first_byte,
     foreign_distances,
+    foreign_overlaps,
     is_foreign,
     on_one_storage,
     shared_memory,
 )
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.errors import AliasError, noted
+from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import Check
 from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
 
@@ -141,3 +145,25 @@ def _apart(names: list[str]) -> str:
     exported = [f"{name}.storage.exported" for name in names]
     few = f"not ({' and '.join(exported)})" if len(names) == 2 else f"{' + '.join(exported)} < 2"
     return f"{_different(names)} and ({few} or {everything})"
+
+
+def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta) -> None:
+    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
+
+    Raises AliasError where one of the tensors is written. Hidden aliases share a buffer, and are
+    members of one synthetic base.
+    """
+    roles, given = list(tensors), list(tensors.values())
+    for i, j in foreign_overlaps(given):
+        one, other = meta.input_of(roles[i]), meta.input_of(roles[j])
+        if given[i].storage.buffer is given[j].storage.buffer:
+            continue
+        if one.writes_data or other.writes_data or one.written_late or other.written_late:
+            raise noted(
+                AliasError(
+                    f"compile: {one.place} and {other.place} overlap in memory, by "
+                    "ndarrays, and one of them is written, expected written inputs that overlap no "
+                    "other input"
+                ),
+                "Pass one tensor, and take the views inside the function. (ALI-1)",
+            )

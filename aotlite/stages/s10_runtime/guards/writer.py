@@ -13,25 +13,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import attrs
-
 from aotlite.eager.autograd.hooks import is_watched
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
-from aotlite.eager.sharing import foreign_overlaps
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
-from aotlite.ir.errors import AliasError, noted
-from aotlite.ir.role import Hidden, Part, Primal, part_suffix
-from aotlite.stages.records.function_meta import FunctionMeta, InputRole
-from aotlite.stages.s1_capture.access_paths import (
+from aotlite.ir.role import Part
+from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     Place,
     attributes_of,
     class_step_text,
     take,
 )
-from aotlite.stages.s1_capture.guard_records import (
+from aotlite.stages.records.guards.guard_records import (
     AnomalyMode,
     HasGradient,
     HiddenPlace,
@@ -40,10 +35,10 @@ from aotlite.stages.s1_capture.guard_records import (
     Surroundings,
     Unwatched,
 )
-from aotlite.stages.s1_capture.snapshots import PLAIN, frozen_value
-from aotlite.stages.s4_joint.subclass_meta import Wrapping
+from aotlite.stages.records.guards.snapshots import PLAIN, frozen_value
 from aotlite.stages.s10_runtime.guards.environment import Forms
 from aotlite.stages.s10_runtime.guards.failures import GUARD_ERRORS, Check, changed_words, outlined
+from aotlite.stages.s10_runtime.guards.guarded_values import World, name_of
 from aotlite.stages.s10_runtime.guards.overlap import kin_checks, sharing_check
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
@@ -55,47 +50,6 @@ _ONE_OBJECT = "which arguments are one object"
 
 _BITS = 256
 """Longer ints are not written out: Python refuses to, beyond some thousand digits."""
-
-
-@attrs.frozen(eq=False)
-class World:
-    """What the guards of an entry are made from: the first call, and what it read outside."""
-
-    leaves: Sequence[Any]
-    """The flat arguments, tensors for ndarrays."""
-    arguments: dict[InputRole, Tensor]
-    """The distinct tensor arguments by the role of their first place."""
-    hidden: tuple[Tensor, ...]
-    parts: dict[InputRole, Tensor]
-    """The distinct parts of those that are wrappers."""
-    wrappers: dict[InputRole, Wrapping]
-    """How each wrapper is made, those that are parts included."""
-    guards: tuple[Any, ...]
-    fixed_offsets: frozenset[InputRole]
-    fixed_sizes: dict[InputRole, int]
-    """The bytes of memory that grows."""
-    fixed_views: dict[InputRole, bool]
-    """Whether inputs are views whose autograd state changes (TEN-23)."""
-    written: frozenset[InputRole]
-    """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
-    needed: dict[InputRole, int]
-    """Bytes that the storage must have, of inputs of which more is seen than they span."""
-    kin: tuple[InputRole, ...]
-    """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
-    hooks: tuple[Any, ...]
-    """The functions that each call registers as hooks (HOOK-1)."""
-
-    def tensors(self) -> dict[InputRole, Tensor]:
-        """All inputs by role."""
-        hidden: dict[InputRole, Tensor] = {Hidden(i): t for i, t in enumerate(self.hidden)}
-        return {**self.arguments, **hidden, **self.parts}
-
-
-def name_of(role: InputRole) -> str:
-    """The variable of an input in a run-time function."""
-    if isinstance(role, Part):
-        return f"{name_of(role.of)}{part_suffix(role.attr)}"  # type: ignore[arg-type]
-    return f"a{role.index}" if isinstance(role, Primal) else f"h{role.index}"
 
 
 def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[Check, ...]:
@@ -137,28 +91,6 @@ def _add_lines(source: Source, count: int, checks: list[Check]) -> None:
 
 def _joined(tests: list[str]) -> list[str]:
     return [tests[0], *[f"and {test}" for test in tests[1:]]]
-
-
-def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta) -> None:
-    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
-
-    Raises AliasError where one of the tensors is written. Hidden aliases share a buffer, and are
-    members of one synthetic base.
-    """
-    roles, given = list(tensors), list(tensors.values())
-    for i, j in foreign_overlaps(given):
-        one, other = meta.input_of(roles[i]), meta.input_of(roles[j])
-        if given[i].storage.buffer is given[j].storage.buffer:
-            continue
-        if one.writes_data or other.writes_data or one.written_late or other.written_late:
-            raise noted(
-                AliasError(
-                    f"compile: {one.place} and {other.place} overlap in memory, by "
-                    "ndarrays, and one of them is written, expected written inputs that overlap no "
-                    "other input"
-                ),
-                "Pass one tensor, and take the views inside the function. (ALI-1)",
-            )
 
 
 class _Guards:

@@ -26,7 +26,8 @@ from aotlite.effects import callback
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.memory_format import MemoryFormat
-from aotlite.stages.s1_capture.access_paths import NOTHING, attributes_of, is_users
+from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
+from aotlite.stages.s1_capture.access_search import is_users
 from aotlite.stages.s1_capture.hooks.reachable import (
     Known,
     article,

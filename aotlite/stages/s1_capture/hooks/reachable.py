@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.s1_capture.access_paths import attributes_of, is_users, names_used
+from aotlite.stages.records.guards.access_paths import attributes_of
+from aotlite.stages.s1_capture.access_search import is_users, names_used
 
 MOST = 10_000
 """Objects that are looked at, of what a hook reaches."""

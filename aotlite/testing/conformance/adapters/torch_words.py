@@ -66,9 +66,7 @@ class TorchWords(Adapter):
     sort = lambda self, a: a.sort().values
     clone = lambda self, a: a.clone()
     contiguous = lambda self, a: a.contiguous()
-    reshape_copy = lambda self, a, shape, copy: (
-        a.reshape(shape).clone() if copy else a.view(shape)
-    )
+    reshape_copy = lambda self, a, shape, copy: a.reshape(shape).clone() if copy else a.view(shape)
     to_numpy = lambda self, a: a.numpy()
     exp = lambda self, a: a.exp()
     sin = lambda self, a: a.sin()

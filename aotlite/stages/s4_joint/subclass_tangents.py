@@ -7,7 +7,7 @@ Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -25,162 +25,12 @@ from aotlite.eager.wrappers import (
     unflatten,
 )
 from aotlite.ir.errors import SubclassError, noted
-from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, IntermediateBase, Output, Part, Piece, Role, Tangent
-from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import Alias, Captured, CapturedInput, FunctionMeta, Plain
-from aotlite.stages.s1_capture.subclass_fakes import again
-from aotlite.stages.s2_analyze.subclass_views import check_views
-
-
-@attrs.frozen(eq=False, repr=False)
-class Wrapping(Record):
-    """A wrapper by its class, spec and outer geometry, and the roles of its parts (SUB-3)."""
-
-    kind: type[Any]
-    spec: Any
-    meta: TensorMeta
-    parts: tuple[tuple[str, Any, Wrapping | None], ...]
-    """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
-    layouts: Mapping[Any, TensorMeta]
-    """The geometry of each dense part, by role."""
-    offset: int = 0
-    """Elements from the start of what it is a view of; the parts have their own."""
-
-    def leaves(self) -> Iterator[tuple[str, Any]]:
-        """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
-        for name, role, inner in self.parts:
-            if inner is None:
-                yield name, role
-            else:
-                yield from [(f"{name}.{path}", leaf) for path, leaf in inner.leaves()]
-
-    def __str__(self) -> str:
-        parts = ", ".join([f"{name}={role}" for name, role in self.leaves()])
-        return f"{self.kind.__name__}({self.meta}, {parts})"
-
-
-def whole_of(role: Any) -> Any:
-    """The role of the outermost wrapper that this is a part of; of anything else the role."""
-    return role.whole if isinstance(role, Part) else role
-
-
-def gradient_of(role: Any) -> Any:
-    """What a gradient is of that this is a part of; of anything else the role itself.
-
-    >>> from aotlite.ir.role import MutatedInput, Primal
-    >>> str(gradient_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
-    'updated_primals_0'
-    """
-    while isinstance(role, Piece):
-        role = role.of
-    return role
-
-
-def wrapping_of(
-    wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
-) -> Wrapping:
-    """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
-    names, spec = flatten(wrapper)
-    parts, layouts = [], {}
-    for name in names:
-        inner = getattr(wrapper, name)
-        of = roles.get(role, {}).get(name) or kind(role, name)
-        how = wrapping_of(inner, of, roles, kind) if is_wrapper(inner) else None
-        parts.append((name, of, how))
-        if how is None:
-            layouts[of] = inner.meta
-    offset = wrapper.offset if kind is Part else 0
-    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
-
-
-# --------------------------------------------------------------------------------------- results
-def with_parts(
-    captured: Captured, analyze: Callable[[Captured], FunctionMeta]
-) -> tuple[Captured, FunctionMeta]:
-    """The captured function with the parts of the wrappers that it makes among its results.
-
-    Those of nested ones are added level by level: parts of what is the caller's are not asked for.
-    """
-    meta = analyze(captured)
-    if not captured.recorder.wrapped:
-        return captured, meta
-    while True:
-        made: dict[Any, Tensor] = dict(_made(captured, meta))
-        new = {
-            Part(role, name): captured.recorder.here(inner)
-            for role, wrapper in made.items()
-            for name, inner in inner_tensors(wrapper).items()
-            if Part(role, name) not in captured.parts
-        }
-        if not new:
-            check_views(captured, meta)
-            return captured, attrs.evolve(
-                meta, wrappers=_wrappings(captured, made), inside=dict(_inside(captured, meta))
-            )
-        captured = _extended(captured, new)
-        meta = analyze(captured)
-
-
-def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor]]:
-    """The wrappers that the compiled function has to make: new results, and bases."""
-    for index, output in enumerate(meta.outputs):
-        result = captured.results[index]
-        if isinstance(output, Plain) and is_wrapper(result):
-            yield captured.role_of(index), result
-    for index, base in enumerate(meta.bases):
-        wrapper = captured.recorder.wrapped.nodes.get(base.node)
-        if wrapper is not None:
-            yield IntermediateBase(index), wrapper
-
-
-def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple[int, str]]]:
-    """The results that are parts of views, which classes make at run time, without own history."""
-    places: dict[int, tuple[int, str]] = {}
-    for index, output in enumerate(meta.outputs):
-        result = captured.results[index]
-        if isinstance(output, Alias) and is_wrapper(result):
-            for path, part in _within(result):
-                places.setdefault(id(part), (index, path))
-    for index, output in enumerate(meta.outputs):
-        place = places.get(id(captured.results[index]))
-        if place is not None and isinstance(output, Alias) and not output.view.own_history:
-            yield index, place
-
-
-def _within(wrapper: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """All that a wrapper is made of, at any depth, and where it is, such as `a.b`."""
-    for name, part in inner_tensors(wrapper).items():
-        yield name, part
-        if is_wrapper(part):
-            yield from [(f"{name}.{path}", inner) for path, inner in _within(part)]
-
-
-def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
-    results = (*captured.results, *new.values())
-    parts = (*captured.parts, *new)
-    longer = attrs.evolve(captured, results=results, parts=parts)
-    values = [each.value if isinstance(each, Tensor) else None for each in results]
-    closing = output_node(values, [longer.role_of(index) for index in range(len(results))])
-    graph = Graph((*captured.graph.nodes[:-1], closing), captured.graph.name)
-    return attrs.evolve(longer, graph=graph)
-
-
-def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
-    found = input_wrappings(captured.recorder, captured.inputs)
-    for role, wrapper in made.items():
-        found[role] = wrapping_of(wrapper, role, {})
-        again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
-    return found
-
-
-def input_wrappings(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, Wrapping]:
-    """How those of the inputs are made that are wrappers (SUB-3)."""
-    parts = recorder.wrapped.parts
-    fakes = {each.role: each.fake for each in inputs if each.role in parts}
-    return {role: wrapping_of(fake, role, parts) for role, fake in fakes.items()}
+from aotlite.ir.role import Gradient, Output, Piece, Role, Tangent
+from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.shared.subclass_rebuild import again, wrapping_of
 
 
 # ------------------------------------------------------------------------------ tangents, gradients

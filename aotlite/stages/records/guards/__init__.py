@@ -1,0 +1,1 @@
+"""Guards as records: what must hold at a later call for an entry to serve it."""

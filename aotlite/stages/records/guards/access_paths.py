@@ -1,0 +1,177 @@
+"""Access paths: where a tensor or object outside the arguments is found again at each call.
+
+A path is a root (an argument of the call, or the compiled function) and the steps from it. Stage 1
+searches the paths (`s1_capture/access_search.py`), stage 10 writes them into guards.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import attrs
+
+from aotlite.eager.tensor import Tensor
+
+Step = tuple[str, Any]
+
+
+class _Nothing:
+    """What a place holds that no longer exists."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NOTHING = _Nothing()
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name),
+    ...
+
+    `argument` is the number of an argument leaf, or None where `function` is the root.
+    """
+
+    argument: int | None
+    function: Any
+    path: tuple[Step, ...] = ()
+
+    def then(self, kind: str, key: Any) -> Place:
+        """The place one step further."""
+        return Place(self.argument, self.function, (*self.path, (kind, key)))
+
+    def resolve(self, leaves: list[Any]) -> Any:
+        """What is at this place now; NOTHING if a step leads nowhere."""
+        value = self.function if self.argument is None else leaves[self.argument]
+        for kind, key in self.path:
+            value = _STEPS[kind](value, key)
+            if value is NOTHING:
+                return NOTHING
+        return value
+
+    def __str__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        text = name if self.argument is None else f"argument {self.argument}"
+        for kind, key in self.path:
+            text = _TEXTS[kind](text, key)
+        return text
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """What an object itself holds, without asking its `__getattr__` or `__getattribute__`."""
+    try:
+        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # of slots alone
+        return {}
+    return found
+
+
+def _attribute(value: Any, key: str) -> Any:
+    """What reading the attribute gives, without asking descriptors or `__getattr__`."""
+    own = attributes_of(value)
+    if key in own:
+        return own[key]
+    return next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
+
+
+def _item(value: Any, key: Any) -> Any:
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError):
+        return NOTHING
+
+
+def _cell(value: Any, key: int) -> Any:
+    try:
+        return value.__closure__[key].cell_contents
+    except (ValueError, IndexError, TypeError):
+        return NOTHING
+
+
+def _global(value: Any, key: str) -> Any:
+    return value.__globals__.get(key, NOTHING)
+
+
+def _default(value: Any, key: Any) -> Any:
+    found = value.__defaults__ if isinstance(key, int) else value.__kwdefaults__
+    return _item(found or (), key)
+
+
+def _module_attribute(value: Any, key: str) -> Any:
+    return vars(value).get(key, NOTHING)
+
+
+def _gradient(value: Any, key: Any) -> Any:
+    return value._grad if isinstance(value, Tensor) else NOTHING
+
+
+def _member(value: Any, key: str) -> Any:
+    return getattr(value, key, NOTHING)
+
+
+def _of_class(value: Any, key: tuple[int, str]) -> Any:
+    """What a class, or that of an object, has in its own body or in that of a base."""
+    number, name = key
+    kinds = (value if isinstance(value, type) else type(value)).__mro__
+    return _opened(vars(kinds[number]).get(name, NOTHING)) if number < len(kinds) else NOTHING
+
+
+_OPENED = {
+    staticmethod: "__func__",
+    classmethod: "__func__",
+    property: "fget",
+    functools.cached_property: "func",
+}
+
+
+def _opened(value: Any) -> Any:
+    """The function of a static or class method, or of a property."""
+    name = _OPENED.get(type(value))
+    return value if name is None else getattr(value, name)
+
+
+def class_step_text(at: str, owner: Any, key: tuple[int, str]) -> str:
+    """An expression of what `_of_class` gives where all is as it is now; else it may raise."""
+    number, name = key
+    kind = owner if isinstance(owner, type) else type(owner)
+    base = at if kind is owner else f"type({at})"
+    if number:
+        base = f"{base}.__mro__[{number}]"
+    inside = _OPENED.get(type(vars(kind.__mro__[number])[name]))
+    return f"{base}.__dict__[{name!r}]" + ("" if inside is None else f".{inside}")
+
+
+_STEPS = {
+    "attr": _attribute,
+    "item": _item,
+    "cell": _cell,
+    "global": _global,
+    "default": _default,
+    "module": _module_attribute,
+    "grad": _gradient,
+    "member": _member,
+    "part": _member,
+    "class": _of_class,
+}
+
+
+def take(value: Any, kind: str, key: Any) -> Any:
+    """What lies one step from `value`; NOTHING if the step leads nowhere."""
+    return _STEPS[kind](value, key)
+
+
+_TEXTS = {
+    "attr": lambda text, key: f"{text}.{key}",
+    "item": lambda text, key: f"{text}[{key!r}]",
+    "cell": lambda text, key: f"closure of {text}, cell {key}",
+    "global": lambda text, key: key,
+    "default": lambda text, key: f"default {key} of {text}",
+    "module": lambda text, key: f"{text}.{key}",
+    "grad": lambda text, key: f"{text}.grad",
+    "member": lambda text, key: text if key in ("__func__", "func") else f"{text}.{key}",
+    "part": lambda text, key: f"{text}.{key}",
+    "class": lambda text, key: f"{text}.{key[1]}",
+}

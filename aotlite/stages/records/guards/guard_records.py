@@ -1,0 +1,115 @@
+"""What a compiled entry checks of the world outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
+
+Stage 1 collects guards while the function runs; `aotlite.calls` checks them at each call.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.state import STATE
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.stages.records.guards.access_paths import Place
+from aotlite.stages.records.guards.snapshots import Freezer
+
+
+@attrs.frozen(eq=False)
+class HiddenPlace:
+    """Hidden input number `index` is what lies at `place`."""
+
+    index: int
+    place: Place
+
+
+@attrs.frozen(eq=False)
+class SamePlace:
+    """The tensor at `place` is the same object as an input of this role."""
+
+    place: Place
+    role: Primal | Hidden | Part
+
+
+@attrs.frozen(eq=False)
+class PlainValue:
+    """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
+
+    place: Place
+    frozen: Any
+
+
+@attrs.frozen(eq=False)
+class HasGradient:
+    """The tensor at `place` has a `.grad`, or has none."""
+
+    place: Place
+    """That of the `.grad`."""
+    is_so: bool
+
+    @property
+    def expected(self) -> str:
+        return "a gradient" if self.is_so else "None"
+
+    @property
+    def test(self) -> str:
+        return "is not None" if self.is_so else "is None"
+
+
+@attrs.frozen(eq=False)
+class Unwatched:
+    """The input of this role has no hooks, and does not retain its gradient (TEN-41)."""
+
+    role: Primal | Hidden | Part
+
+
+@attrs.frozen(eq=False)
+class Surroundings:
+    """What lies at `places` has these images, with one memory of which objects are the same.
+
+    The places are all that the function can reach by name, and the Modules among its arguments.
+    """
+
+    places: tuple[Place, ...]
+    images: tuple[Any, ...]
+
+    @classmethod
+    def at(
+        cls, places: tuple[Place, ...], leaves: list[Any], tensors: list[Tensor]
+    ) -> Surroundings:
+        """The surroundings as they are now, for these argument leaves and tensor arguments."""
+        freezer = Freezer(tensors, deep=True)
+        return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
+
+    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> Place | None:
+        """The first place where something else lies now; None if all is as it was."""
+        now = Surroundings.at(self.places, leaves, tensors).images
+        if now == self.images:
+            return None
+        pairs = zip(self.places, self.images, now, strict=True)
+        return next(place for place, before, after in pairs if before != after)
+
+
+@attrs.frozen
+class AnomalyMode:
+    """Anomaly mode is so: the function runs backwards, which it looks at (DBL-3, TEN-43)."""
+
+    is_on: bool
+    check_nan: bool
+
+    @classmethod
+    def now(cls) -> AnomalyMode:
+        """The thread's mode; whether nans are looked for means nothing where it is off."""
+        watch = STATE.watch
+        is_on = watch is not None and watch.anomaly
+        return cls(is_on, is_on and watch.check_nan)  # type: ignore[union-attr]
+
+    def __str__(self) -> str:
+        if not self.is_on:
+            return "off"
+        return "on" if self.check_nan else "on, without a look at nans"
+
+
+Guard = HiddenPlace | SamePlace | PlainValue | HasGradient | Unwatched | Surroundings | AnomalyMode

@@ -1,0 +1,38 @@
+"""Synthetic bases as records: one input for several arguments on one memory.
+
+Spec: `specs/s3_convention.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.eager.autograd.chain import Chain
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import SyntheticBase
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.capture import InputRole
+
+
+@attrs.frozen(eq=False, repr=False)
+class Member(Record):
+    """An input that is a view of a synthetic base."""
+
+    role: InputRole
+    chain: Chain
+    """The views from the base to it."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class BaseInput(Record):
+    """A synthetic base: a window on the memory of its members, made at each call."""
+
+    role: SyntheticBase
+    meta: TensorMeta
+    anchor: InputRole
+    """A member, relative to whose first byte the base lies."""
+    start: int
+    """Bytes from there to the base's first element, 0 or negative."""
+    whole: bool
+    """Whether the anchor itself is the base (SYN-2)."""
+    members: tuple[Member, ...]

@@ -1,0 +1,101 @@
+"""The dense parts of wrappers among inputs and results, level by level (SUB-3, SUB-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    inner_tensors,
+    is_wrapper,
+)
+from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.role import IntermediateBase, Part, Role
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import Alias, FunctionMeta, Plain
+from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.s2_analyze.subclass_views import check_views
+from aotlite.stages.shared.subclass_rebuild import again, input_wrappings, wrapping_of
+
+
+# --------------------------------------------------------------------------------------- results
+def with_parts(
+    captured: Captured, analyze: Callable[[Captured], FunctionMeta]
+) -> tuple[Captured, FunctionMeta]:
+    """The captured function with the parts of the wrappers that it makes among its results.
+
+    Those of nested ones are added level by level: parts of what is the caller's are not asked for.
+    """
+    meta = analyze(captured)
+    if not captured.recorder.wrapped:
+        return captured, meta
+    while True:
+        made: dict[Any, Tensor] = dict(_made(captured, meta))
+        new = {
+            Part(role, name): captured.recorder.here(inner)
+            for role, wrapper in made.items()
+            for name, inner in inner_tensors(wrapper).items()
+            if Part(role, name) not in captured.parts
+        }
+        if not new:
+            check_views(captured, meta)
+            return captured, attrs.evolve(
+                meta, wrappers=_wrappings(captured, made), inside=dict(_inside(captured, meta))
+            )
+        captured = _extended(captured, new)
+        meta = analyze(captured)
+
+
+def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor]]:
+    """The wrappers that the compiled function has to make: new results, and bases."""
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain) and is_wrapper(result):
+            yield captured.role_of(index), result
+    for index, base in enumerate(meta.bases):
+        wrapper = captured.recorder.wrapped.nodes.get(base.node)
+        if wrapper is not None:
+            yield IntermediateBase(index), wrapper
+
+
+def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple[int, str]]]:
+    """The results that are parts of views, which classes make at run time, without own history."""
+    places: dict[int, tuple[int, str]] = {}
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Alias) and is_wrapper(result):
+            for path, part in _within(result):
+                places.setdefault(id(part), (index, path))
+    for index, output in enumerate(meta.outputs):
+        place = places.get(id(captured.results[index]))
+        if place is not None and isinstance(output, Alias) and not output.view.own_history:
+            yield index, place
+
+
+def _within(wrapper: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """All that a wrapper is made of, at any depth, and where it is, such as `a.b`."""
+    for name, part in inner_tensors(wrapper).items():
+        yield name, part
+        if is_wrapper(part):
+            yield from [(f"{name}.{path}", inner) for path, inner in _within(part)]
+
+
+def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
+    results = (*captured.results, *new.values())
+    parts = (*captured.parts, *new)
+    longer = attrs.evolve(captured, results=results, parts=parts)
+    values = [each.value if isinstance(each, Tensor) else None for each in results]
+    closing = output_node(values, [longer.role_of(index) for index in range(len(results))])
+    graph = Graph((*captured.graph.nodes[:-1], closing), captured.graph.name)
+    return attrs.evolve(longer, graph=graph)
+
+
+def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
+    found = input_wrappings(captured.recorder, captured.inputs)
+    for role, wrapper in made.items():
+        found[role] = wrapping_of(wrapper, role, {})
+        again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
+    return found

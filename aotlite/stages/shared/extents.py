@@ -1,0 +1,27 @@
+"""The as_strided that shows all that a program sees of an input's memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views import AS_STRIDED
+
+
+def whole_of(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
+    """The arguments, and the meta, of the as_strided that shows all that is seen of an input."""
+    meta: Any = placeholder.meta
+    first, end = extent
+    flat = meta.as_contiguous((end - first,))
+    return (placeholder, (end - first,), (1,), first), flat
+
+
+def whole_node(placeholder: Node, extent: Extent) -> Node:
+    """The node of it."""
+    args, meta = whole_of(placeholder, extent)
+    return Node("call", AS_STRIDED, args, meta)
+
+
+Extent = tuple[int, int]
+"""The first element and the one behind the last, from the input's first element."""

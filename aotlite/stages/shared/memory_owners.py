@@ -1,0 +1,49 @@
+"""Whose memory each storage is, once the call has returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from aotlite.eager.storage import Storage
+from aotlite.ir.graph import Node
+from aotlite.ir.role import IntermediateBase
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import (
+    Alias,
+    AliasOfBase,
+    FunctionMeta,
+    InputMeta,
+    MemoryStep,
+    Plain,
+)
+from aotlite.stages.records.trace import MetadataMutations
+
+
+def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
+    """Where inputs are put, each with the storage that stands for that memory in the capture."""
+    changes: MetadataMutations = captured.recorder.changes
+    for each in inputs:
+        puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
+        steps = [step for step in each.changes if isinstance(step, MemoryStep)]
+        for put, step in zip(puts, steps, strict=True):
+            yield step.window, changes.puts[put].storage
+
+
+def owners_of(captured: Captured, meta: FunctionMeta) -> dict[Storage, Any]:
+    """Whose memory each storage is, once the call has returned: roles."""
+    owners: dict[Storage, Any] = {}
+    for given in captured.inputs:
+        owners.setdefault(given.storage, given.role)
+    for index, output in enumerate(meta.outputs):
+        result = captured.results[index]
+        if isinstance(output, Plain):
+            owners.setdefault(result.storage, meta.role_of(index))
+        elif isinstance(output, AliasOfBase):
+            owners.setdefault(result.storage, IntermediateBase(output.base))
+        elif isinstance(output, Alias) and output.view.version is not None:
+            owners.setdefault(result.storage, meta.role_of(index))
+    for window, storage in windows_of(captured, meta.inputs):
+        if isinstance(window, AliasOfBase):
+            owners.setdefault(storage, IntermediateBase(window.base))
+    return owners

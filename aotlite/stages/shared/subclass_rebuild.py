@@ -1,0 +1,75 @@
+"""Rebuilds a wrapper around other parts, by its class (SUB-1).
+
+Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aotlite.eager.state import recording
+from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrappers import (
+    flatten,
+    is_wrapper,
+    unflatten,
+)
+from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.role import Part
+from aotlite.stages.records.capture import CapturedInput
+from aotlite.stages.records.subclass_meta import Wrapping
+
+
+def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
+    """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
+    cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
+    spec = flatten(wrapper)[1]
+    error: Exception | None = None
+    try:
+        with recording(recorder):
+            made: Tensor = unflatten(cls, inner, spec, meta.shape, meta.stride)
+        if made.meta is not meta:
+            error = _unlike(cls, f"gives {made.meta}", str(meta))
+    except SubclassError as broken:
+        error = broken
+    if len(recorder.nodes) > start:
+        ops = sorted({node.target.name for node in recorder.nodes[start:]})
+        recorder.drop_from(start)
+        told = _unlike(cls, f"runs {', '.join(ops)}", "no op")
+        error = told if error is None else noted(error, str(told))
+    if error is not None:
+        raise error
+    return made
+
+
+def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
+    return noted(
+        SubclassError(f"{cls.__name__}: __tensor_unflatten__ {what}, expected {expected}"),
+        "It puts the parts at their attributes, so that __tensor_flatten__ gives them and the "
+        "spec again. (SUB-1)",
+    )
+
+
+def wrapping_of(
+    wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
+) -> Wrapping:
+    """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
+    names, spec = flatten(wrapper)
+    parts, layouts = [], {}
+    for name in names:
+        inner = getattr(wrapper, name)
+        of = roles.get(role, {}).get(name) or kind(role, name)
+        how = wrapping_of(inner, of, roles, kind) if is_wrapper(inner) else None
+        parts.append((name, of, how))
+        if how is None:
+            layouts[of] = inner.meta
+    offset = wrapper.offset if kind is Part else 0
+    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
+
+
+def input_wrappings(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, Wrapping]:
+    """How those of the inputs are made that are wrappers (SUB-3)."""
+    parts = recorder.wrapped.parts
+    fakes = {each.role: each.fake for each in inputs if each.role in parts}
+    return {role: wrapping_of(fake, role, parts) for role, fake in fakes.items()}
