@@ -1,0 +1,93 @@
+"""Which module imports which: at its top, inside a function, or for type checkers only."""
+
+import ast
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.house.sources import Scope, Source
+
+FUNCTIONS = {"import_module", "importorskip", "__import__"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports, as written: `from a import b` gives `a.b`."""
+
+    source: str
+    name: str
+    scope: Scope
+    line: int
+    is_literal: bool = True
+    """Whether the name is in the text; else the module imported is known when it runs."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One module of the tree imports another."""
+
+    source: str
+    target: str
+    scope: Scope
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line} -> {self.target} ({self.scope.value})"
+
+
+def imports(source: Source) -> Iterator[Import]:
+    """What a module imports, anywhere in it.
+
+    Arguments of `import_module`, `importorskip` and `__import__` count.
+    """
+    for node, scope in source.scoped(ast.Import, ast.ImportFrom, ast.Call):
+        for name in _names(node, source):
+            literal = name != ""
+            yield Import(source.module, name, scope, node.lineno, literal)
+
+
+def _names(node: ast.AST, source: Source) -> Iterator[str]:
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=base, names=names, level=level):
+            start = _absolute(base, level, source)
+            yield from (f"{start}.{alias.name}" for alias in names)
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[first, *_]):
+            if name in FUNCTIONS:
+                yield first.value if isinstance(first, ast.Constant) else ""
+
+
+def _absolute(base: str | None, level: int, source: Source) -> str:
+    own = source.module.split(".")
+    steps_up = level - source.is_package
+    package = own[: len(own) - steps_up] if level else []
+    return ".".join([*package, *([base] if base else [])])
+
+
+def edges(sources: Mapping[str, Source], tables: Container[str] = ()) -> list[Edge]:
+    """The imports between these modules, each once.
+
+    A package that is merely on the way to a module is not imported. `tables` are packages that
+    import what they name when it is asked for: what they tell type checkers is no import.
+    """
+    found: dict[tuple[str, str, Scope], Edge] = {}
+    for source in sources.values():
+        for each in imports(source):
+            target = module_of(each.name, sources)
+            is_table = source.module in tables and each.scope is Scope.TYPING
+            if target is not None and target != source.module and not is_table:
+                edge = Edge(source.module, target, each.scope, each.line)
+                key = source.module, target, each.scope
+                found[key] = min(found.get(key, edge), edge, key=lambda edge: edge.line)
+    return list(found.values())
+
+
+def module_of(name: str, modules: Container[str]) -> str | None:
+    """The module that holds an imported name: the longest start of it that is a module."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
