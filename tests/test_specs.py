@@ -10,8 +10,8 @@ import pytest
 from aotlite import options
 from aotlite.backends.cpu import toolchain
 from aotlite.ir.errors import MissingExtraError
+from tests.house.sources import PRODUCT, tree
 from tests.own_ops import taken_out
-from tests.test_architecture import PACKAGES, modules
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/*.md")])
@@ -26,7 +26,7 @@ def relative(page):
 EXAMPLES = [p for p in PAGES if ">>> " in p.read_text("utf-8") and relative(p) not in ELSEWHERE]
 
 
-NAMES = [name.removesuffix(".__init__") for name, _ in modules(*PACKAGES)]
+NAMES = list(tree().folders(*PRODUCT))
 MODULES = [name for name in NAMES if name != "aotlite.__main__"]  # importing that one runs it
 
 
@@ -104,7 +104,7 @@ def test_every_rule_that_is_cited_is_stated():
     stated = {rule for page in PAGES for rule in RULE.findall(page.read_text("utf-8"))}
     assert {rule.split("-")[0] for rule in stated} <= prefixes
     sources = {relative(page): page.read_text("utf-8") for page in PAGES}
-    sources |= dict(modules(*PACKAGES))
+    sources |= {name: source.text for name, source in tree().folders(*PRODUCT).items()}
     missing = {
         (name, rule)
         for name, text in sources.items()

@@ -67,12 +67,15 @@ class Floors:
         return target[0] < source[-1] or (unknown and target[0] == source[-1])
 
     def _is_barred(self, edge: Edge) -> bool:
-        package = max(
-            (each for each in self.only if is_within(edge.source, each)), key=len, default=None
-        )
-        allowed = self.only.get(package or "", ["aotlite"])
-        return not any(is_within(edge.target, each) for each in allowed)
+        packages = [each for each in self.only if is_within(edge.source, each)]
+        allowed = self.only[max(packages, key=len)] if packages else [edge.target]
+        return not any(_is_part(edge.target, each) for each in allowed)
 
     def unplaced(self, modules: Iterable[str]) -> list[str]:
         """Modules that stand in no room."""
         return [module for module in modules if self.room(module) is None]
+
+
+def _is_part(module: str, room: str) -> bool:
+    own = room.removesuffix(".__init__")
+    return module == own or (own == room and is_within(module, room))

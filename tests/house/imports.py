@@ -17,8 +17,11 @@ class Import:
     name: str
     scope: Scope
     line: int
-    is_literal: bool = True
-    """Whether the name is in the text; else the module imported is known when it runs."""
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the name is in the text; else the module is known when it runs."""
+        return self.name != ""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ def imports(source: Source) -> Iterator[Import]:
 
     Arguments of `import_module`, `importorskip` and `__import__` count.
     """
-    for node, scope in source.scoped(ast.Import, ast.ImportFrom, ast.Call):
+    calls = [ast.Call] if any(name in source.text for name in FUNCTIONS) else []
+    for node in source.of(ast.Import, ast.ImportFrom, *calls):
         for name in _names(node, source):
-            literal = name != ""
-            yield Import(source.module, name, scope, node.lineno, literal)
+            yield Import(source.module, name, source.scopes[node], node.lineno)
 
 
 def _names(node: ast.AST, source: Source) -> Iterator[str]:
@@ -54,7 +57,7 @@ def _names(node: ast.AST, source: Source) -> Iterator[str]:
             yield from (f"{start}.{alias.name}" for alias in names)
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[first, *_]):
             if name in FUNCTIONS:
-                yield first.value if isinstance(first, ast.Constant) else ""
+                yield str(first.value) if isinstance(first, ast.Constant) else ""
 
 
 def _absolute(base: str | None, level: int, source: Source) -> str:

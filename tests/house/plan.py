@@ -36,4 +36,4 @@ def _rooms(line: str) -> Iterator[str]:
 
 
 def _full(names: list[str]) -> Iterator[str]:
-    return ("aotlite" if name == "." else f"aotlite.{name}" for name in names)
+    return ("aotlite.__init__" if name == "." else f"aotlite.{name}" for name in names)

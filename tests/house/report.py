@@ -1,45 +1,55 @@
 """The state of the house, printed: what each check counts, and where."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from tests.house import circles, lazy
-from tests.house.imports import Edge, edges, is_within
-from tests.house.moves import moved
-from tests.house.plan import floors, plan
-from tests.house.sources import Scope, Tree
+from tests.house import allowances, circles
+from tests.house.allowances import Allowances
+from tests.house.checks import CHECKS, Check
+from tests.house.house import Finding, House
+from tests.house.imports import Edge, is_within
+from tests.house.sources import Scope
 
 
-@dataclass
-class State:
-    """A tree, as it is or as moves will make it, of which one package is looked at."""
+@dataclass(frozen=True)
+class View:
+    """What of the house is printed: what concerns one package, in short or all of it."""
 
-    tree: Tree
+    house: House
     package: str = "aotlite"
-    moves: Mapping[str, str] = field(default_factory=dict)
     verbose: bool = False
-
-    def __post_init__(self) -> None:
-        self.edges = moved(edges(self.tree.product, plan()["tables"]), self.moves)
-        self.modules = sorted(self.moves.get(each, each) for each in self.tree.product)
 
     def concerns(self, *modules: str) -> bool:
         return any(is_within(module, self.package) for module in modules)
 
+    def edge(self, edge: Edge) -> bool:
+        return self.concerns(edge.source, edge.target)
 
-def circle_lines(state: State) -> Iterator[str]:
+    def findings(self, check: Check) -> list[Finding]:
+        """What a check finds of the package. Imports concern who is imported as well."""
+        found = check.find(self.house)
+        whole = self.package == "aotlite"
+        named = self.package.removeprefix("aotlite.")
+        return [
+            each
+            for each in found
+            if whole or self.concerns(each.module) or (check.name == "floors" and named in each.key)
+        ]
+
+
+def circle_lines(view: View) -> Iterator[str]:
     scopes = {
         "at the top": {Scope.TOP},
         "and in functions": {Scope.TOP, Scope.FUNCTION},
         "and for type checkers": set(Scope),
     }
     for name, wanted in scopes.items():
-        found = circles.circles([edge for edge in state.edges if edge.scope in wanted])
-        yield f"imports {name}: {sizes(found)}"
-    for circle in circles.circles(state.edges):
-        if state.concerns(*circle):
-            yield from _circle(circle, state)
+        edges = [edge for edge in view.house.edges if edge.scope in wanted]
+        yield f"imports {name}: {sizes(circles.circles(edges))}"
+    for circle in circles.circles(view.house.edges):
+        if view.concerns(*circle):
+            yield from _circle(circle, view)
 
 
 def sizes(found: list[list[str]]) -> str:
@@ -47,15 +57,11 @@ def sizes(found: list[list[str]]) -> str:
     return f"{len(found)} circles ({listed})" if found else "no circle"
 
 
-def _circle(circle: list[str], state: State) -> Iterator[str]:
-    yield f"circle of {len(circle)}: {shortened(circle, None if state.verbose else 12)}"
-    closing = [each for each in circles.closing(circle, state.edges) if concerns(each, state)]
+def _circle(circle: list[str], view: View) -> Iterator[str]:
+    yield f"circle of {len(circle)}: {shortened(circle, None if view.verbose else 12)}"
+    closing = [each for each in circles.closing(circle, view.house.edges) if view.edge(each)]
     yield f"  closed by {len(closing)} imports:"
     yield from (f"    {edge}" for edge in sorted(closing, key=str))
-
-
-def concerns(edge: Edge, state: State) -> bool:
-    return state.concerns(edge.source, edge.target)
 
 
 def shortened(names: list[str], most: int | None) -> str:
@@ -63,45 +69,54 @@ def shortened(names: list[str], most: int | None) -> str:
     return shown + (f" ... and {len(names) - most} more" if most and len(names) > most else "")
 
 
-def floor_lines(state: State) -> Iterator[str]:
-    found = [each for each in floors().violations(state.edges) if concerns(each[2], state)]
-    yield f"{len(found)} imports that do not go down"
-    pairs = Counter((source, target) for source, target, _ in found)
-    for (source, target), count in pairs.most_common():
-        yield f"  {count:4} {source} -> {target}"
-        for edge in sorted(str(each) for a, b, each in found if (a, b) == (source, target)):
-            if state.verbose:
-                yield f"         {edge}"
+def check_lines(check: Check, view: View) -> Iterator[str]:
+    """Totals by key, the largest first; below each what it is made of."""
+    found = view.findings(check)
+    totals: Counter[str] = Counter()
+    for each in found:
+        totals[each.key] += each.amount
+    yield f"{sum(totals.values())} in {len(totals)} places; expected: {check.expected}"
+    for key, count in totals.most_common():
+        own = [each for each in found if each.key == key]
+        if len(own) == 1 and own[0].text.startswith(key):
+            yield f"  {count:5} {own[0].text}"
+            continue
+        yield f"  {count:5} {key}"
+        if view.verbose or check.name == "functions":
+            yield from (f"          {each.text}" for each in own)
 
 
-def unplaced_lines(state: State) -> Iterator[str]:
-    found = [each for each in floors().unplaced(state.modules) if state.concerns(each)]
-    packages = Counter(module.rpartition(".")[0] for module in found)
-    yield f"{len(found)} modules in no room of the plan"
-    for package, count in sorted(packages.items()):
-        own = [each.rpartition(".")[2] for each in found if each.rpartition(".")[0] == package]
-        yield f"  {count:4} {package}: {shortened(own, None if state.verbose else 8)}"
+def allowance_lines(view: View) -> Iterator[str]:
+    """What is exceeded or no longer needed, of the whole tree."""
+    found = list(complaints(view.house, allowed_in(view.house)))
+    yield f"{len(found)} allowances are exceeded or no longer needed"
+    yield from (f"  {each}" for each in found)
 
 
-def lazy_lines(state: State) -> Iterator[str]:
-    found = lazy.by_module(state.tree.product.values(), plan()["optional"])
-    found = {state.moves.get(name, name): each for name, each in found.items()}
-    found = {name: each for name, each in found.items() if state.concerns(name)}
-    yield f"{sum(map(len, found.values()))} imports in functions, in {len(found)} modules"
-    for module, each in sorted(found.items()):
-        for one in sorted(each, key=lambda one: one.line):
-            yield f"  {module}:{one.line}: {one.name or 'a name known when it runs'}"
+def allowed_in(house: House) -> dict[str, Allowances]:
+    """The allowances of this checkout, whatever tree is looked at."""
+    text = allowances.FILE.read_text("utf-8") if allowances.FILE.exists() else ""
+    return allowances.read(text)
 
 
-SECTIONS: dict[str, Callable[[State], Iterator[str]]] = {
+def complaints(house: House, allowed: Mapping[str, Allowances]) -> Iterator[str]:
+    for check in CHECKS.values():
+        of_check = allowed.get(check.name, Allowances())
+        yield from allowances.complaints(check, check.counts(house), of_check)
+
+
+SECTIONS: dict[str, Callable[[View], Iterator[str]]] = {
     "circles": circle_lines,
-    "floors": floor_lines,
-    "unplaced": unplaced_lines,
-    "functions": lazy_lines,
+    **{
+        name: lambda view, check=check: check_lines(check, view)  # type: ignore[misc]
+        for name, check in CHECKS.items()
+        if name != "circles"
+    },
+    "allowances": allowance_lines,
 }
 
 
-def report(state: State, sections: list[str]) -> Iterator[str]:
+def report(view: View, sections: Sequence[str]) -> Iterator[str]:
     for name in sections or SECTIONS:
         yield f"== {name}"
-        yield from SECTIONS[name](state)
+        yield from SECTIONS[name](view)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = {"aotlite": "aotlite", "ir": "aotlite.ir", "backends": "aotlite.backends"}
@@ -17,8 +18,18 @@ class Scope(Enum):
     """Where a statement stands: when it runs."""
 
     TOP = "at the top"
-    FUNCTION = "in a function"
     TYPING = "for type checkers"
+    FUNCTION = "in a function"
+
+
+_SCOPED = {ast.Import, ast.ImportFrom, ast.Call}
+_FUNCTIONS = {ast.FunctionDef, ast.AsyncFunctionDef}
+_FIELDS = {
+    kind: tuple(field for field in kind._fields if field not in ("ctx", "op", "ops"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""What is looked through of a node: contexts and operators hold nothing."""
 
 
 class Source:
@@ -36,17 +47,23 @@ class Source:
         return ast.parse(self.text)
 
     @functools.cached_property
-    def nodes(self) -> dict[type[ast.AST], list[tuple[ast.AST, Scope]]]:
-        """All nodes of each type, with their scopes, in no useful order."""
+    def nodes(self) -> dict[type[ast.AST], list[Any]]:
+        """All nodes of each type but contexts and operators, in no useful order."""
+        return self._walked[0]
+
+    @property
+    def scopes(self) -> dict[ast.AST, Scope]:
+        """Where imports and calls stand."""
+        return self._walked[1]
+
+    @functools.cached_property
+    def _walked(self) -> tuple[dict[type[ast.AST], list[Any]], dict[ast.AST, Scope]]:
         return _sorted_nodes(self.tree)
 
-    def of(self, *types: type[ast.AST]) -> Iterator[ast.AST]:
+    def of(self, *types: type[ast.AST]) -> Iterator[Any]:
         """The nodes of these types, in the order of the lines."""
-        found = [node for each in types for node, _ in self.nodes.get(each, ())]
+        found = [node for each in types for node in self.nodes.get(each, ())]
         return iter(sorted(found, key=lambda node: (node.lineno, node.col_offset)))
-
-    def scoped(self, *types: type[ast.AST]) -> Iterator[tuple[ast.AST, Scope]]:
-        return (pair for each in types for pair in self.nodes.get(each, ()))
 
     @property
     def lines(self) -> int:
@@ -58,26 +75,33 @@ class Source:
         return self.module if self.is_package else self.module.rpartition(".")[0]
 
 
-def _sorted_nodes(tree: ast.Module) -> dict[type[ast.AST], list[tuple[ast.AST, Scope]]]:
-    found: dict[type[ast.AST], list[tuple[ast.AST, Scope]]] = {}
-    waiting: list[tuple[ast.AST, Scope]] = [(tree, Scope.TOP)]
-    while waiting:
-        node, scope = waiting.pop()
-        kind = type(node)
-        found.setdefault(kind, []).append((node, scope))
-        if kind is ast.If and scope is Scope.TOP and _asks_for_type_checking(node.test):
-            waiting += [(each, Scope.TYPING) for each in node.body]
-            waiting += [(each, scope) for each in node.orelse]
-            continue
-        if kind is ast.FunctionDef or kind is ast.AsyncFunctionDef:
-            scope = Scope.FUNCTION
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if isinstance(value, list):
-                waiting += [(each, scope) for each in value if isinstance(each, ast.AST)]
-            elif isinstance(value, ast.AST):
-                waiting.append((value, scope))
-    return found
+def _sorted_nodes(
+    tree: ast.Module,
+) -> tuple[dict[type[ast.AST], list[Any]], dict[ast.AST, Scope]]:
+    found: dict[type[ast.AST], list[Any]] = {}
+    scopes: dict[ast.AST, Scope] = {}
+    waiting: dict[Scope, list[Any]] = {scope: [] for scope in Scope}
+    waiting[Scope.TOP].append(tree)
+    for scope in Scope:  # what is met in one scope may wait in a later one
+        here = waiting[scope]
+        while here:
+            node = here.pop()
+            kind = type(node)
+            found.setdefault(kind, []).append(node)
+            if kind in _SCOPED:
+                scopes[node] = scope
+            elif kind is ast.If and scope is Scope.TOP and _asks_for_type_checking(node.test):
+                waiting[Scope.TYPING] += node.body
+                here += node.orelse
+                continue
+            inside = waiting[Scope.FUNCTION] if kind in _FUNCTIONS else here
+            for field in _FIELDS[kind]:
+                value = getattr(node, field)
+                if isinstance(value, list):
+                    inside += [each for each in value if isinstance(each, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    inside.append(value)
+    return found, scopes
 
 
 def _asks_for_type_checking(test: ast.expr) -> bool:

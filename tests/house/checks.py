@@ -1,0 +1,55 @@
+"""The checks that count, each with what it expects; allowances.toml says how much there is."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests.house import budgets, names, op_names, path, structure, untyped
+from tests.house.house import Finding, House
+
+
+@dataclass(frozen=True)
+class Check:
+    """A count by key that may only fall."""
+
+    name: str
+    find: Callable[[House], Iterator[Finding]]
+    expected: str
+    step: int = 1
+    """Allowances are multiples of it: who changes a line need not change them."""
+
+    @property
+    def slack(self) -> int:
+        """How much more than needed is allowed before it is a complaint."""
+        return 0 if self.step == 1 else self.step
+
+    def counts(self, house: House) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for each in self.find(house):
+            found[each.key] = found.get(each.key, 0) + each.amount
+        return found
+
+    def allowance(self, count: int) -> int:
+        """The least allowance that has room for a count."""
+        return -(-count // self.step) * self.step
+
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check("circles", structure.in_circles, "no circle of modules"),
+        Check("floors", structure.against_floors, "imports of lower floors"),
+        Check("rooms", structure.without_room, "each module in a room of house.toml"),
+        Check("functions", structure.in_functions, "imports at the top, but of optional packages"),
+        Check("lines", budgets.lines, "a package within its budget", 100),
+        Check("files", budgets.files, f"at most {budgets.FILES} files in a package"),
+        Check("stages", budgets.stages, f"at most {budgets.STAGE_LINES} lines", 10),
+        Check("fields", budgets.fields, f"records of at most {budgets.FIELDS} fields"),
+        Check("classes", names.classes, "no two public classes of one name"),
+        Check("words", names.words, "words of specs/glossary.md or of house.toml"),
+        Check("any", untyped.anything, "fewer uses of Any"),
+        Check("untyped", untyped.parameters, "records annotated by their class"),
+        Check("op_names", op_names.tables, "what is asked of ops, not a list of them"),
+        Check("path", path.leads_off, "a reading path without ways off it but its seams"),
+        Check("path_lines", path.lines, f"a reading path of at most {path.LINES} lines", 50),
+    )
+}
