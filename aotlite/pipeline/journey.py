@@ -31,7 +31,6 @@ from aotlite.eager.tensor import Tensor
 from aotlite.higher_orders import NOT_LINEAR, HigherOrders
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import same_effects
-from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options
@@ -464,6 +463,3 @@ def _dumper(options: Options) -> Callable[[str, Any], None] | None:
     from aotlite.inspect import Dump
 
     return Dump(options.dump)
-
-
-__all__ = ["AotliteError", "Compiled", "Request", "compile_once"]
