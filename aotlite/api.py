@@ -20,8 +20,9 @@ from aotlite.ir.graph import Graph, name_from
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.recompiling import Miss, RecompileLimit, failing_guards
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
+from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.failures import Failure
 from aotlite.stages.s10_runtime.guards.writer import MISS
 from aotlite.trees import flattened
@@ -294,8 +295,6 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
     _check_function(fn)
 
     def on(*args: Any, **kwargs: Any) -> Graph:
-        from aotlite.stages.s1_capture import capture as capture_stage
-
         call = call_of(args, kwargs)
 
         def flatten(result: Any) -> list[Any]:

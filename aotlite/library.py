@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
+from aotlite.eager.effects import on_host
 from aotlite.eager.namespace import function
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES
@@ -139,8 +140,6 @@ def _declared(
 def _with_effect(
     schema: Schema, vjp: Any, kernel: Any, meta: Callable[..., Any] | None, effect: str
 ) -> Op:
-    from aotlite.effects import on_host
-
     return effects.effect(
         str(schema),
         effect=effect,

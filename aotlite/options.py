@@ -17,10 +17,15 @@ import attrs
 from aotlite.backends.protocol import Backend, backend_from
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
+from aotlite.stages import NAMES as STAGES
 from aotlite.stages.s7_simplify.decompositions import Table, decomposition_table
 
 Pass = Callable[[Graph], Graph]
+Partitioner = Callable[[Graph], Any]
 Observer = Callable[[str, Any], None]
+
+PARTITIONERS = ("default", "min_cut")
+"""Those that have a name; the pipeline knows which functions they are."""
 
 DEFAULT_BACKEND = "auto"
 """Who compiles where no backend is given."""
@@ -31,7 +36,8 @@ class Options:
     """How to compile."""
 
     backend: Backend
-    partition: Callable[[Graph], Any] | None = None
+    partition: Partitioner | str | None = None
+    """'default', 'min_cut', or a function; None: the stage's own, or what suits the backend."""
     verify: int = 1
     passes: tuple[Pass, ...] = ()
     decompositions: Table = attrs.field(factory=dict)
@@ -76,15 +82,11 @@ class Options:
         kept = self.keep_inference_input_mutations
         return _fuses(self.forward_backend(training=False)) if kept is None else kept
 
-    def partitioner(self) -> Callable[[Graph], Any] | None:
-        """What divides joint graphs; None for the stage's own way.
-
-        A backend that fuses computes cheap values again for less than it costs to keep them.
-        """
-        return _partition("min_cut") if self.cuts_for_fusion() else self.partition
-
     def cuts_for_fusion(self) -> bool:
-        """Whether joint graphs are divided as it is best for a backend that fuses."""
+        """Whether joint graphs are divided as it is best for a backend that fuses.
+
+        It computes cheap values again for less than it costs to keep them.
+        """
         is_open = self.partition is None and "partition" not in self.stages
         return is_open and _fuses(self.backward_backend())
 
@@ -259,19 +261,11 @@ def _level(verify: bool | int | None) -> int:
     return int(verify)
 
 
-def _partition(partition: Any) -> Any:
-    if partition is None:
-        return None
-    if partition == "default":
-        from aotlite.stages.s8_partition import default_partition
-
-        return default_partition
-    if partition == "min_cut":
-        from aotlite.partition import min_cut_rematerialization_partition
-
-        return min_cut_rematerialization_partition
-    if callable(partition):
-        return partition
+def _partition(partition: Any) -> Partitioner | str | None:
+    is_named = isinstance(partition, str) and partition in PARTITIONERS
+    if partition is None or is_named or callable(partition):
+        found: Partitioner | str | None = partition
+        return found
     raise ArgumentError(
         f"compile: partition is {partition!r}, expected 'default', 'min_cut' or a function"
     )
@@ -292,10 +286,6 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
 def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     if not isinstance(stages, Mapping):
         raise ArgumentError(f"compile: stages is {stages!r}, expected functions by stage name")
-    if not stages:
-        return {}
-    from aotlite.pipeline import STAGES
-
     for name, stage in stages.items():
         if name not in STAGES:
             raise ArgumentError(

@@ -38,6 +38,7 @@ class Known:
     def __init__(self) -> None:
         self.names: set[str] = set(dir(builtins))
         self.members: dict[str, set[str]] = {}
+        self.bases: dict[str, list[str]] = {}
         folders = (PACKAGE, ROOT / "ir", ROOT / "backends")
         for path in (path for folder in folders for path in folder.rglob("*.py")):
             self._read(ast.parse(path.read_text("utf-8")))
@@ -48,6 +49,11 @@ class Known:
             if isinstance(node, ast.ClassDef):
                 self.names.add(node.name)
                 self.members.setdefault(node.name, set()).update(_members(node))
+                self.bases[node.name] = [
+                    base.id
+                    for base in node.bases
+                    if type(base) is ast.Name and base.id != node.name
+                ]
             elif isinstance(node, ast.FunctionDef):
                 self.names.add(node.name)
                 self.names.update(each.arg for each in (*node.args.args, *node.args.kwonlyargs))
@@ -61,7 +67,12 @@ class Known:
         first, _, rest = name.partition(".")
         if first == "aotlite":
             return _imported(name)
-        return rest in self.members.get(first, ()) if rest else first in self.names
+        return self._has(first, rest) if rest else first in self.names
+
+    def _has(self, owner: str, member: str) -> bool:
+        """Whether a class or one of its bases has a member."""
+        own = member in self.members.get(owner, ())
+        return own or any(self._has(base, member) for base in self.bases.get(owner, ()))
 
 
 def _members(node: ast.ClassDef) -> Iterator[str]:

@@ -22,12 +22,12 @@ from aotlite.compiled_autograd.templates import Templates
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.state import STATE, Tapes, backward_task
-from aotlite.inspect import Dump
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options, make_options
+from aotlite.pipeline.observers import Dump
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s9_lower import lower

@@ -33,10 +33,13 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import same_effects
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
-from aotlite.options import Options
+from aotlite.options import PARTITIONERS, Options
+from aotlite.partition import min_cut_rematerialization_partition
+from aotlite.pipeline.observers import Dump
 from aotlite.reanalysis import check_metadata
+from aotlite.stages import NAMES
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import abandon, capture
@@ -274,7 +277,7 @@ class _Journey:
         return whole, meta
 
     def _partition(self, graph: Graph) -> Partition:
-        chosen = self.options.partitioner() or self.stage["partition"]
+        chosen = _partitioner(self.options) or self.stage["partition"]
         ours = chosen is default_partition
         partition = default_partition(graph) if ours else call_partitioner(chosen, graph)
         self._show("8 partition", partition)
@@ -415,19 +418,27 @@ class _Journey:
             observer(stage, made)
 
 
-STAGES: dict[str, Callable[..., Any]] = {
-    "capture": capture,
-    "analyze": analyze,
-    "convention": convention,
-    "joint": joint,
-    "desugar": desugar,
-    "functionalize": functionalize,
-    "simplify": simplify,
-    "partition": default_partition,
-    "lower": lower,
-    "runtime": runtime,
-}
+STAGES: dict[str, Callable[..., Any]] = dict(
+    zip(
+        NAMES,
+        (
+            *(capture, analyze, convention, joint, desugar),
+            *(functionalize, simplify, default_partition, lower, runtime),
+        ),
+        strict=True,
+    )
+)
 """The stages in order, under the names by which `stages=` replaces them."""
+
+_PARTITIONERS = dict(
+    zip(PARTITIONERS, (default_partition, min_cut_rematerialization_partition), strict=True)
+)
+
+
+def _partitioner(options: Options) -> Callable[[Graph], Any] | None:
+    """What divides joint graphs; None for the stage's own way."""
+    chosen = "min_cut" if options.cuts_for_fusion() else options.partition
+    return _PARTITIONERS[chosen] if isinstance(chosen, str) else chosen
 
 
 def _failure(both: Joint) -> str:
@@ -460,6 +471,4 @@ def _forget_origins(graph: Graph | None) -> None:
 def _dumper(options: Options) -> Callable[[str, Any], None] | None:
     if options.dump is None:
         return None
-    from aotlite.inspect import Dump
-
     return Dump(options.dump)

@@ -8,12 +8,12 @@ import pytest
 
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal
 from aotlite.stages.records.base import where_it_leads
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
     BaseMeta,
-    FunctionMeta,
     InputMeta,
     IsInput,
     Plain,

@@ -16,6 +16,7 @@ from aotlite.eager.autograd.history import CreationKind
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views import SELECT, T
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import (
     AliasOfBase,
     AliasOfInput,
@@ -23,7 +24,6 @@ from aotlite.stages.records.function_meta import (
     BaseMeta,
     FamilyMeta,
     Fixed,
-    FunctionMeta,
     InputMeta,
     IsInput,
     Plain,

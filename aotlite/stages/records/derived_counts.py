@@ -15,7 +15,7 @@ from aotlite.stages.records.base import Record
 from aotlite.stages.records.function_meta import (
     Alias,
     Fixed,
-    FunctionMeta,
+    FunctionFacts,
     IsInput,
     Plain,
     Repeated,
@@ -47,7 +47,7 @@ class Counts(Record):
     """The roles of what the forward returns before the saved values, in order (META-20)."""
 
 
-def counts_of(meta: FunctionMeta) -> Counts:
+def counts_of(meta: FunctionFacts) -> Counts:
     """The derived numbers of a function's metadata."""
 
     def places(kind: Any) -> tuple[int, ...]:
@@ -71,7 +71,7 @@ def counts_of(meta: FunctionMeta) -> Counts:
     )
 
 
-def _forward_returns(meta: FunctionMeta) -> Iterable[Result]:
+def _forward_returns(meta: FunctionFacts) -> Iterable[Result]:
     """META-20: new values of inputs, results with memory of their own, bases."""
     yield from [MutatedInput(i.role) for i in meta.inputs if i.writes_data and not i.in_graph]
     plain = [i for i, output in enumerate(meta.outputs) if isinstance(output, Plain)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -26,9 +26,6 @@ from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, InnerHook
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.version_counts import CountPlan
-
-if TYPE_CHECKING:
-    from aotlite.stages.records.derived_counts import Counts
 
 
 # ------------------------------------------------------------------------------- 2 analyze
@@ -251,10 +248,10 @@ class BaseMeta(Record):
 
 
 @attrs.frozen(eq=False, repr=False)
-class FunctionMeta(Record):
+class FunctionFacts(Record):
     """What a function does to its inputs, what its results alias, what is differentiable.
 
-    `print(meta.explain())` says it in sentences.
+    `FunctionMeta` adds the numbers and the sentences that follow from it.
     """
 
     inputs: tuple[InputMeta, ...]
@@ -305,16 +302,3 @@ class FunctionMeta(Record):
     def updated(self) -> tuple[InputMeta, ...]:
         """The inputs whose bytes are written."""
         return tuple(each for each in self.inputs if each.writes_data)
-
-    @property
-    def counts(self) -> Counts:
-        """The numbers and orders that follow from the records (META-19)."""
-        from aotlite.stages.records.derived_counts import counts_of
-
-        return counts_of(self)
-
-    def explain(self) -> str:
-        """The record as sentences, a line each."""
-        from aotlite.inspect import explain_meta
-
-        return explain_meta(self)

@@ -13,12 +13,12 @@ from aotlite.eager.memory import grow_to, take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import IntermediateBase, is_given
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
-    FunctionMeta,
     InputMeta,
     MemoryStep,
     Plain,

@@ -22,6 +22,7 @@ from aotlite.ir.role import Output
 from aotlite.stages.records.capture import ArgumentLeaf, Captured
 from aotlite.stages.records.guards.guard_records import AnomalyMode
 from aotlite.stages.records.guards.snapshots import PLAIN
+from aotlite.stages.s1_capture.hooks.dry_run import Trial
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.shared.user_frames import describe, is_internal
 
@@ -40,7 +41,7 @@ def capture(
     on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured; a
     fake that the function put somewhere keeps nothing alive then.
     """
-    recorder = CaptureRecorder(function, list(leaves))
+    recorder = CaptureRecorder(function, list(leaves), Trial)
     try:
         return _captured(recorder, call, leaves, tensors, flatten, name)
     except BaseException:
@@ -53,7 +54,7 @@ def abandon(recorder: CaptureRecorder) -> None:
 
     A fake that the function put somewhere holds it, and neither arguments nor the function then.
     """
-    CaptureRecorder.__init__(recorder, None, [])
+    CaptureRecorder.__init__(recorder, None, [], Trial)
     recorder.close()
 
 

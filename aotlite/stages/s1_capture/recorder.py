@@ -45,7 +45,7 @@ from aotlite.stages.s1_capture.access_search import PlaceIndex, parts_at
 from aotlite.stages.s1_capture.as_strided_extents import Reach, check_window
 from aotlite.stages.s1_capture.environment import Around, check_unwatched
 from aotlite.stages.s1_capture.grad_attribute import OutsideGrads
-from aotlite.stages.s1_capture.hooks.registered import InnerHooks
+from aotlite.stages.s1_capture.hooks.registered import DryRun, InnerHooks
 from aotlite.stages.s1_capture.metadata_mutations import Changes
 from aotlite.stages.s1_capture.module_scopes import Scopes, backward_in, sum_in
 from aotlite.stages.s1_capture.rng_tracking import Streams
@@ -65,7 +65,7 @@ class CaptureRecorder:
     refusal: BaseException | None = None
     """The first that users' Python has met (CAP-13)."""
 
-    def __init__(self, function: Any, leaves: list[Any]) -> None:
+    def __init__(self, function: Any, leaves: list[Any], dry_run: Callable[[], DryRun]) -> None:
         self.function = function
         self.nodes: list[Node] = []
         self.placeholders: list[Node] = []
@@ -108,7 +108,7 @@ class CaptureRecorder:
         self.families, self.reach = Families(), Reach()
         self.wrapped = WrapperValues(self)
         self.grads = OutsideGrads(self)
-        self.hooks = InnerHooks(self)
+        self.hooks = InnerHooks(self, dry_run)
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import IntermediateBase, MutatedInput
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import (
     Alias,
     AliasOfBase,
@@ -32,7 +33,6 @@ from aotlite.stages.records.function_meta import (
     BaseMeta,
     FamilyMeta,
     Fixed,
-    FunctionMeta,
     InputMeta,
     IsInput,
     MemoryStep,

@@ -16,12 +16,12 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
-    FunctionMeta,
     ViewFacts,
 )
 

@@ -5,10 +5,10 @@ Used by the pipeline and by `sentences`. Spec: `specs/s2_analyze.md`.
 
 from __future__ import annotations
 
-from aotlite.stages.records.function_meta import FunctionMeta, Plain
+from aotlite.stages.records.function_meta import FunctionFacts, Plain
 
 
-def why_no_backward(meta: FunctionMeta) -> str | None:
+def why_no_backward(meta: FunctionFacts) -> str | None:
     """The reason why no backward graph is made; None where one is."""
     if meta.training:
         raises = f"every backward raises, as in eager ({meta.failure})"

@@ -1,8 +1,8 @@
 """The first part of a run-time function: what a call must satisfy for an entry to be valid for it.
 
 Input: the first call's flat arguments and what capture noted of the outside. Output: lines that
-return MISS where something is not as it was, and the same checks one by one, for `explain`.
-Rules: GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
+return MISS where something is not as it was, and the same checks one by one, for `explain`. Rules:
+GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Part
+from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     Place,
@@ -47,7 +48,6 @@ MISS = object()
 """What a run-time function returns for a call that its entry is not valid for."""
 
 _ONE_OBJECT = "which arguments are one object"
-
 _BITS = 256
 """Longer ints are not written out: Python refuses to, beyond some thousand digits."""
 

@@ -1,7 +1,7 @@
 """A recorder of which nothing is kept: a users' function is run on tensors without data.
 
-Used by `inner_hooks` alone, to see what a hook changes besides tensors. Tensors from outside are
-inputs wherever they lie. Spec: `specs/hooks_inside.md`.
+Stage 1 hands it to `inner_hooks`, which see by it what a hook changes besides tensors. Tensors from
+outside are inputs wherever they lie. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Trial(CaptureRecorder):
     """Records a run that is forgotten."""
 
     def __init__(self) -> None:
-        super().__init__(None, [])
+        super().__init__(None, [], Trial)
         self.phase = Phase.BACKWARD
         self.grads.end()
         self.hooks.end()

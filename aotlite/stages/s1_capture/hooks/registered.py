@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -28,6 +28,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Output
 from aotlite.stages.records.call_effects import HookPlace, InnerHook
 from aotlite.stages.s1_capture.hooks.host_calls import CalledHooks, Form
@@ -42,6 +43,15 @@ from aotlite.stages.shared.gradient_sinks import whole_edge
 from aotlite.stages.shared.user_frames import user_location
 
 Hook = Callable[..., Any]
+
+
+class DryRun(Protocol):
+    """A recorder of which nothing is kept: a hook runs on gradients without data (`trial`)."""
+
+    refusal: BaseException | None
+
+    def gradient(self, meta: TensorMeta) -> Tensor:
+        """A tensor without data."""
 
 
 @attrs.frozen(eq=False)
@@ -62,8 +72,9 @@ class _Placed:
 class InnerHooks:
     """The hooks of one capture. The eager layer asks and tells."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: Any, dry_run: Callable[[], DryRun]) -> None:
         self._recorder = recorder
+        self._dry_run = dry_run
         self._placed: list[_Placed] = []
         self._retained: list[tuple[Tensor, Any]] = []
         """Tensors that have retained their gradients, and where they began to."""
@@ -273,9 +284,7 @@ class InnerHooks:
 
     def _asks(self, hook: Hook, like: Tensor) -> bool:
         """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
-        from aotlite.stages.s1_capture.hooks.dry_run import Trial
-
-        trial, form = Trial(), Form.of(like)
+        trial, form = self._dry_run(), Form.of(like)
         grad = form.made(map(trial.gradient, form.metas()))
         try:
             with recording(trial), observing():

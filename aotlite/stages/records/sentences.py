@@ -26,7 +26,7 @@ from aotlite.stages.records.function_meta import (
     BaseMeta,
     FamilyMeta,
     Fixed,
-    FunctionMeta,
+    FunctionFacts,
     InputMeta,
     IsInput,
     MemoryStep,
@@ -41,7 +41,7 @@ from aotlite.stages.shared.no_backward import why_no_backward
 
 
 # ------------------------------------------------------------------------------------- metadata
-def explain_meta(meta: FunctionMeta) -> str:
+def explain_meta(meta: FunctionFacts) -> str:
     """What the function does to its inputs, what its results are, and what is differentiable.
 
     >>> import aotlite as al
@@ -57,7 +57,7 @@ def explain_meta(meta: FunctionMeta) -> str:
     return "\n".join(_meta_lines(meta))
 
 
-def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
+def _meta_lines(meta: FunctionFacts) -> Iterator[str]:
     for each in meta.inputs:
         yield from _input_lines(each)
     for family in meta.families:
@@ -98,7 +98,7 @@ def _meta_lines(meta: FunctionMeta) -> Iterator[str]:
         yield f"Each call leaves grad mode {'on' if meta.grad_mode_after else 'off'}."
 
 
-def _place(role: Any, meta: FunctionMeta) -> str:
+def _place(role: Any, meta: FunctionFacts) -> str:
     return f"result {role.index}" if isinstance(role, Output) else meta.input_of(role).place
 
 
@@ -133,7 +133,7 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         yield "  Its bytes are written by the backward."
 
 
-def _family_text(family: FamilyMeta, meta: FunctionMeta) -> str:
+def _family_text(family: FamilyMeta, meta: FunctionFacts) -> str:
     """Inputs with one history (SYN-2, SYN-7)."""
     members = _listed([meta.input_of(member).place for member in family.members])
     what = f"{members} overlap and are views of one base, {meta_text(family.meta)}"
@@ -175,7 +175,7 @@ def _tangent_reason(each: InputMeta) -> str:
 
 
 # --- results
-def _output_text(output: OutputMeta, meta: FunctionMeta) -> str:
+def _output_text(output: OutputMeta, meta: FunctionFacts) -> str:
     match output:
         case Plain(requires_grad, of):
             leaf = ", a leaf" if output.is_leaf else ""
@@ -242,7 +242,7 @@ def _grad_text(requires_grad: bool) -> str:
     return "; it requires grad" if requires_grad else ""
 
 
-def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
+def _base_text(index: int, base: BaseMeta, meta: FunctionFacts) -> str:
     views: list[Any] = [
         i for i, output in enumerate(meta.outputs)
         if isinstance(output, AliasOfBase) and output.base == index
@@ -255,7 +255,7 @@ def _base_text(index: int, base: BaseMeta, meta: FunctionMeta) -> str:
     return f"Intermediate base {index} is {what} because {why}{_grad_text(base.requires_grad)}."
 
 
-def _result_name(role: Role, meta: FunctionMeta) -> str:
+def _result_name(role: Role, meta: FunctionFacts) -> str:
     match role:
         case MutatedInput(Family() as role):
             members = next(each.members for each in meta.families if each.role == role)
@@ -270,7 +270,7 @@ def _result_name(role: Role, meta: FunctionMeta) -> str:
     return str(role)
 
 
-def _training_text(meta: FunctionMeta) -> str:
+def _training_text(meta: FunctionFacts) -> str:
     givers = [each.place for each in meta.inputs if each.requires_grad]
     why = why_no_backward(meta)
     if why is not None:

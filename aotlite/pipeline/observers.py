@@ -1,0 +1,141 @@
+"""Observers: what a compilation shows as it goes on, and those that write it into files.
+
+Options name one (`observer`), or a folder (`dump`). An observer is called with the name of a stage,
+as in errors of the verifier, and what it made. Used by the journey and by compiled autograd; its
+public face is `aotlite.inspect`. Spec: `specs/pipeline.md`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import attrs
+
+from aotlite.backends.cpu.once import tell_once
+from aotlite.ir import written
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.graph import Graph
+from aotlite.options import Observer
+from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.sentences import (
+    explain_convention,
+    explain_copies,
+    explain_meta,
+    explain_partition,
+)
+from aotlite.stages.s3_convention import Convention
+
+_PURPOSES = {
+    "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",
+    "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
+    "3 convention": "how the compiled code is called",
+    "4 joint": "the tape continued: forward and backward in one imperative graph",
+    "5 desugar": "of dense tensors only: what wrapper subclasses did is done to their parts",
+    "6 functionalize": "no op writes any more: input writes are outputs",
+    "7 simplify": "without dead code and repeated computations",
+    "pass 'opened'": "normalisations in simpler ops, for a cut that keeps a number a row of them",
+    "8 partition": "what is saved for the backward, and why",
+    "8 partition, forward": "what a call runs",
+    "8 partition, backward": "what the first backward through its results runs",
+    "8 partition, forward unlifted": "the forward with chains of tokens that begin and end in it",
+    "8 partition, backward unlifted": "the backward with such chains",
+    "9 lower, forward_kernels": "the loops that a call runs, and their text",
+    "9 lower, backward_kernels": "the loops that a backward runs, and their text",
+}
+
+
+@attrs.frozen(eq=False)
+class StageRecord:
+    """What one stage made: a graph, or a record that prints as sentences."""
+
+    name: str
+    """As in errors of the verifier: `4 joint`, `8 partition, forward`, `pass 'fuse'`."""
+    made: Any
+
+    @property
+    def purpose(self) -> str:
+        """What the stage is there for, in a line."""
+        return _PURPOSES.get(self.name, "the graph after a pass of the user's")
+
+    @property
+    def text(self) -> str:
+        """The graph as runnable Python, or the record as sentences."""
+        match self.made:
+            case FunctionMeta():
+                return explain_meta(self.made)
+            case Convention():
+                return explain_convention(self.made)
+            case Partition():
+                return explain_partition(self.made)
+        if isinstance(self.made, Graph) and self.made.copies:
+            said = explain_copies(self.made).replace("\n", "\n# ")
+            return f"{self.made}\n# {said}"
+        return str(self.made)
+
+    def __str__(self) -> str:
+        return f"# {self.name}: {self.purpose}\n{self.text}"
+
+
+# ----------------------------------------------------------------------------------------- dumps
+def dump_to(folder: str | os.PathLike[str]) -> Observer:
+    """An observer that writes each stage of each compilation into `folder`, a file each.
+
+    `0001_loss_4_joint.py` is stage 4 of the process's first compilation, of a function `loss`.
+    Graphs are Python that `ir.source.graph_from_source` reads back, records are sentences in
+    `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link leads there.
+    """
+    try:
+        written.make(folder)
+    except OSError as error:
+        raise noted(
+            ArgumentError(
+                f"dump: the folder is {os.fspath(folder)!r}, expected one that can be made"
+            ),
+            str(error),
+        ) from error
+    return Dump(os.fspath(folder))
+
+
+class Dump:
+    """Writes stages as files; a compilation begins with its capture.
+
+    A file that cannot be written is told of in a warning, once, and nothing else comes of it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.number = 0
+        self.prefix = ""
+        self.passes = 0
+
+    def __call__(self, stage: str, made: Any) -> None:
+        if stage == "1 capture":
+            self.prefix = f"{self.number:04}_{_word(made.name)}"
+            self.passes = 0
+        record = StageRecord(stage, made)
+        ending = "py" if isinstance(made, Graph) else "txt"
+        name = f"{self.prefix}_{self._name(stage)}.{ending}"
+        try:
+            written.write(self.folder, name, f"{record}\n")
+        except OSError as error:
+            tell_once(
+                f"aotlite: stages are not dumped: {self.folder} gives {error.strerror}, expected a "
+                "folder that can be written, with room in it; name another one, or unset "
+                "AOTLITE_DUMP"
+            )
+
+    def _name(self, stage: str) -> str:
+        """A file name under which listings keep the order of the stages."""
+        if stage[0].isdigit():
+            half = {"forward": "1_forward", "backward": "2_backward"}
+            first, _, last = stage.partition(", ")
+            return _word(f"{first} {half.get(last, last)}")
+        self.passes += 1
+        return f"7_simplify_{self.passes}_{_word(stage)}"
+
+
+def _word(text: str) -> str:
+    return re.sub(r"\W+", "_", text).strip("_")
