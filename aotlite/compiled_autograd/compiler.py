@@ -28,10 +28,10 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import Options, make_options
 from aotlite.pipeline.observers import Dump
+from aotlite.pipeline.user_code import apply_pass, pass_name
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s9_lower import lower
-from aotlite.supplied import apply_pass, pass_name
 
 LOG = logging.getLogger("aotlite.compiled_autograd")
 

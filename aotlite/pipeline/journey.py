@@ -28,15 +28,17 @@ import attrs
 from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import outside_regions
 from aotlite.eager.tensor import Tensor
-from aotlite.higher_orders import NOT_LINEAR, HigherOrders
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import same_effects
 from aotlite.ir.graph import Graph
 from aotlite.ir.verify import verify
 from aotlite.options import PARTITIONERS, Options
 from aotlite.partition import min_cut_rematerialization_partition
+from aotlite.pipeline.derivatives import NOT_LINEAR, HigherOrders
 from aotlite.pipeline.observers import Dump
-from aotlite.reanalysis import check_metadata
+from aotlite.pipeline.reanalysis import check_metadata
+from aotlite.pipeline.user_code import apply_pass, call_partitioner, pass_name, static_roles, told
+from aotlite.pipeline.verification import StageRunner
 from aotlite.stages import NAMES
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.explained_meta import FunctionMeta
@@ -67,8 +69,6 @@ from aotlite.stages.s10_runtime.guards.guarded_values import world_of
 from aotlite.stages.shared.effect_tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.shared.no_backward import why_no_backward
 from aotlite.stages.shared.value_numbering import Numbering as Values
-from aotlite.supplied import apply_pass, call_partitioner, pass_name, static_roles, told
-from aotlite.verification import StageRunner
 
 _NUMBERS = itertools.count(1)
 """GEN-9: compilations are numbered through the process."""

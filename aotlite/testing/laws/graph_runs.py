@@ -19,10 +19,10 @@ from aotlite.ir.interpreter import ArrayValue
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import RNG_INPUTS
 from aotlite.ir.verify import verify
+from aotlite.pipeline.verification import DRAWS, Draw, Drawing, Inputs
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
 from aotlite.testing.laws.running import close, same_bits
-from aotlite.verification import DRAWS, Draw, Drawing, Inputs
 
 __all__ = [
     "Given",
@@ -161,7 +161,7 @@ def _makes_integers(node: Node) -> bool:
 
 
 def by_role(graph: Graph, inputs: Given) -> Inputs:
-    """The inputs in the form in which `aotlite.verification` runs graphs."""
+    """The inputs in the form in which `aotlite.pipeline.verification` runs graphs."""
     found = Inputs(DRAWS[0], DRAWS[0].integers)
     nodes: Any = graph.placeholders
     for node, value in zip(nodes, inputs.fresh(), strict=True):

@@ -24,7 +24,7 @@ from aotlite.ir.role import RNG_INPUTS, IntermediateBase, Output, Part, Role, Sa
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
 from aotlite.partition import Partition
-from aotlite.supplied import call_partitioner
+from aotlite.pipeline.user_code import call_partitioner
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, joints
 from aotlite.testing.laws.errors import Checked, broken, running

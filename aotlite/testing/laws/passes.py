@@ -19,13 +19,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite import verification
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.role import IntermediateBase, Output, Part, Tangent
 from aotlite.ir.serialize import dumps
 from aotlite.ir.verify import verify
-from aotlite.supplied import apply_pass
+from aotlite.pipeline import verification
+from aotlite.pipeline.user_code import apply_pass
+from aotlite.pipeline.verification import Drawing, Noise
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import IMPERATIVE, GraphCase, graphs
 from aotlite.testing.laws.errors import Checked, broken, running
@@ -38,7 +39,6 @@ from aotlite.testing.laws.graph_runs import (
     special,
 )
 from aotlite.testing.laws.running import same_bits
-from aotlite.verification import Drawing, Noise
 
 __all__ = ["PASS_LAWS", "GraphLaw", "cases_of", "check_pass"]
 

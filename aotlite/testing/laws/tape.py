@@ -25,11 +25,11 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, Interpreter
 from aotlite.ir.op import GeometryOp, Op
 from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Primal, Role, Tangent
+from aotlite.pipeline.verification import DRAWS, OFFSET, SEED
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import FUNCTIONS, GraphCase
 from aotlite.testing.laws.errors import Checked, broken, running
 from aotlite.testing.laws.graph_runs import Given, drawn, given, same_results
-from aotlite.verification import DRAWS, OFFSET, SEED
 
 __all__ = ["TAPE_LAW", "check_tape", "gradients_of_graph"]
 

@@ -43,7 +43,7 @@ from aotlite.ir.role import (
     Seed,
     Token,
 )
-from aotlite.muted import Happened, Muted
+from aotlite.pipeline.muted_effects import Happened, Muted
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.function_meta import Plain
