@@ -29,7 +29,6 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, Output, Piece, Role, Tangent
-from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.shared.subclass_rebuild import again, wrapping_of
 

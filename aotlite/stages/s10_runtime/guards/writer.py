@@ -19,7 +19,6 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Part
-from aotlite.stages.records.explained_meta import FunctionMeta
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     Place,
