@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from aotlite.ir.polynomial import (
     Atom,
@@ -23,10 +23,7 @@ from aotlite.ir.polynomial import (
     multiply,
     scaled,
 )
-from aotlite.ir.symbols import SymInt
-
-if TYPE_CHECKING:
-    from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.symbols import SymInt, Table
 
 __all__ = ["FUNCTIONS", "Call", "call"]
 
@@ -66,7 +63,7 @@ def _inner(value: Value) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-def call(table: SymbolTable, function: str, left: Value, right: Value) -> Value:
+def call(table: Table, function: str, left: Value, right: Value) -> Value:
     """The value of a function of which an operand is symbolic."""
     if function in ("max", "min"):
         return _extreme(table, function, left, right)
@@ -75,7 +72,7 @@ def call(table: SymbolTable, function: str, left: Value, right: Value) -> Value:
     return _divided(table, function, left, right)
 
 
-def _extreme(table: SymbolTable, function: str, left: Value, right: Value) -> Value:
+def _extreme(table: Table, function: str, left: Value, right: Value) -> Value:
     greater = table.known_truth(left, ">=", right)
     if greater is None:
         smaller = table.known_truth(left, "<=", right)
@@ -101,7 +98,7 @@ def _either(both: int | None, a: int | None, b: int | None) -> int | None:
     return both if both is not None else a if b is None else b
 
 
-def _power(table: SymbolTable, left: Value, right: Value) -> Value:
+def _power(table: Table, left: Value, right: Value) -> Value:
     if not right >= 0:  # a fraction in Python: it needs the value
         return int(left) ** int(right)
     low, _ = table.range(left)
@@ -110,7 +107,7 @@ def _power(table: SymbolTable, left: Value, right: Value) -> Value:
 
 
 # ------------------------------------------------------------------------------------- division
-def _divided(table: SymbolTable, function: str, left: Value, right: Value) -> Value:
+def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
     if not right != 0:
         raise ZeroDivisionError("symbols: the divisor is 0, expected another number")
     if isinstance(right, int) and right < 0:  # the same quotient, and the remainder turned round
@@ -124,7 +121,7 @@ def _divided(table: SymbolTable, function: str, left: Value, right: Value) -> Va
     return _remainder(table, inner, outer) * factor + spare
 
 
-def _split(table: SymbolTable, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms]:
+def _split(table: Table, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms]:
     """(q, r) with dividend = q * divisor + r; r is 0 where the division comes out."""
     if len(divisor) == 1:
         return _split_by_term(dividend, *next(iter(divisor.items())))
@@ -169,7 +166,7 @@ def _ratio(dividend: Terms, divisor: Terms) -> int | None:
 
 
 def _reduced(
-    table: SymbolTable, dividend: Value, divisor: Value
+    table: Table, dividend: Value, divisor: Value
 ) -> tuple[Value, Value, Value, int]:
     """(a, b, g, c) with dividend = g*a + c, divisor = g*b, g > 0 and 0 <= c < g.
 
@@ -192,7 +189,7 @@ def _positive(monomial: Monomial) -> Monomial:
     return tuple(atom for atom in monomial if atom.lower is not None and atom.lower >= 1)
 
 
-def _quotient(table: SymbolTable, a: Value, b: Value) -> Value:
+def _quotient(table: Table, a: Value, b: Value) -> Value:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     within = _within(table, a, b)
@@ -204,7 +201,7 @@ def _quotient(table: SymbolTable, a: Value, b: Value) -> Value:
     return table.atom("//", a, b, _quotient_range(table.range(a), table.range(b)))
 
 
-def _nested(table: SymbolTable, a: Value, b: int) -> tuple[Value, Value] | None:
+def _nested(table: Table, a: Value, b: int) -> tuple[Value, Value] | None:
     """(x, y) with a // b = x // y where a = u // v + c: two divisions are one."""
     terms = dict(table.terms_of(a))
     constant = terms.pop((), 0)
@@ -222,7 +219,7 @@ def _nested(table: SymbolTable, a: Value, b: int) -> tuple[Value, Value] | None:
     return inner.left + constant * divisor, divisor * b
 
 
-def _remainder(table: SymbolTable, a: Value, b: Value) -> Value:
+def _remainder(table: Table, a: Value, b: Value) -> Value:
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     within = _within(table, a, b)
@@ -238,7 +235,7 @@ def _remainder(table: SymbolTable, a: Value, b: Value) -> Value:
     return table.atom("%", a, b, room)
 
 
-def _within(table: SymbolTable, a: Value, b: Value) -> int | None:
+def _within(table: Table, a: Value, b: Value) -> int | None:
     """The quotient where ranges alone show that it is 0 or -1."""
     if table.known_truth(b, ">", 0) is not True:
         return None

@@ -1,13 +1,12 @@
 """What sympy does for symbolic ints: divisions of polynomials that come out, and its expressions.
 
-Ground floor. Imported only where it is needed, since importing sympy takes longer than most traces.
+Ground floor. sympy is imported only where it is needed: that takes longer than most traces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
-
-import sympy
 
 from aotlite.ir.polynomial import Atom, Monomial, Terms
 from aotlite.ir.symbol_calls import Call
@@ -18,6 +17,8 @@ __all__ = ["expression", "quotient"]
 
 def quotient(dividend: Terms, divisor: Terms) -> dict[Monomial, int] | None:
     """The polynomial q with dividend = q * divisor, None if there is none over the integers."""
+    import sympy
+
     atoms = sorted({a for t in (dividend, divisor) for m in t for a in m}, key=lambda a: a.number)
     names = [sympy.Symbol(f"x{i}") for i in range(len(atoms))]
     polynomials = [_polynomial(terms, atoms, names) for terms in (dividend, divisor)]
@@ -32,17 +33,24 @@ def quotient(dividend: Terms, divisor: Terms) -> dict[Monomial, int] | None:
 
 
 def _polynomial(terms: Terms, atoms: list[Atom], names: list[Any]) -> Any:
+    import sympy
+
     powers = {tuple(map(monomial.count, atoms)): c for monomial, c in terms.items()}
     return sympy.Poly(powers, *names, domain=sympy.QQ)
 
 
-_FUNCTIONS = {
-    "//": lambda a, b: sympy.floor(a / b),
-    "%": sympy.Mod,
-    "**": sympy.Pow,
-    "max": sympy.Max,
-    "min": sympy.Min,
-}
+def _function(name: str) -> Callable[..., Any]:
+    """sympy's function for one of ours."""
+    import sympy
+
+    functions: dict[str, Callable[..., Any]] = {
+        "//": lambda a, b: sympy.floor(a / b),
+        "%": sympy.Mod,
+        "**": sympy.Pow,
+        "max": sympy.Max,
+        "min": sympy.Min,
+    }
+    return functions[name]
 
 
 def expression(value: int | SymInt) -> Any:
@@ -53,6 +61,8 @@ def expression(value: int | SymInt) -> Any:
     >>> expression(s0 * s0 // 2)
     floor(s0**2/2)
     """
+    import sympy
+
     if not isinstance(value, SymInt):
         return sympy.Integer(value)
     products = [c * sympy.prod([_atom(a) for a in monomial]) for monomial, c in value.terms.items()]
@@ -60,7 +70,9 @@ def expression(value: int | SymInt) -> Any:
 
 
 def _atom(atom: Any) -> Any:
+    import sympy
+
     if isinstance(atom, Call):
-        return _FUNCTIONS[atom.function](expression(atom.left), expression(atom.right))
+        return _function(atom.function)(expression(atom.left), expression(atom.right))
     positive = True if atom.lower is not None and atom.lower >= 1 else None
     return sympy.Symbol(atom.name, integer=True, positive=positive)

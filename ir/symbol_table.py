@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 import attrs
 
-from aotlite.ir import symbol_calls
+from aotlite.ir import symbol_calls, symbol_sympy
 from aotlite.ir.assumption import Answer, Assumption, concrete
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.ir.location import Location
@@ -263,8 +263,6 @@ class SymbolTable:
 
     def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
         """(q, 0) where the polynomial division comes out over the integers, else None."""
-        from aotlite.ir import symbol_sympy
-
         quotient = symbol_sympy.quotient(dividend, divisor)
         return None if quotient is None else (quotient, {})
 

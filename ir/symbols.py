@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.polynomial import Terms, add, multiply, subtract
+from aotlite.ir.polynomial import Range, Terms, add, multiply, subtract
 
-if TYPE_CHECKING:
-    from aotlite.ir.symbol_table import SymbolTable
-
-__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt"]
+__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table"]
 
 RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
     "==": operator.eq,
@@ -37,6 +34,76 @@ ABOVE: Final = frozenset(("!=", ">", ">="))
 BELOW: Final = frozenset(("!=", "<", "<="))
 
 NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+class Table(Protocol):
+    """What a symbolic int asks of the table that interned it: `SymbolTable` is the one there is."""
+
+    @property
+    def interned(self) -> dict[int, SymInt]:
+        """Each number by its key."""
+
+    @property
+    def truths(self) -> dict[tuple[str, Any, Any], Any]:
+        """Comparisons that are known to hold or not to, for good."""
+
+    @property
+    def open(self) -> dict[tuple[str, Any, Any], SymBool]:
+        """Comparisons that depend, as far as was known when they were made."""
+
+    # --- arithmetic
+    def of(self, terms: Terms) -> Any:
+        """The one object for these terms; a plain int where there is no symbol in them."""
+
+    def terms_of(self, value: int | SymInt) -> Terms:
+        """The terms of an int or of a symbolic int of this table."""
+
+    def add(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a + b, whose key is new."""
+
+    def subtract(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a - b, whose key is new."""
+
+    def multiply(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a * b, whose key is new."""
+
+    def met(self, key: int, function: Combine, a: SymInt, b: int | SymInt) -> Any:
+        """function(a, b), whose key another number has."""
+
+    def call(self, function: str, left: int | SymInt, right: int | SymInt) -> Any:
+        """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+
+    def atom(self, function: str, left: int | SymInt, right: int | SymInt, room: Range) -> Any:
+        """The one object for a call that does not come out."""
+
+    def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
+        """(q, 0) where the polynomial division comes out over the integers, else None."""
+
+    # --- values and truths
+    def evaluate(self, value: int | SymInt, values: Mapping[str, int] | None = None) -> int:
+        """The value where symbols have these values by name; by default their hints."""
+
+    def specialize(self, value: SymInt) -> int:
+        """The hint, which is assumed to be the value."""
+
+    def range(self, value: int | SymInt) -> Range:
+        """Bounds that hold for all values of the symbols; None where there is none."""
+
+    def compare(self, fact: SymBool) -> bool | SymBool:
+        """The comparison, or its truth where that is known."""
+
+    def decide(self, fact: SymBool) -> bool:
+        """Whether a comparison holds: for all values, else by the hints, which is then assumed."""
+
+    def known_truth(self, left: int | SymInt, relation: str, right: int | SymInt) -> bool | None:
+        """Whether a comparison holds, or does not, for all values; None where it depends."""
+
+    # --- text
+    def text(self, value: SymInt) -> str:
+        """The expression as Python writes it."""
+
+    def refuse(self, value: SymInt) -> NoReturn:
+        """Raises ArgumentError for a size of another trace."""
 
 
 class SymInt:
@@ -69,7 +136,7 @@ class SymInt:
 
     def __init__(
         self,
-        table: SymbolTable,
+        table: Table,
         key: int,
         constant: int,
         least: int | None,
