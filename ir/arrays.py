@@ -9,17 +9,39 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2
 
-if TYPE_CHECKING:
-    from aotlite.ir.meta import TensorMeta
-
 Array = Any
 Buffer = Any
+
+
+class Geometry(Protocol):
+    """How a result lies in memory: what array libraries read of a `TensorMeta`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """In elements."""
+
+    @property
+    def dtype(self) -> DType: ...
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last one in memory, both counted; 0 if empty."""
+
+    @property
+    def contiguous(self) -> bool: ...
+
+    @property
+    def dense(self) -> bool:
+        """Every element of the span is an element of the tensor, once."""
 
 
 class ArrayBackend(Protocol):
@@ -51,7 +73,7 @@ class ArrayBackend(Protocol):
         casts.
         """
 
-    def adopt(self, result: Array, meta: TensorMeta) -> Buffer:
+    def adopt(self, result: Array, meta: Geometry) -> Buffer:
         """A buffer that holds a kernel's fresh `result` with the geometry of `meta` at offset 0.
 
         Never memory that anybody else can see: a result that is a view, or is of another geometry,
@@ -74,7 +96,7 @@ class ArrayBackend(Protocol):
         """
 
 
-def copied(arrays: ArrayBackend, source: Any, meta: TensorMeta) -> Buffer:
+def copied(arrays: ArrayBackend, source: Any, meta: Geometry) -> Buffer:
     """A new buffer with the geometry of `meta` that holds `source`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
     arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
@@ -216,7 +238,7 @@ class NumpyArrays:
         function = getattr(np, name, None)
         return function if isinstance(function, np.ufunc) or name in _FRESH else None
 
-    def adopt(self, result: Any, meta: TensorMeta) -> np.ndarray:
+    def adopt(self, result: Any, meta: Geometry) -> np.ndarray:
         if not meta.shape and isinstance(result, np.generic):
             # Of an array without dimensions NumPy makes a scalar.
             if result.dtype is meta.dtype.numpy and result.dtype.kind != "V":
@@ -240,7 +262,7 @@ class NumpyArrays:
         return copied(self, result, meta)
 
 
-def _is_copied_whole(result: Any, meta: TensorMeta) -> bool:
+def _is_copied_whole(result: Any, meta: Geometry) -> bool:
     """Whether NumPy's own copy of the array is the buffer."""
     return (
         type(result) is np.ndarray

@@ -1,4 +1,4 @@
-"""The CUDA devices: `cuda_device(0)` is 'cuda:0', reached through CuPy.
+"""Devices by name: the host's, and CUDA's, which are reached through CuPy.
 
 CuPy is imported when the first device is asked for; what is missing is told then, with what to do.
 Spec: `specs/cuda_device.md` (DEV-1, DEV-2).
@@ -14,11 +14,30 @@ from typing import Any
 import attrs
 
 from aotlite.ir.cupy_arrays import CupyArrays
-from aotlite.ir.device import Device, device_named
+from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import DeviceError, MissingExtraError, noted
 
 _NO_DEVICE = 100  # cudaErrorNoDevice
 _OLD_DRIVER = 35  # cudaErrorInsufficientDriver
+
+
+def device_named(name: str, *, op: str = "device") -> Device:
+    """The device of this name, the same object each time.
+
+    Raises DeviceError for names that no device has, MissingExtraError where CuPy is not installed.
+
+    >>> device_named("cpu") is CPU
+    True
+    """
+    kind, colon, index = name.partition(":")
+    if kind == "cuda" and (not colon or index.isdecimal()):
+        return cuda_device(int(index) if colon else None, op=op)
+    if name != CPU.name:
+        raise noted(
+            DeviceError(f"{op}: device is {name!r}, expected 'cpu', 'cuda', or 'cuda:0' and so on"),
+            "A Device object is taken, too.",
+        )
+    return CPU
 
 
 @attrs.frozen(eq=False)

@@ -8,21 +8,18 @@ Spec: `specs/cuda_device.md` (DEV-3 to DEV-6).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import Array, copied
+from aotlite.ir.arrays import Array, Geometry, copied
 from aotlite.ir.cupy_namespace import Namespace, is_float8, is_negative_zero
+from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType, float8_e4m3fn
 from aotlite.ir.errors import DeviceError, OutOfMemoryError, noted
 
 _SATURATING = float8_e4m3fn.numpy
 LARGEST = 448.0
-
-if TYPE_CHECKING:
-    from aotlite.ir.device import Device
-    from aotlite.ir.meta import TensorMeta
 
 
 class Memory:
@@ -123,7 +120,7 @@ class CupyArrays:
         pointer = buffer.pointer if 0 in shape or not start else buffer.pointer + start
         return self._ndarray(shape, dtype.numpy, pointer, [step * size for step in stride])
 
-    def adopt(self, result: Any, meta: TensorMeta) -> Memory:
+    def adopt(self, result: Any, meta: Geometry) -> Memory:
         if self._is_fresh(result, meta):
             if meta.contiguous and result.flags.c_contiguous:
                 return Memory(self, result.data, result.nbytes)
@@ -133,7 +130,7 @@ class CupyArrays:
         made: Memory = copied(self, result, meta)
         return made
 
-    def _is_fresh(self, result: Any, meta: TensorMeta) -> bool:
+    def _is_fresh(self, result: Any, meta: Geometry) -> bool:
         """Whether it is an array of this dtype and shape on memory that nobody else can see."""
         return (
             type(result) is self._ndarray

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import attrs
 
 from aotlite.ir.arrays import NUMPY, ArrayBackend
-from aotlite.ir.errors import DeviceError, noted
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -55,24 +54,3 @@ def is_cuda(name: str) -> bool:
     """Whether this is how a CUDA device is printed: 'cuda:0'."""
     kind, _, index = name.partition(":")
     return kind == "cuda" and index.isdecimal()
-
-
-def device_named(name: str, *, op: str = "device") -> Device:
-    """The device of this name, the same object each time.
-
-    Raises DeviceError for names that no device has, MissingExtraError where CuPy is not installed.
-
-    >>> device_named("cpu") is CPU
-    True
-    """
-    kind, colon, index = name.partition(":")
-    if kind == "cuda" and (not colon or index.isdecimal()):
-        from aotlite.ir.cuda_devices import cuda_device  # only who asks needs CuPy
-
-        return cuda_device(int(index) if colon else None, op=op)
-    if name != CPU.name:
-        raise noted(
-            DeviceError(f"{op}: device is {name!r}, expected 'cpu', 'cuda', or 'cuda:0' and so on"),
-            "A Device object is taken, too.",
-        )
-    return CPU

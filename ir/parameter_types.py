@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from aotlite.ir.device import device_named
+from aotlite.ir.cuda_devices import device_named
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.memory_format import MemoryFormat

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from aotlite.ir import dtypes, sizes
-from aotlite.ir.device import Device, device_named, is_cuda
+from aotlite.ir.cuda_devices import device_named
+from aotlite.ir.device import Device, is_cuda
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta

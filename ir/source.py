@@ -15,7 +15,8 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
-from aotlite.ir.device import CPU, Device, device_named, is_cuda
+from aotlite.ir.cuda_devices import device_named
+from aotlite.ir.device import CPU, Device, is_cuda
 from aotlite.ir.errors import ArgumentError, FormatError, noted
 from aotlite.ir.graph import Graph, Phase
 from aotlite.ir.host_function import HostFunction, host_function_named

@@ -19,7 +19,8 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, copied
-from aotlite.ir.device import CPU, Device, device_named
+from aotlite.ir.cuda_devices import device_named
+from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import tensor_meta

@@ -17,7 +17,8 @@ import attrs
 
 from aotlite.eager.recording import Streams
 from aotlite.eager.state import STATE
-from aotlite.ir.device import CPU, Device, device_named
+from aotlite.ir.cuda_devices import device_named
+from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp

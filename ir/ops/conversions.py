@@ -11,7 +11,8 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.composite import composite
-from aotlite.ir.device import CPU, Device, device_named
+from aotlite.ir.cuda_devices import device_named
+from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.memory_format import (

@@ -9,8 +9,8 @@ import pytest
 
 import aotlite as al
 from aotlite.ir import cuda_devices
-from aotlite.ir.cuda_devices import Library, library, using, why_unavailable
-from aotlite.ir.device import CPU, device_named
+from aotlite.ir.cuda_devices import Library, device_named, library, using, why_unavailable
+from aotlite.ir.device import CPU
 from aotlite.testing import emulated_cuda, emulating_cuda
 from aotlite.testing.emulation import emulated_library
 
