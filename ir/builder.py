@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, UnsupportedError
-from aotlite.ir.graph import Constant, Graph, Node, Phase, output_node
+from aotlite.ir.graph_core import Constant, Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op
 from aotlite.ir.operand import Operand

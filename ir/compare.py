@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir.graph import Constant, Graph, Node
+from aotlite.ir.graph_core import Constant, Graph, Node
+from aotlite.ir.meta_text import meta_text
+from aotlite.ir.node_text import literal
 from aotlite.ir.op import Op
-from aotlite.ir.printer import literal, meta_text
 
 __all__ = ["equal_graphs", "structurally_equal"]
 

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 from aotlite.ir.errors import AotliteError, ArgumentError
-from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph_core import Graph, Node, Phase, map_nodes, node_names, output_node
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.node_text import node_line
 from aotlite.ir.op import Op
-from aotlite.ir.printer import node_line, node_names
 from aotlite.ir.role import OF_BACKWARD, Role
 from aotlite.ir.verify import verify
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from aotlite.ir.arrays import copied, kernel_on
 from aotlite.ir.dtypes import uint8, uint64
-from aotlite.ir.effects import EffectOp, TokenOp, library_of
+from aotlite.ir.effect_ops import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import (
     ArgumentError,
     DTypeError,
@@ -27,9 +27,10 @@ from aotlite.ir.errors import (
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta_text import meta_text
+from aotlite.ir.node_text import node_line
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.printer import meta_text, node_line
 from aotlite.ir.role import RNG_INPUTS
 from aotlite.ir.scope import TAPE_NODE
 

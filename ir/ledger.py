@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from aotlite.ir.errors import TokenError, noted
-from aotlite.ir.graph import Graph
 
-__all__ = ["Ledger", "happening", "unwatched", "watched"]
+__all__ = ["Expected", "Ledger", "happening", "unwatched", "watching"]
 
 _HINT = (
     "Each effect happens once, in the order of its type, in the thread that calls: by the kernel "
@@ -104,15 +103,8 @@ def unwatched() -> Iterator[None]:
         _WATCHED.ledger = before
 
 
-def watched(of: str, graph: Graph, run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run`, which computes a graph, with its effects watched; itself if there are none."""
-    from aotlite.ir.effects import is_effect, numbered
-
-    expected: Expected = {}
-    for node in filter(is_effect, graph.nodes):
-        expected.setdefault(node.target.effect, []).append((numbered(node), node.target.of))
-    if not expected:
-        return run
+def watching(of: str, expected: Expected, run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` with its effects watched: those that are expected happen, in order, and no others."""
 
     def call(*args: Any) -> Any:
         ledger = Ledger(of, expected)

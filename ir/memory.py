@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotlite.ir.graph import Node
+from aotlite.ir.graph_core import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM

@@ -6,7 +6,7 @@ Ground floor. Input: a graph of any stage. Output: text. Spec: `specs/rules/seq.
 from __future__ import annotations
 
 from aotlite.ir.called import source_name
-from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph_core import Graph, Node
 
 HEADER = "SeqNr|OrigAten|SrcFn"
 

@@ -21,12 +21,12 @@ from typing import Final
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.device import Device
 from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError, noted
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph_core import Graph
+from aotlite.ir.meta_text import HOST
 from aotlite.ir.serialize_parse import parsed
 from aotlite.ir.serialize_read import graph_of
 from aotlite.ir.serialize_windows import stray_window
 from aotlite.ir.serialize_write import text_of
-from aotlite.ir.source import HOST
 from aotlite.ir.verify import verify
 
 __all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from aotlite.ir import sizes
 from aotlite.ir.errors import AotliteError
-from aotlite.ir.graph import Result
+from aotlite.ir.graph_core import Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 from aotlite.ir.ops import views

@@ -16,11 +16,11 @@ from aotlite.ir import dtypes, sizes
 from aotlite.ir.cuda_devices import device_named
 from aotlite.ir.device import Device, is_cuda
 from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
-from aotlite.ir.graph import Constant, Graph, Node, Phase, Result, name_from
+from aotlite.ir.graph_core import Constant, Graph, Node, Phase, Result, name_from
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta_text import HOST, meta_text
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.printer import meta_text
 from aotlite.ir.scope import Scope
 from aotlite.ir.serialize_limits import RANK, Work, geometry_fault, long_lists
 from aotlite.ir.serialize_values import (
@@ -45,7 +45,6 @@ from aotlite.ir.serialize_values import (
     text_from,
 )
 from aotlite.ir.serialize_write import FORMAT, VERSION, Json, in_file_order
-from aotlite.ir.source import HOST
 
 __all__ = ["graph_of"]
 

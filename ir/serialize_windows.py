@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotlite.ir.graph import Node
+from aotlite.ir.graph_core import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp, recast
 from aotlite.ir.ops.structure import GETITEM

@@ -20,7 +20,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, UnsupportedError
-from aotlite.ir.graph import Constant, Graph, Node, Phase
+from aotlite.ir.graph_core import Constant, Graph, Node, Phase
 from aotlite.ir.location import Location, Place, Places
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op

@@ -8,24 +8,23 @@ text is executed as Python: it has the rights of the program that reads it. Spec
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.builder import Builder
-from aotlite.ir.cuda_devices import device_named
-from aotlite.ir.device import CPU, Device, is_cuda
+from aotlite.ir.device import Device
 from aotlite.ir.errors import ArgumentError, FormatError, noted
-from aotlite.ir.graph import Graph, Phase
+from aotlite.ir.graph_core import Graph, Phase
 from aotlite.ir.host_function import HostFunction, host_function_named
-from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta_text import HOST, device_from_text, dtype_text, meta_from_text
 from aotlite.ir.op import Op, op_named
-from aotlite.ir.printer import dtype_text
 from aotlite.ir.role import ROLES, Role, parse_role
 
 __all__ = [
+    "HOST",
     "OpNamespace",
     "function_from_source",
     "graph_from_source",
@@ -33,7 +32,6 @@ __all__ = [
     "role_from_text",
 ]
 
-HOST: Mapping[str, Device] = {CPU.name: CPU}
 _NOTHING: Mapping[str, Any] = {}
 _WORDS: Mapping[str, Any] = {
     "inf": math.inf,
@@ -89,7 +87,7 @@ class OpNamespace:
 
     def device(self, name: str) -> Device:
         """The device of this name. Raises ArgumentError if it was not given."""
-        return _device(name, self._devices)
+        return device_from_text(name, self._devices)
 
     def host_function(self, name: str) -> HostFunction:
         """The function of this name that a graph of this process holds. Raises ArgumentError."""
@@ -165,27 +163,6 @@ class _GraphOps(OpNamespace):
 
 
 # ------------------------------------------------------------------------------------ annotations
-_META = re.compile(r"(\w+)\[([\d, ]*)\](?:\[([\d, ]*)\])?(?:@(\S+))?")
-
-
-def meta_from_text(text: str, *, devices: Mapping[str, Device] = HOST) -> TensorMeta:
-    """The meta that `printer.meta_text` prints. Raises FormatError for another text.
-
-    >>> meta_from_text("i64[2, 3][1, 2]")
-    i64[2, 3][1, 2]
-    """
-    match = _META.fullmatch(text)
-    if match is None:
-        raise FormatError(f"source: the meta is {text!r}, expected one such as 'f32[2, 3][1, 2]'")
-    dtype, shape, stride, device = match.groups()
-    return tensor_meta(
-        _sizes(shape),
-        None if stride is None else _sizes(stride),
-        dtypes.by_name(dtype),
-        _device(device or CPU.name, devices),
-    )
-
-
 def role_from_text(text: str) -> Role:
     """The role that `printer.role_text` prints. Raises FormatError for another text.
 
@@ -213,21 +190,8 @@ def _input_from_text(
     return meta_from_text(meta, devices=devices), role_from_text(role or name)
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple([int(part) for part in text.split(",") if part.strip()])
-
-
 def _phase(name: str) -> Phase:
     try:
         return Phase(name)
     except ValueError:
         raise ArgumentError(f"phase: name is {name!r}, expected 'forward' or 'backward'") from None
-
-
-def _device(name: str, devices: Mapping[str, Device]) -> Device:
-    if devices is HOST and is_cuda(name):
-        return device_named(name)
-    if name not in devices:
-        known = ", ".join(devices)
-        raise ArgumentError(f"device: name is {name!r}, expected one of those given: {known}")
-    return devices[name]

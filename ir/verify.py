@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, NoReturn
 
-from aotlite.ir.effects import TokenOp, chain_fault
+from aotlite.ir.effect_ops import TokenOp
+from aotlite.ir.effects import chain_fault
 from aotlite.ir.errors import GraphError, noted
-from aotlite.ir.graph import Constant, Graph, Node
+from aotlite.ir.graph_core import Constant, Graph, Node
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta_text import meta_text
+from aotlite.ir.node_text import excerpt, literal, node_line
 from aotlite.ir.op import NUMBERS, Op, PureOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.printer import excerpt, literal, meta_text, node_line
 from aotlite.ir.schema import Parameter
 
 __all__ = ["verify"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.device import CPU
-from aotlite.ir.effects import (
+from aotlite.ir.effect_ops import (
     TOKEN,
     EffectOp,
     TokenOp,
@@ -28,6 +28,7 @@ from aotlite.ir.effects import (
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.host_function import HostFunction
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta_text import meta_from_text
 from aotlite.ir.op import Cost, parse_vjp, register, schema_of
 
 Formulas = Mapping[str, Callable[..., Any]] | None
@@ -192,8 +193,6 @@ def _callback_rule(
 
 def metas_of(results: str) -> tuple[TensorMeta, ...]:
     """The metas that the text of a callback's results says: "f32[2, 3]; i64[]"."""
-    from aotlite.ir.source import meta_from_text  # which builds graphs, of ops such as these
-
     return tuple([meta_from_text(text.strip()) for text in results.split(";") if text.strip()])
 
 
