@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import attrs
@@ -484,9 +485,7 @@ def op_named(name: str) -> Op:
     """The op of this name. Raises ArgumentError with the nearest names."""
     found = OPS.get(name)
     if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(name, OPS, 3)
+        near = get_close_matches(name, OPS, 3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise UnknownOpError(f"ops: {name!r} is not an op{hint}")
     return found

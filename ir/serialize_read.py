@@ -1,4 +1,4 @@
-"""Graphs from JSON values: the reading side of `ir/serialize.py`.
+"""Graphs from JSON values: the reading side of `ir/graph_files.py`.
 
 Ground floor. Takes what `ir/serialize_parse.py` gives and builds the graph in one pass. Nothing is
 believed: every value is compared with the type that its place has, every word with a closed list,

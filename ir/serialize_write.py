@@ -1,4 +1,4 @@
-"""Graphs as JSON text: the writing side of `ir/serialize.py`.
+"""Graphs as JSON text: the writing side of `ir/graph_files.py`.
 
 Ground floor. Takes a graph that `verify` accepts and gives text that `ir/serialize_read.py` reads
 back; what that one would refuse is refused here. Spec: `specs/serialize.md`.

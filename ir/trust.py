@@ -110,7 +110,7 @@ def _is_own_link(step: Step) -> bool:
 
 def user(number: int) -> str:
     """A user as messages call one."""
-    import pwd
+    import pwd  # which Windows does not have
 
     try:
         return f"user {pwd.getpwuid(number).pw_name}"
