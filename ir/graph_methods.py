@@ -12,9 +12,9 @@ from typing import Any
 
 from aotlite.ir.edit import GraphEdit
 from aotlite.ir.graph_core import Graph
+from aotlite.ir.graph_files import dumps, loads
 from aotlite.ir.printer import code, readable, tabular
 from aotlite.ir.sequence_table import sequence_table
-from aotlite.ir.graph_files import dumps, loads
 from aotlite.ir.verify import verify
 
 __all__ = ["install_methods"]
