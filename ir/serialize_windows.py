@@ -1,9 +1,8 @@
 """Whether every window of a graph lies in the memory of what it is a window on.
 
 Ground floor, for `ir/graph_files.py`. A meta rule sees shapes and strides, not where a window
-starts
-in its storage; so a graph that `verify` accepts may ask `as_strided` for memory that is somebody
-else's. A captured graph never does (the capture refuses it), one from a file might.
+starts in its storage; so a graph that `verify` accepts may ask `as_strided` for memory that is
+somebody else's. A captured graph never does (the capture refuses it), one from a file might.
 Spec: `specs/serialize.md`, SER-14.
 """
 
