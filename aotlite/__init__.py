@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from aotlite.eager.draws import randn as randn
     from aotlite.eager.draws import randperm as randperm
     from aotlite.eager.exchange import from_dlpack as from_dlpack
+    from aotlite.eager.exchange import from_numpy as from_numpy
     from aotlite.eager.factories import arange as arange
     from aotlite.eager.factories import empty as empty
     from aotlite.eager.factories import empty_strided as empty_strided
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from aotlite.eager.factories import zeros as zeros
     from aotlite.eager.functions import as_tensor as as_tensor
     from aotlite.eager.functions import asarray as asarray
-    from aotlite.eager.functions import from_numpy as from_numpy
     from aotlite.eager.functions import tensor as tensor
     from aotlite.eager.functions import where as where
     from aotlite.eager.questions import can_cast as can_cast
@@ -162,11 +162,11 @@ _LAZY: dict[str, str] = {
         "aotlite.eager.annotate": "annotate",
         "aotlite.eager.checkpoint": "checkpoint",
         "aotlite.eager.draws": "normal rand randint randn randperm",
-        "aotlite.eager.exchange": "from_dlpack",
+        "aotlite.eager.exchange": "from_dlpack from_numpy",
         "aotlite.eager.factories": """
             arange empty empty_strided eye full linspace logspace ones scalar_tensor zeros
         """,
-        "aotlite.eager.functions": "as_tensor asarray from_numpy tensor where",
+        "aotlite.eager.functions": "as_tensor asarray tensor where",
         "aotlite.eager.questions": """
             can_cast get_default_dtype is_complex is_floating_point is_tensor numel promote_types
             result_type
@@ -222,7 +222,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     elif not name.startswith("_"):
-        value = importlib.import_module(f"{__name__}.eager.namespace").function(name)
+        value = importlib.import_module("aotlite.eager.namespace").function(name)
     if value is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -230,5 +230,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    derived = importlib.import_module(f"{__name__}.eager.namespace").names()
+    derived = importlib.import_module("aotlite.eager.namespace").names()
     return sorted({"__version__", *_LAZY, *_SUBMODULES, *derived})

@@ -22,7 +22,7 @@ from aotlite.eager.array_stand_in import (
     stands_for_scalar,
     tensor_of,
 )
-from aotlite.eager.functions import from_numpy
+from aotlite.eager.exchange import from_numpy
 from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor

@@ -7,21 +7,16 @@ Spec: `specs/tokens.md`; how to use them: `docs/effects.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.effects import on_host
+from aotlite.eager.host_callback import callback
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import ledger
 from aotlite.ir.effects import TokenOp, numbered
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node
-from aotlite.ir.host_function import host_function
-from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.ops.effects import HOST_CALLBACK, PRINT, metas_of
-from aotlite.ir.printer import meta_text
+from aotlite.ir.ops.effects import PRINT
 
 __all__ = ["callback", "happening", "print"]
 
@@ -40,35 +35,6 @@ def print(format: str, *tensors: Tensor) -> None:
     tensor([3., 3.])
     """
     dispatch(PRINT, PRINT.bind((format, tensors), {}))
-
-
-def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) -> Any:
-    """Calls `function` on the host with copies of the tensors' values, as arrays of NumPy.
-
-    `results` says what it gives: a meta or its text, such as "f32[2, 3]", for one array, which
-    comes back as a tensor; a tuple or list of them for several, which come back as a tuple; nothing
-    for nothing. Results are on the device of the first tensor, and have no gradient. The function
-    runs without grad mode.
-
-    >>> import aotlite as al
-    >>> seen = []
-    >>> def note(array):
-    ...     seen.append(array.sum().item())
-    ...     return array + 1
-    >>> f = al.compile(lambda x: al.effects.callback(note, x * 2, results="f32[2]") * 10)
-    >>> f(al.ones(2)), f(al.zeros(2)), seen
-    (tensor([30., 30.]), tensor([10., 10.]), [4.0, 0.0])
-    """
-    if not callable(function):
-        raise ArgumentError(f"callback: the function is {function!r}, expected a function")
-    single = isinstance(results, (str, TensorMeta)) and results != ""
-    texts = [_text(each) for each in ((results,) if single else results)]
-    held = host_function(function, on_host(function))
-    args = HOST_CALLBACK.bind((held, tensors, "; ".join(texts)), {})
-    found = dispatch(HOST_CALLBACK, args)
-    if single:
-        return found[0]
-    return found if texts else None
 
 
 def happening(node: Node) -> AbstractContextManager[None]:
@@ -100,22 +66,3 @@ def happening(node: Node) -> AbstractContextManager[None]:
             f"happening: the node is {node!r}, expected a call with_effect_... of a pure graph"
         )
     return ledger.happening(op.effect, numbered(node), op.of)
-
-
-def _text(result: Any) -> str:
-    """The text of what a callback gives. Raises ArgumentError for what says no such thing."""
-    text = result
-    if isinstance(result, TensorMeta):
-        text = meta_text(tensor_meta(result.shape, result.stride, result.dtype))
-    try:
-        if isinstance(text, str) and len(metas_of(text)) == 1:
-            return text
-    except ValueError:
-        pass
-    raise noted(
-        ArgumentError(
-            f"callback: argument 'results' has {result!r}, expected a meta, or the text of one "
-            "such as 'f32[2, 3]'"
-        ),
-        "`aotlite.ir.meta.tensor_meta` makes metas; dtypes are f32, f64, i64, bool, ...",
-    )

@@ -130,7 +130,7 @@ def test_what_a_name_is_called_here_exists(row: list[str]) -> None:
 
 def _is_hook(name: str) -> bool:
     """Whether classes of users define it, by this name, and aotlite calls it."""
-    texts = [path.read_text("utf-8") for path in (PACKAGE / "eager").glob("*.py")]
+    texts = [path.read_text("utf-8") for path in (PACKAGE / "eager").rglob("*.py")]
     return any(name in text for text in texts)
 
 

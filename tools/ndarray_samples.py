@@ -11,7 +11,7 @@ import numpy as np
 
 from aotlite.eager import array_names as names
 from aotlite.eager.array_stand_in import ArrayStandIn, is_stand_in
-from aotlite.eager.functions import from_numpy
+from aotlite.eager.exchange import from_numpy
 
 
 class Permissive(ArrayStandIn):

@@ -13,7 +13,8 @@ import attrs
 import numpy as np
 
 from aotlite.eager.autograd.functional import grad
-from aotlite.eager.functions import as_ndarray, from_numpy
+from aotlite.eager.exchange import from_numpy
+from aotlite.eager.functions import as_ndarray
 from aotlite.eager.state import enable_grad, no_grad
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError

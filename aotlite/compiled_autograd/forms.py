@@ -13,7 +13,8 @@ from typing import Any
 
 from aotlite.eager.autograd.chain import Chain
 from aotlite.eager.autograd.leaf import AccumulateGrad, collects
-from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import OpNode, SliceAssign, operand_of, result_of
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.meta import TensorMeta

@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.compiled_autograd.forms import CLOSED, is_number, is_plain
 from aotlite.compiled_autograd.look import Look
-from aotlite.eager.autograd.node import SavedTensor
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.ir.meta import TensorMeta
 

@@ -19,7 +19,8 @@ from aotlite.compiled_autograd.forms import (
 )
 from aotlite.compiled_autograd.fragments import Fragment, fragment_of, key_of
 from aotlite.eager.autograd.anomaly import known_notes
-from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import OpNode, SliceAssign
 from aotlite.eager.refusals import note_refusal
 from aotlite.eager.state import STATE

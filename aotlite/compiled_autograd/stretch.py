@@ -13,9 +13,10 @@ import attrs
 from aotlite.compiled_autograd.forms import is_released, records_of, saver_of, window_of
 from aotlite.compiled_autograd.recording import Place, note_forward
 from aotlite.compiled_autograd.sizes import Numbers
-from aotlite.eager.autograd.node import SavedTensor, TapeNode, released
+from aotlite.eager.autograd.node import TapeNode, released
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import replay
-from aotlite.eager.tensor import tensors_over
+from aotlite.eager.new_tensors import tensors_over
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.memory import storage_root
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

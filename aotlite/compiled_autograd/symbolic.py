@@ -18,7 +18,8 @@ from aotlite.compiled_autograd.sizes import Symbols, with_items
 from aotlite.compiled_autograd.stretch import Recording
 from aotlite.eager.autograd.chain import Chain, Step, chain_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import Call, OpNode, SliceAssign
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor

@@ -21,7 +21,7 @@ from aotlite.compiled_autograd.way import Reached, Way
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.single import collect, collect_windows
 from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
-from aotlite.eager.tensor import tensors_over
+from aotlite.eager.new_tensors import tensors_over
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta

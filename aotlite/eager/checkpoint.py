@@ -17,10 +17,9 @@ from weakref import WeakKeyDictionary, ref
 import attrs
 import optree
 
-from aotlite.eager.autograd.node import (
+from aotlite.eager.autograd.saved_tensors import (
     Held,
     SavedTensor,
-    checked,
     computed_again,
     detached_alias,
     saved,
@@ -181,7 +180,7 @@ class Region:
 
     def checked(self) -> list[SavedTensor]:
         """What must not have been written when the region is computed again (CKP-5)."""
-        found = checked([each for each in self.kept if each is not None])
+        found = [read for each in self.kept if each is not None for read in each.checked()]
         return found + [each.record() for each in self.seen if each.storage() is not None]
 
     def version_of(self, storage: Storage) -> int:

@@ -1,4 +1,4 @@
-"""Devices other than the host's: operands on several, and values that are not on the host.
+"""Devices: by name, of operands on several, and of values that are not on the host.
 
 Rules: DEV-7, DEV-8.
 """
@@ -10,11 +10,20 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.arrays import host_array
-from aotlite.ir.device import CPU, Device
-from aotlite.ir.errors import DeviceError, noted
+from aotlite.ir.device import CPU, Device, device_named
+from aotlite.ir.errors import ArgumentError, DeviceError, noted
 from aotlite.ir.op import Cost, InplaceOp, Op
 
 _INDEXED = frozenset(("index", "index_put", "index_put_"))
+
+
+def device_of(op: str, device: Device | str | None) -> Device:
+    """The device of this name; a device itself; the CPU where none is given."""
+    if isinstance(device, str):
+        return device_named(device, op=op)
+    if device is not None and not isinstance(device, Device):
+        raise ArgumentError(f"{op}: argument 'device' is {device!r}, expected a device or its name")
+    return device or CPU
 
 
 def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -5,8 +5,6 @@ In a capture they are recorded, and nothing happens. Rules: TOK-1, TOK-6. Spec: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from aotlite.eager.autograd.tape import calls_of
@@ -17,7 +15,7 @@ from aotlite.eager.pure import (
     operands_of,
 )
 from aotlite.eager.recording import Recorder
-from aotlite.eager.state import STATE, modes_kept, recording
+from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
@@ -75,29 +73,3 @@ def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...], metas: Any) -> tupl
     return tuple(
         [Tensor(Storage(meta.device.arrays.adopt(one, meta)), meta) for one, meta in pairs]
     )
-
-
-def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is called for an effect: in the same modes, however the program runs."""
-
-    @wraps(function)
-    def call(*args: Any) -> Any:
-        before = STATE.watch
-        STATE.watch = None
-        try:
-            with modes_kept(), recording(None):
-                STATE.grad_mode = False
-                return _plain(function(*args))
-        finally:
-            STATE.watch = before
-
-    return call
-
-
-def _plain(found: Any) -> Any:
-    """What a function on the host gave, with arrays for tensors."""
-    if isinstance(found, Tensor):
-        return found._data
-    if isinstance(found, (tuple, list)):
-        return tuple([_plain(each) for each in found])
-    return found

@@ -1,4 +1,4 @@
-"""Memory shared with other libraries: DLPack, and the interface of CUDA arrays. Rule: DEV-10.
+"""Memory shared with other libraries: NumPy, DLPack, the interface of CUDA arrays. Rule: DEV-10.
 
 Nothing is copied, and writes are seen both ways.
 """
@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.functions import from_numpy
+from aotlite.eager.array_stand_in import is_stand_in, refuse_subclass, tensor_on
+from aotlite.eager.devices import device_of
 from aotlite.eager.refusals import forbid_capture
+from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
@@ -48,15 +50,15 @@ def window_for(tensor: Tensor, name: str) -> Any:
     return tensor._data
 
 
-def dlpack(tensor: Tensor, options: dict[str, Any]) -> Any:
+def dlpack(self: Tensor, **options: Any) -> Any:
     """A DLPack capsule of the tensor's memory, by its array library's own way."""
-    array = window_for(tensor, "__dlpack__")
-    arrays = tensor.device.arrays
+    array = window_for(self, "__dlpack__")
+    arrays = self.device.arrays
     try:
         return arrays.quiet(lambda: array.__dlpack__(**options))
     except (BufferError, ValueError) as error:
         raise noted(
-            UnsupportedError(f"__dlpack__: the memory is of {tensor.device}; {error}"),
+            UnsupportedError(f"__dlpack__: the memory is of {self.device}; {error}"),
             "Copy the tensor first: x.to(device), or x.clone().",
         ) from error
 
@@ -82,6 +84,51 @@ def array_interface(tensor: Tensor) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------------------------ from others
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor on the memory of `array`; writes are seen both ways. Never copies.
+
+    A read-only array gives a tensor that cannot be written. Raises ArgumentError for negative
+    strides and misaligned memory, DTypeError for object, big-endian and unknown dtypes.
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentError(f"from_numpy: argument 'array' is {array!r}, expected a NumPy array")
+    if is_stand_in(array):
+        return tensor_on(array)
+    if STATE.recorder is not None:
+        refuse_subclass(array, "argument 'array' of from_numpy")
+    dtype = dtypes.from_numpy(array.dtype)
+    itemsize = array.itemsize
+    if any(step < 0 for step in array.strides):
+        raise noted(
+            ArgumentError(
+                f"from_numpy: the array has strides {array.strides}, expected none negative"
+            ),
+            "Pass array.copy().",
+        )
+    if not array.flags.aligned or any(step % itemsize for step in array.strides):
+        raise noted(
+            ArgumentError(
+                "from_numpy: the array's memory is misaligned, expected aligned elements"
+            ),
+            "Pass array.copy().",
+        )
+    stride = tuple([step // itemsize for step in array.strides])
+    meta = tensor_meta(array.shape, stride, dtype)
+    storage = Storage(_flat(array, meta.span), writable=array.flags.writeable)
+    storage.exported = True
+    return Tensor(storage, meta)
+
+
+def _flat(array: np.ndarray, span: int) -> np.ndarray:
+    """The memory from the array's first to its last element as a C-contiguous buffer."""
+    if array.flags.c_contiguous and array.dtype.kind != "V":
+        return array
+    flat = np.lib.stride_tricks.as_strided(
+        array, (span,), (array.itemsize,), writeable=array.flags.writeable
+    )
+    return flat.view(np.uint8)
+
+
 def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor on the memory of any object with `__dlpack__`; writes are seen both ways.
 
@@ -110,8 +157,6 @@ def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tens
 
 
 def _placed(name: str, made: Tensor, device: Any, copy: bool | None) -> Tensor:
-    from aotlite.eager.functions import device_of
-
     place = made.device if device is None else device_of(name, device)
     if copy is False and place is not made.device:
         raise ArgumentError(f"{name}: copy is False, expected memory that is on {place}")

@@ -15,8 +15,9 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import overlaps_itself
-from aotlite.eager.autograd.history import CreationKind, is_leaf_family, is_stale, root_of
-from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.history import is_leaf_family, is_stale, root_of
+from aotlite.eager.autograd.retained_grads import is_watched
+from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.meta import TensorMeta

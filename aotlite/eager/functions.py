@@ -10,19 +10,18 @@ import numpy as np
 from aotlite.eager.array_stand_in import is_stand_in, refuse_subclass, tensor_on
 from aotlite.eager.calling import call
 from aotlite.eager.data_array import host_array
-from aotlite.eager.devices import not_on_host
+from aotlite.eager.devices import device_of, not_on_host
 from aotlite.eager.draws import rand
+from aotlite.eager.exchange import from_numpy, shared
 from aotlite.eager.factories import arange, empty, full, ones, zeros
 from aotlite.eager.namespace import into
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
-from aotlite.ir import dtypes
 from aotlite.ir.arrays import NUMPY, copied
-from aotlite.ir.cuda_devices import device_named
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
-from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.like import ones_like, zeros_like
 
@@ -67,7 +66,7 @@ def tensor(
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
         return out.requires_grad_(requires_grad) if requires_grad else out
     if hasattr(data, "__cuda_array_interface__"):
-        there = _exchange().shared(data)
+        there = shared(data)
         copied_: Tensor = there.clone().to(there.device if device is None else place, dtype)
         return copied_.requires_grad_(requires_grad)
     if STATE.recorder is not None and isinstance(data, np.ndarray):
@@ -82,21 +81,29 @@ def tensor(
     return made.requires_grad_() if requires_grad else made
 
 
+def new_tensor(
+    like: Tensor,
+    data: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """`tensor(data)` of this tensor's dtype and device."""
+    return tensor(
+        data,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+        requires_grad=requires_grad,
+    )
+
+
 def dtype_of(op: str, dtype: DType | type) -> DType:
     """The dtype that is given, or that a Python type stands for."""
     found = as_dtype(dtype)
     if not isinstance(found, DType):
         raise ArgumentError(f"{op}: argument 'dtype' is {dtype!r}, expected a dtype")
     return found
-
-
-def device_of(op: str, device: Device | str | None) -> Device:
-    """The device of this name; a device itself; the CPU where none is given."""
-    if isinstance(device, str):
-        return device_named(device, op=op)
-    if device is not None and not isinstance(device, Device):
-        raise ArgumentError(f"{op}: argument 'device' is {device!r}, expected a device or its name")
-    return device or CPU
 
 
 def as_tensor(
@@ -112,12 +119,12 @@ def as_tensor(
         moved: Tensor = data.to(place, dtype or data.dtype)
         return moved
     if hasattr(data, "__cuda_array_interface__"):
-        found: Tensor = _exchange().shared(data)
+        found: Tensor = shared(data)
         place = found.device if device is None else device_of("as_tensor", device)
         return found.to(place, dtype or found.dtype)
     if isinstance(data, np.ndarray) and device_of("as_tensor", device) is CPU:
-        shared: Tensor = from_numpy(data)
-        return shared if dtype is None else shared.to(dtype)
+        made = from_numpy(data)
+        return made if dtype is None else made.to(dtype)
     return tensor(data, dtype=dtype, device=device or CPU)
 
 
@@ -153,57 +160,6 @@ def _is_shared(made: Tensor, given: Any) -> builtins.bool:
         return made.device is CPU and made.dtype.numpy == given.dtype
     interface = getattr(given, "__cuda_array_interface__", None)
     return interface is not None and made.data_ptr() == interface["data"][0]
-
-
-def _exchange() -> Any:
-    from aotlite.eager import exchange  # which needs CUDA's devices
-
-    return exchange
-
-
-def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor on the memory of `array`; writes are seen both ways. Never copies.
-
-    A read-only array gives a tensor that cannot be written. Raises ArgumentError for negative
-    strides and misaligned memory, DTypeError for object, big-endian and unknown dtypes.
-    """
-    if not isinstance(array, np.ndarray):
-        raise ArgumentError(f"from_numpy: argument 'array' is {array!r}, expected a NumPy array")
-    if is_stand_in(array):
-        return tensor_on(array)
-    if STATE.recorder is not None:
-        refuse_subclass(array, "argument 'array' of from_numpy")
-    dtype = dtypes.from_numpy(array.dtype)
-    itemsize = array.itemsize
-    if any(step < 0 for step in array.strides):
-        raise noted(
-            ArgumentError(
-                f"from_numpy: the array has strides {array.strides}, expected none negative"
-            ),
-            "Pass array.copy().",
-        )
-    if not array.flags.aligned or any(step % itemsize for step in array.strides):
-        raise noted(
-            ArgumentError(
-                "from_numpy: the array's memory is misaligned, expected aligned elements"
-            ),
-            "Pass array.copy().",
-        )
-    stride = tuple([step // itemsize for step in array.strides])
-    meta = tensor_meta(array.shape, stride, dtype)
-    storage = Storage(_flat(array, meta.span), writable=array.flags.writeable)
-    storage.exported = True
-    return Tensor(storage, meta)
-
-
-def _flat(array: np.ndarray, span: int) -> np.ndarray:
-    """The memory from the array's first to its last element as a C-contiguous buffer."""
-    if array.flags.c_contiguous and array.dtype.kind != "V":
-        return array
-    flat = np.lib.stride_tricks.as_strided(
-        array, (span,), (array.itemsize,), writeable=array.flags.writeable
-    )
-    return flat.view(np.uint8)
 
 
 def where(

@@ -226,8 +226,3 @@ def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
     while value.ndim > ndim and value.shape[0] == 1:
         value = value.squeeze(0)
     return value
-
-
-# Tensor cannot import this module, and an import at each call takes half as long as a view.
-Tensor.__getitem__ = get_item  # type: ignore[method-assign]
-Tensor.__setitem__ = set_item  # type: ignore[method-assign]

@@ -17,6 +17,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper, refuse_form
 from aotlite.ir import layout
 from aotlite.ir.arrays import ArrayBackend
+from aotlite.ir.composite import gathered
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import (
     ArgumentError,
@@ -44,6 +45,15 @@ _SET = parse_schema(
 
 
 # ------------------------------------------------------------------------------------------ resize
+def resize_(tensor: Tensor, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor:
+    """Gives this tensor another size on its storage, which grows if it must (TEN-25).
+
+    New elements have undefined values. Raises AutogradError if the tensor requires grad.
+    """
+    given = gathered((tensor, *size))[1:]
+    return resize(tensor, given[0] if len(given) == 1 else size, memory_format)
+
+
 def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Tensor:
     """The tensor with this size on its storage, which grows if it must (TEN-25)."""
     recorder, given = STATE.recorder, tensor
@@ -171,6 +181,15 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 # --------------------------------------------------------------------------------------------- set
+def set_(tensor: Tensor, source: Any = None, *window: Any) -> Tensor:
+    """Puts this tensor onto the memory of another tensor, or onto a window of a storage.
+
+    `set_(tensor)`, `set_(storage, offset, size, stride)`. Views of the old memory keep it
+    (TEN-26).
+    """
+    return put_onto(tensor, source, window)
+
+
 def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
     """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
     for each in (tensor, source):

@@ -11,7 +11,8 @@ from itertools import chain, combinations, product
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
-from aotlite.eager.dispatch import check_destination, dispatch, layout_of
+from aotlite.eager.destinations import check_destination, layout_of
+from aotlite.eager.dispatch import dispatch
 from aotlite.eager.memory import check_room, take_room
 from aotlite.eager.state import is_grad_enabled, no_grad
 from aotlite.eager.tensor import Tensor

@@ -16,7 +16,8 @@ from typing import Any
 import attrs
 
 from aotlite.eager.recording import Streams
-from aotlite.eager.state import STATE
+from aotlite.eager.state import STATE, Draws
+from aotlite.eager.tensor import apply_op
 from aotlite.ir.cuda_devices import device_named
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.errors import RngError, noted
@@ -114,10 +115,8 @@ class Generator:
 
     def draw(self, op: RandomOp, args: tuple[Any, ...]) -> Any:
         """What a random op gives with canonical arguments, from this generator."""
-        from aotlite.eager.dispatch import dispatch
-
         if self is GENERATOR:
-            return dispatch(op, args)
+            return apply_op(op, args)
         if STATE.recorder is not None:
             raise STATE.recorder.refuse(
                 "a draw from a generator of your own()", "call it before the compiled function"
@@ -126,7 +125,7 @@ class Generator:
         source, consumed = drawn_from(self), op.consumes(meta)
         place = source.advance(consumed, op.name)
         try:
-            return dispatch(op.functional, (*place, 0, *args))
+            return apply_op(op.functional, (*place, 0, *args))
         except BaseException:
             source.give_back(*place, consumed)
             raise
@@ -227,7 +226,7 @@ class Replaying:
 class Refusing:
     """The default generator stands where compiled code has put it, ahead of all that happens."""
 
-    def __init__(self, outer: Noting | Replaying | Refusing | None) -> None:
+    def __init__(self, outer: Draws | None) -> None:
         self._outer = outer
 
     def of(self, generator: Generator) -> Generator:

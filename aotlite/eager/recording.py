@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, RandomOp
 
-if TYPE_CHECKING:
-    from aotlite.eager.tensor import Tensor
-    from aotlite.ir.meta import TensorMeta
+Tensor = Any
+"""An eager tensor: its class stands on a floor above, and has the recorder asked."""
 
 
 class InputChanges(Protocol):

@@ -10,14 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from inspect import isgeneratorfunction
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 
-if TYPE_CHECKING:
-    from aotlite.eager.autograd.node import TapeNode
-    from aotlite.eager.random import Noting, Refusing, Replaying
-    from aotlite.eager.recording import Recorder
+from aotlite.eager.recording import Recorder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,6 +35,13 @@ class Ended(Protocol):
         """Lets go what was kept for the backward."""
 
 
+class Draws(Protocol):
+    """Says which generator draws in the place of another (RNG-8)."""
+
+    def of(self, generator: Any) -> Any:
+        """The generator to draw from where this one is asked."""
+
+
 class State(threading.local):
     """Modes of the current thread."""
 
@@ -52,7 +56,7 @@ class State(threading.local):
     """How many ops on wrappers have asked for the op that runs: as many as wrappers are nested."""
     deep: Any = None
     """The op and its operands where these were very many (`eager.protocol`)."""
-    draws: Noting | Replaying | Refusing | None = None
+    draws: Draws | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False
     """Inside of `checkpoint`: what happens here happens again in the backward (CKP-7)."""
@@ -74,15 +78,15 @@ class Watch:
     """Why no such hooks may be at work."""
     anomaly: bool = False
     check_nan: bool = False
-    running: TapeNode | None = None
-    """The node whose gradients are being computed, in anomaly mode."""
+    made_now: Callable[[Any], Any] | None = None
+    """In anomaly mode, of the node that is running: what is noted of a node that is made now."""
+    running: Any = None
+    """The tape node whose gradients are being computed, in anomaly mode."""
 
-    def made(self, node: TapeNode) -> None:
+    def made(self, node: Any) -> None:
         """Notes where a tape node was made, in anomaly mode."""
-        if self.anomaly:
-            from aotlite.eager.autograd.anomaly import made_now
-
-            node.extras().made = made_now(self.running)
+        if self.anomaly and self.made_now is not None:
+            node.extras().made = self.made_now(self.running)
 
 
 STATE = State()
@@ -99,7 +103,7 @@ def watch_alone(watch: Watch | None) -> Watch | None:
     """What of a watch is anomaly mode; None if that is off."""
     if watch is None or not watch.anomaly:
         return None
-    return Watch(anomaly=True, check_nan=watch.check_nan)
+    return Watch(anomaly=True, check_nan=watch.check_nan, made_now=watch.made_now)
 
 
 @contextmanager

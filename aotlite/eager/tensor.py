@@ -1,36 +1,34 @@
-"""`Tensor`: storage, geometry and autograd state. Its ops come from `Operand`, its history from
-`autograd.history`. Rules: TEN-1..TEN-25.
+"""`Tensor`: storage, geometry and autograd state, and the methods that need no more than these.
+
+Its ops come from `Operand`. What needs floors above, from `__getitem__` to `backward`, is installed
+by `tensor_methods`, and declared here for type checkers. Rules: TEN-1..TEN-25.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.face import Differentiable, _here
-from aotlite.eager.devices import not_on_host, shown
-from aotlite.eager.exchanging import Exchanging
+from aotlite.eager.autograd.hooks import RemovableHandle
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.view_root import CreationKind, Root
+from aotlite.eager.devices import not_on_host
 from aotlite.eager.refusals import forbid_capture, forbid_number, several
 from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
-from aotlite.ir.composite import gathered
+from aotlite.eager.storage import Storage, no_data
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 from aotlite.ir.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op, check_device
+from aotlite.ir.operand import Operand
 from aotlite.ir.ops.memory_format import suggested_format
 
-if TYPE_CHECKING:
-    from aotlite.eager.autograd.history import CreationKind, Root
-    from aotlite.eager.autograd.leaf import AccumulateGrad
-    from aotlite.eager.autograd.node import TapeNode
 
-
-class Tensor(Differentiable, Exchanging):
+class Tensor(Operand):
     """A strided window onto a storage, with autograd state.
 
     Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
@@ -91,7 +89,8 @@ class Tensor(Differentiable, Exchanging):
     _kind: CreationKind | None
     _base: Tensor | None
     _grad: Tensor | None
-    _accumulator: AccumulateGrad | None
+    _accumulator: Any
+    """The `AccumulateGrad` of a leaf that was asked for it, else None."""
 
     def __init__(self, storage: Storage, meta: TensorMeta, offset: int = 0) -> None:
         self.storage = storage
@@ -116,7 +115,61 @@ class Tensor(Differentiable, Exchanging):
         self._accumulator = None
 
     _make_wrapper_subclass: ClassVar[Callable[..., Any]]
-    """`eager.wrappers.make_wrapper_subclass`, which needs this class."""
+    """`wrappers.make_wrapper_subclass`."""
+
+    if TYPE_CHECKING:  # installed by `tensor_methods`
+        # ops
+        def _apply(self, /, op: Op, args: tuple[Any, ...]) -> Any: ...
+        def _filled(
+            self, /, size: tuple[int, ...], value: Any, dtype: DType, device: Any
+        ) -> Any: ...
+
+        # history and gradients
+        @property
+        def grad_fn(self) -> TapeNode | None: ...
+        @property
+        def retains_grad(self) -> bool: ...
+        def requires_grad_(self, /, requires_grad: bool = True) -> Tensor: ...
+        def detach_(self, /) -> Tensor: ...
+        def retain_grad(self, /) -> None: ...
+        def gradient_edge(self, /) -> Edge | None: ...
+        def register_hook(self, /, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle: ...
+        def register_post_accumulate_grad_hook(
+            self, /, hook: Callable[[Tensor], None]
+        ) -> RemovableHandle: ...
+        def backward(
+            self,
+            /,
+            gradient: Tensor | None = None,
+            retain_graph: bool | None = None,
+            create_graph: bool = False,
+            inputs: Sequence[Any] | Any = None,
+        ) -> None: ...
+
+        # elements
+        def __getitem__(self, /, index: Any) -> Any: ...
+        def __setitem__(self, /, index: Any, value: Any) -> None: ...
+        def new_tensor(
+            self,
+            /,
+            data: Any,
+            *,
+            dtype: Any = None,
+            device: Any = None,
+            requires_grad: bool = False,
+        ) -> Tensor: ...
+
+        def __repr__(self, /) -> str: ...
+        def __reduce_ex__(self, /, protocol: Any) -> Any: ...
+        def __deepcopy__(self, /, memo: dict[int, Any]) -> Tensor: ...
+
+        # memory
+        def resize_(self, /, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor: ...
+        def set_(self, /, source: Any = None, *window: Any) -> Tensor: ...
+        def __dlpack__(self, **options: Any) -> Any: ...
+        def __dlpack_device__(self, /) -> tuple[int, int]: ...
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """What makes instances of a wrapper class is its `__new__`, whose arguments are its own."""
@@ -124,10 +177,83 @@ class Tensor(Differentiable, Exchanging):
         if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
             cls.__init__ = object.__init__  # type: ignore[method-assign, assignment]
 
-    def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
-        if self.__tensor_dispatch__ is not None and size == self.shape:
-            return _wrappers().filled(self, value, dtype)
-        return super()._filled(size, value, dtype, device)
+    # --- history and gradients
+    def requires_grad_outside(self) -> bool:
+        """`requires_grad` of this very object, also while a fake stands for it."""
+        root = self._root
+        return self._leaf or self._node is not None or (root is not None and root.requires_grad)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this tensor (TEN-14)."""
+        return here(self).requires_grad_outside()
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no tape node made this tensor (TEN-14)."""
+        return self.grad_fn is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated in this leaf, or None."""
+        recorder = STATE.recorder
+        return self._grad if recorder is None else recorder.grads.read(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        recorder = STATE.recorder
+        if value is not None and not isinstance(value, Tensor):
+            raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
+        if value is self:
+            raise ArgumentError("grad: the value is the tensor itself, expected another")
+        if value is not None and value.storage.capture is not None and recorder is None:
+            raise no_data("grad", value.storage)
+        if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
+            raise AutogradError(
+                f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
+            )
+        if value is not None:
+            check_device("grad: the value", value.device, self.device)
+        if recorder is not None and recorder.is_outside(self):
+            recorder.grads.write(self, value)
+        else:
+            self._grad = value
+
+    @property
+    def base(self) -> Tensor | None:
+        """The tensor that this is a differentiable view of, never itself a view (TEN-3)."""
+        _forbid_outside(self, "reading the base", "read it before the compiled function")
+        return self._base
+
+    @property
+    def version(self) -> int:
+        """How often the storage was written: one count for views and detached aliases (TEN-10)."""
+        _forbid_outside(self, "reading the version", "read it before the compiled function")
+        version = self.storage.version
+        if type(version) is not int:
+            raise AutogradError(
+                "version: the tensor is an inference tensor, expected one that counts its writes"
+            )
+        return version
+
+    _version = version
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in `inference_mode` and has no autograd state (TEN-22)."""
+        return type(self.storage.version) is not int
+
+    def _is_tracked_leaf(self) -> bool:
+        """Whether this is a leaf that requires grad."""
+        return self._leaf and self._node is None
+
+    def _leads_nowhere(self) -> bool:
+        """Whether no gradient goes anywhere from here: as from a view under no_grad (TEN-21)."""
+        of_no_grad = self._node is None and self._kind is CreationKind.NO_GRAD
+        return of_no_grad or not self.requires_grad
 
     # --- data
     @property
@@ -164,19 +290,6 @@ class Tensor(Differentiable, Exchanging):
             raise not_on_host(self.device)
         self.storage.export()
         return array
-
-    def new_tensor(
-        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-    ) -> Tensor:
-        """`tensor(data)` of this tensor's dtype and device."""
-        from aotlite.eager.functions import tensor
-
-        return tensor(
-            data,
-            dtype=dtype or self.dtype,
-            device=device or self.device,
-            requires_grad=requires_grad,
-        )
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
@@ -255,19 +368,9 @@ class Tensor(Differentiable, Exchanging):
 
     def is_set_to(self, tensor: Tensor) -> bool:
         """Whether `tensor` is a window of the same geometry on the same memory."""
-        same = _here(self).storage is _here(tensor).storage
+        same = here(self).storage is here(tensor).storage
         same = same and self.storage_offset() == tensor.storage_offset()
         return same and (self.shape, self.stride()) == (tensor.shape, tensor.stride())
-
-    def resize_(self, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor:
-        """Gives this tensor another size on its storage, which grows if it must (TEN-25).
-
-        New elements have undefined values. Raises AutogradError if the tensor requires grad.
-        """
-        from aotlite.eager.memory import resize
-
-        given = gathered((self, *size))[1:]
-        return resize(self, given[0] if len(given) == 1 else size, memory_format)
 
     def resize_as_(
         self, the_template: Tensor, *, memory_format: MemoryFormat | None = None
@@ -280,16 +383,6 @@ class Tensor(Differentiable, Exchanging):
         if memory_format is preserve_format:
             memory_format = suggested_format(the_template.meta)
         return self.resize_(the_template.shape, memory_format=memory_format)
-
-    def set_(self, source: Any = None, *window: Any) -> Tensor:
-        """Puts this tensor onto the memory of another tensor, or onto a window of a storage.
-
-        `set_(tensor)`, `set_(storage, offset, size, stride)`. Views of the old memory keep it
-        (TEN-26).
-        """
-        from aotlite.eager.memory import put_onto
-
-        return put_onto(self, source, window)
 
     def hidden_alias(self) -> Tensor:
         """A leaf on the same memory whose writes this tensor's versions do not count (TEN-5)."""
@@ -322,13 +415,6 @@ class Tensor(Differentiable, Exchanging):
     def _relative(self, storage_offset: int | None) -> int:
         return 0 if storage_offset is None else storage_offset - self.storage_offset()
 
-    # --- item access
-    def __getitem__(self, index: Any) -> Any:
-        raise TypeError("aotlite.eager.indexing says what an index picks")
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError("aotlite.eager.indexing says what an index picks")
-
     def zero_(self) -> Tensor:
         """Fills with zeros in place."""
         return self._do("fill_", 0)
@@ -339,160 +425,20 @@ class Tensor(Differentiable, Exchanging):
             src = src.to(self.device)
         return self._do("copy_", src)
 
-    def __repr__(self) -> str:
-        if self.__tensor_dispatch__ is not None:
-            return _wrappers().shown(self)
-        if self.storage.buffer is None:
-            return f"Tensor({self.meta}, captured)"
-        array = self._data
-        text = shown(array, self.device)
-        more = "" if self.dtype.name in ("float32", "int64", "bool") else f", dtype={self.dtype}"
-        more += self._history_shown()
-        return f"tensor({text}{more})"
 
-    def _history_shown(self) -> str:
-        from aotlite.eager.autograd.history import edge_of
-
-        try:
-            edge_of(self)
-        except AutogradError:  # a part of a base that was written (TEN-19)
-            return ", grad_fn=<invalid>"
-        if self._node is not None:
-            return f", grad_fn=<{self._node.name()}>"
-        return ", requires_grad=True" if self.requires_grad_outside() else ""
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """What copies and pickles are made of: all but what is this very object's."""
-        made: Any = super().__reduce_ex__(max(int(protocol), 2))
-        make, args, (own, slots), *rest = made
-        slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
-        if self.__tensor_dispatch__ is not None:
-            return _wrapper_copies().reduced(self, own, slots)
-        return make, args, (own, slots), *rest
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        if not self.is_leaf:
-            raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
-        if self.__tensor_dispatch__ is not None:
-            twin: Tensor = _wrapper_copies().deeply_copied(self, memo)
-        elif self.storage.buffer is None or STATE.recorder is not None:
-            twin = self.detach().clone()
-        else:  # tensors that share memory share their copies' memory
-            twin = Tensor(copy.deepcopy(self.storage, memo), self.meta, self.offset)
-        twin.__class__ = type(self)
-        twin._leaf = self._leaf
-        twin.facts = None
-        memo[id(self)] = twin
-        if getattr(self, "_member", type(self))._copies_grad and self.grad is not None:
-            twin.grad = copy.deepcopy(self.grad, memo)
-        return twin
+def here(tensor: Tensor) -> Tensor:
+    """The tensor itself, or the fake that stands for it while a function is captured."""
+    recorder = STATE.recorder
+    return tensor if recorder is None else recorder.here(tensor)
 
 
-def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
-    """A plain tensor on a new storage over `buffer`: `Tensor(Storage(buffer), meta, offset)`.
-
-    Written out, since two constructors are a fourth of what a small compiled call costs.
-    """
-    storage = _new_storage(Storage)
-    storage.buffer = buffer
-    storage.version = 0
-    storage.writable = True
-    storage.exported = False
-    storage.capture = storage.loans = None
-    made = _new_tensor(Tensor)
-    made.storage = storage
-    made.meta = made.facts = meta
-    made.offset = offset
-    made.value = None
-    made._array = None
-    made._leaf = False
-    made._node = None
-    made._index = 0
-    made._root = None
-    made._chain = EMPTY_CHAIN
-    made._seen = 0
-    made._kind = None
-    made._base = None
-    made._grad = None
-    made._accumulator = None
-    return made
+def apply_op(op: Op, args: tuple[Any, ...]) -> Any:
+    """What `dispatch` gives, for modules on floors below it."""
+    return Tensor._apply(None, op, args)  # type: ignore[arg-type]
 
 
-def tensor_on(
-    storage: Storage, meta: TensorMeta, offset: int, kind: type[Tensor] | None = None
-) -> Tensor:
-    """A tensor on a storage that others are on: its facts must be asked for."""
-    made = _new_tensor(kind or Tensor)
-    made.storage = storage
-    made.meta = meta
-    made.offset = offset
-    made.value = made.facts = None
-    made._array = None
-    made._leaf = False
-    made._node = None
-    made._index = 0
-    made._root = None
-    made._chain = EMPTY_CHAIN
-    made._seen = 0
-    made._kind = None
-    made._base = None
-    made._grad = None
-    made._accumulator = None
-    return made
-
-
-def tensors_over(
-    windows: Sequence[tuple[Any, int] | None], metas: Sequence[TensorMeta | None]
-) -> list[Tensor | None]:
-    """A plain tensor for each (buffer, offset) that has a meta; one storage for each buffer.
-
-    Written out like `tensor_over`: the gradients of a step are hundreds.
-    """
-    made: list[Tensor | None] = []
-    storages: dict[int, Storage] = {}
-    last = storage = None
-    new, empty, add = _new_tensor, EMPTY_CHAIN, made.append
-    for window, meta in zip(windows, metas, strict=True):
-        if window is None or meta is None:
-            add(None)
-            continue
-        buffer, offset = window
-        if buffer is not last or storage is None:
-            last, storage = buffer, storages.get(id(buffer))
-            if storage is None:
-                storage = storages[id(buffer)] = Storage(buffer)
-        tensor = new(Tensor)
-        tensor.storage = storage
-        tensor.meta = meta
-        tensor.facts = meta
-        tensor.offset = offset
-        tensor.value = None
-        tensor._array = None
-        tensor._leaf = False
-        tensor._node = None
-        tensor._index = 0
-        tensor._root = None
-        tensor._chain = empty
-        tensor._seen = 0
-        tensor._kind = None
-        tensor._base = None
-        tensor._grad = None
-        tensor._accumulator = None
-        add(tensor)
-    return made
-
-
-def _wrappers() -> Any:
-    from aotlite.eager import wrappers
-
-    return wrappers
-
-
-def _wrapper_copies() -> Any:
-    from aotlite.eager import wrapper_copies
-
-    return wrapper_copies
-
-
-_new_tensor: Callable[[type[Tensor]], Tensor] = object.__new__
-_new_storage: Callable[[type[Storage]], Storage] = object.__new__
+def _forbid_outside(tensor: Tensor, what: str, advice: str) -> None:
+    """Refuses what a call cannot be told by, or what would have to be done at each call."""
+    recorder = STATE.recorder
+    if recorder is not None and recorder.is_outside(tensor):
+        raise recorder.refuse(f"{what} of a tensor from outside", advice)

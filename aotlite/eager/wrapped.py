@@ -17,7 +17,6 @@ from typing import Any
 
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.eager.autograd.history import (
-    CreationKind,
     check_counts,
     check_writable,
     link_view,
@@ -25,6 +24,8 @@ from aotlite.eager.autograd.history import (
     rewrite,
 )
 from aotlite.eager.autograd.tape import calls_of
+from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.eager.destinations import check_operand, check_places
 from aotlite.eager.op_functions import function_of
 from aotlite.eager.protocol import DEEP, check_end, told
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
@@ -428,8 +429,6 @@ def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
 
 def _check_places(op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]) -> None:
     """That no two elements lie in one place, nor an operand of the storage in part (TEN-7)."""
-    from aotlite.eager.dispatch import check_operand, check_places
-
     if op.functional.cost is not Cost.FACTORY:
         check_places(op.name, target)
     for other in others:

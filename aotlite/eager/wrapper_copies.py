@@ -1,4 +1,4 @@
-"""Copies and pickles of wrappers: what `copy.copy`, `copy.deepcopy` and `pickle` make them of.
+"""Copies and pickles of tensors: what `copy.copy`, `copy.deepcopy` and `pickle` make them of.
 
 A wrapper is taken apart, its parts are copied or pickled as any tensor is, and its class makes the
 other one of them; then it gets the history and the attributes that the first one had, as a plain
@@ -11,11 +11,42 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import flatten, unflatten
+from aotlite.ir.errors import AutogradError
 
 
-def reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
+def reduce_ex(tensor: Tensor, protocol: Any) -> Any:
+    """What copies and pickles are made of: all but what is this very object's."""
+    made: Any = object.__reduce_ex__(tensor, max(int(protocol), 2))
+    make, args, (own, slots), *rest = made
+    slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
+    if tensor.__tensor_dispatch__ is not None:
+        return _reduced(tensor, own, slots)
+    return make, args, (own, slots), *rest
+
+
+def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A tensor on a copy of the memory; a leaf if this is one. Raises AutogradError for others."""
+    if not tensor.is_leaf:
+        raise AutogradError("deepcopy: the tensor is not a leaf, expected a leaf; use detach()")
+    if tensor.__tensor_dispatch__ is not None:
+        twin: Tensor = _deeply_copied(tensor, memo)
+    elif tensor.storage.buffer is None or STATE.recorder is not None:
+        twin = tensor.detach().clone()
+    else:  # tensors that share memory share their copies' memory
+        twin = Tensor(copy.deepcopy(tensor.storage, memo), tensor.meta, tensor.offset)
+    twin.__class__ = type(tensor)
+    twin._leaf = tensor._leaf
+    twin.facts = None
+    memo[id(tensor)] = twin
+    if getattr(tensor, "_member", type(tensor))._copies_grad and tensor.grad is not None:
+        twin.grad = copy.deepcopy(tensor.grad, memo)
+    return twin
+
+
+def _reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
     """What `copy.copy` and `pickle` make a wrapper of: parts, spec and geometry; then the rest."""
     names, spec = flatten(wrapper)
     inner = {name: getattr(wrapper, name) for name in names}
@@ -25,7 +56,7 @@ def reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any]) 
     return unflatten, how, (others, slots)
 
 
-def deeply_copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
+def _deeply_copied(wrapper: Tensor, memo: dict[int, Any]) -> Any:
     """A wrapper of deep copies of the parts, on the copy of its storage."""
     names, spec = flatten(wrapper)
     inner = {name: copy.deepcopy(getattr(wrapper, name), memo) for name in names}

@@ -16,14 +16,16 @@ from keyword import iskeyword
 from operator import is_
 from typing import Any
 
+from aotlite.eager.new_tensors import tensor_on
 from aotlite.eager.protocol import check_finite, check_methods, told
 from aotlite.eager.state import STATE, State
 from aotlite.eager.storage import NO_COUNT, Storage
-from aotlite.eager.tensor import Tensor, tensor_on
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.operand import Operand
 
 Flat = tuple[tuple[str, ...], Any]
 """The names of the attributes that hold inner tensors, and what else tells instances apart."""
@@ -314,14 +316,6 @@ def alias_of(wrapper: Tensor) -> Any:
     return alias
 
 
-def shown(wrapper: Tensor) -> str:
-    """The text of a wrapper: its class, outer geometry, and parts."""
-    parts = [f"{name}={inner!r}" for name, inner in inner_tensors(wrapper).items()]
-    spec = flatten(wrapper)[1]
-    parts += [] if spec is None else [f"spec={spec!r}"]
-    return f"{type(wrapper).__name__}({wrapper.meta}, {', '.join(parts)}{wrapper._history_shown()})"
-
-
 def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
     """A contiguous wrapper of this one's class and size that means a number everywhere."""
     before = STATE.grad_mode
@@ -332,6 +326,15 @@ def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
         return made if made.meta.stride == stride else made._do("restride", stride)
     finally:
         STATE.grad_mode = before
+
+
+def filled_as(
+    tensor: Tensor, size: tuple[int, ...], value: Any, dtype: DType, device: Any
+) -> Any:
+    """New memory that holds a number; a wrapper where one of this wrapper's size is asked for."""
+    if tensor.__tensor_dispatch__ is not None and size == tensor.shape:
+        return filled(tensor, value, dtype)
+    return Operand._filled(tensor, size, value, dtype, device)
 
 
 def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
@@ -455,5 +458,3 @@ def _broken(cls: type[Any], what: str, expected: str) -> Exception:
         "__tensor_flatten__() took apart. (SUB-1)",
     )
 
-
-Tensor._make_wrapper_subclass = staticmethod(make_wrapper_subclass)

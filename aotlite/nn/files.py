@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from aotlite.eager.functions import from_numpy
+from aotlite.eager.exchange import from_numpy
 from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from aotlite.eager.functions import device_of
+from aotlite.eager.devices import device_of
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor

@@ -14,7 +14,8 @@ import attrs
 import numpy as np
 
 from aotlite.eager.autograd.tape import laid_out
-from aotlite.eager.dispatch import check_operand, dispatch
+from aotlite.eager.destinations import check_operand
+from aotlite.eager.dispatch import dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.effects import EffectOp

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views import SELECT, T
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal

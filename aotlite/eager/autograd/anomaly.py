@@ -9,14 +9,17 @@ Spec: `specs/anomaly.md`.
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.host_callback import callback
 from aotlite.eager.state import STATE, watch_with
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
@@ -35,9 +38,7 @@ class Made:
 @cache
 def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Where our code lies, and what else lies below."""
-    import aotlite
-
-    roots = [os.path.abspath(path) for path in aotlite.__path__]
+    roots = [os.path.abspath(path) for path in sys.modules["aotlite"].__path__]
     others = ("tests", "examples", "benchmarks", "docs", ".venv")
     below = [os.path.join(root, part, "") for root in roots for part in others]
     return tuple([os.path.join(root, "") for root in roots]), tuple(below)
@@ -115,10 +116,6 @@ def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
     """DBL-3: has the captured function look at a gradient of a backward that it runs itself."""
     if is_wrapper(grad):
         return  # nor does eager look at its parts
-    import numpy as np
-
-    from aotlite.effects import callback
-
     called = _text(split(made_now(None).stack)[1])
     where = f"Its backward is run by the function itself, most recent call last:\n{called}"
     notes = [*notes_of(node, inside=True), where]
@@ -210,7 +207,7 @@ class set_detect_anomaly:
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = STATE.watch
-        STATE.watch = watch_with(anomaly=mode, check_nan=check_nan)
+        STATE.watch = watch_with(anomaly=mode, check_nan=check_nan, made_now=made_now)
 
     def __enter__(self) -> None:
         pass

@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aotlite.eager.autograd.node import (
-    SEQUENCE,
-    Edge,
-    SavedTensor,
-    TapeNode,
-    detached_alias,
-    released,
-    saved,
-)
+from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
+from aotlite.eager.autograd.saved_tensors import SavedTensor, detached_alias, saved
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, noted
-
-if TYPE_CHECKING:
-    from aotlite.eager.autograd.custom import CustomNode
 
 
 class FunctionCtx:
@@ -82,7 +72,7 @@ class FunctionCtx:
         return self._name
 
     # --- for the call
-    def _save_now(self, node: CustomNode, args: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _save_now(self, node: TapeNode, args: Sequence[Any], outs: Sequence[Any]) -> None:
         """Saves what was asked for, now that the results have their history."""
         self._node = weakref.ref(node)
         own = [id(each) if getattr(each, "_node", None) is node else None for each in outs]
@@ -139,7 +129,7 @@ class _Kept:
         self.is_inner = is_inner
         """Neither an argument nor a result: how it depends on the arguments is not known."""
 
-    def unpack(self, node: CustomNode) -> Tensor:
+    def unpack(self, node: TapeNode) -> Tensor:
         tensor = self.record.unpack(node)
         if self.index is not None:
             linked = detached_alias(tensor)

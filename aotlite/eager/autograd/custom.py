@@ -10,7 +10,8 @@ from itertools import compress
 from typing import Any
 
 from aotlite.eager.autograd.context import FunctionCtx
-from aotlite.eager.autograd.node import SEQUENCE, Edge, Gradients, SavedTensor, TapeNode
+from aotlite.eager.autograd.node import SEQUENCE, Edge, Gradients, TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import fitted, zeros_of
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, noted

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.state import STATE
+from aotlite.eager.tensor import here
 from aotlite.ir.errors import AutogradError
 
 
@@ -25,8 +25,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     >>> get_gradient_edge(x).node.variable is x
     True
     """
-    recorder = STATE.recorder
-    edge = edge_of(tensor if recorder is None else recorder.here(tensor))
+    edge = edge_of(here(tensor))
     if edge is None:
         raise AutogradError(
             "get_gradient_edge: the tensor does not require grad, expected one that does"

@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.anomaly import run_watched
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
+from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE, backward_task
-
-if TYPE_CHECKING:
-    from aotlite.eager.recording import Recorder
 
 
 @attrs.define
@@ -148,8 +147,6 @@ class Run:
         if extra is not None and extra.pre:
             grads = extra.before(grads)
         if self._anomaly:
-            from aotlite.eager.autograd.anomaly import run_watched
-
             wanted = None if self._useful is None else self._wanted_of(node)
             found = run_watched(node, grads, wanted, partial(self._run, node, grads))
         else:

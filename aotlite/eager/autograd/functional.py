@@ -16,7 +16,7 @@ from aotlite.eager.autograd.single import (
 )
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import no_data
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.tensor import Tensor, here
 from aotlite.eager.wrappers import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.op import check_device
@@ -155,7 +155,7 @@ def _sinks(inputs: Any, name: str = "grad") -> list[Any]:
 
 
 def _edge(each: Any) -> Any:
-    return (each.node, each.output_nr) if isinstance(each, GradientEdge) else edge_of(_here(each))
+    return (each.node, each.output_nr) if isinstance(each, GradientEdge) else edge_of(here(each))
 
 
 def _listed(what: str, tensors: Any) -> list[Any]:
@@ -186,7 +186,7 @@ def _roots(name: str, tensors: list[Any], gradients: Gradients) -> list[tuple[An
             continue
         if tensor.storage.capture is not None and STATE.recorder is None:
             raise no_data("backward", tensor.storage)
-        edge = edge_of(_here(tensor))
+        edge = edge_of(here(tensor))
         if edge is None:
             raise AutogradError(
                 f"backward: the tensor {tensor.meta} does not require grad and has no history, "
@@ -203,11 +203,6 @@ def _checked(name: str, edge: GradientEdge, gradient: Tensor | None) -> Tensor:
             "shape that one could be made for"
         )
     return gradient
-
-
-def _here(tensor: Tensor) -> Tensor:
-    recorder = STATE.recorder
-    return tensor if recorder is None else recorder.here(tensor)
 
 
 def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
@@ -242,16 +237,20 @@ def _first(tensor: Tensor, gradient: Tensor | None) -> Tensor:
     return gradient.to(tensor.device, tensor.dtype)
 
 
-def _backward(
-    tensor: Tensor, gradient: Any, retain_graph: bool | None, create_graph: bool, inputs: Any
+def backward_of(
+    tensor: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Sequence[Any] | Any = None,
 ) -> None:
+    """Adds the gradients of this tensor to the `.grad` of the leaves it came from.
+
+    With `inputs` (tensors), only to theirs, and no more is computed than they need.
+    """
     one = single(tensor, gradient) if not create_graph and inputs is None else None
     if one is None:
         backward([tensor], [gradient], retain_graph, create_graph, inputs)
         return
     node, grads, leaves = one
     collect(run_single(node, grads, retain=bool(retain_graph)), leaves)
-
-
-# Tensor cannot import its engine, which imports Tensor (see `dispatch`).
-Tensor._backward = _backward  # type: ignore[method-assign, assignment]

@@ -9,37 +9,24 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
 from aotlite.eager.autograd.forms import keep_any_form, keep_form, keep_form_at
-from aotlite.eager.autograd.hooks import move_retained
 from aotlite.eager.autograd.leaf import AccumulateGrad, new_accumulator
-from aotlite.eager.autograd.node import Edge, TapeNode, detached_alias
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.retained_grads import move_retained
+from aotlite.eager.autograd.saved_tensors import detached_alias
 from aotlite.eager.autograd.shorter_chains import shorter
 from aotlite.eager.autograd.tape import OpNode, SliceAssign, calls_of, new_call, new_node
+from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind, Root
 from aotlite.eager.autograd.windows import window_on
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, GraphError, noted
 from aotlite.ir.op import Formula, InplaceOp, PureOp, Source, ViewOp, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
-
-
-class CreationKind(enum.Enum):
-    """How a view was made, where that restricts writing it (TEN-19)."""
-
-    MULTI_OUTPUT = "an output of an op that returns several views"
-    CUSTOM = "a view made in a custom function, or an input that it returned"
-    NO_GRAD = "a view made under no_grad or in inference_mode"
-    LEAF_VIEW = "a view of a leaf that requires grad"
-    """Only of captured inputs: their base is not part of the capture."""
-
-
-RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT, CreationKind.CUSTOM)
-"""Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
 
 
 def is_stale(view: Tensor) -> bool:
@@ -49,50 +36,6 @@ def is_stale(view: Tensor) -> bool:
     """
     restricted = view._kind in RESTRICTED and not (view._leaf and view._node is None)
     return restricted and view._root is not None and view._seen != view.storage.version
-
-
-class Root:
-    """The history and first geometry of a base."""
-
-    __slots__ = ("index", "leaf", "left", "meta", "node", "offset")
-
-    def __init__(self, base: Tensor) -> None:
-        self.meta = base.meta
-        self.offset = base.offset
-        self.leaf = False
-        self.left = False
-        """The base had a history, which its views may have, and has it no longer."""
-        self.node: Any = base._node
-        self.index = base._index
-        if base._leaf and base._node is None:
-            self.become_leaf(accumulator(base))
-
-    def become_leaf(self, node: AccumulateGrad) -> None:
-        """The base requires grad from now on, and `node` collects in the root's geometry."""
-        self.leaf = True
-        self.node, self.index = node, 0
-
-    def forget(self) -> None:
-        """The base requires grad no longer."""
-        self.left = self.left or self.node is not None
-        self.leaf = False
-        self.node, self.index = None, 0
-
-    @property
-    def requires_grad(self) -> bool:
-        return self.node is not None
-
-    def edge(self) -> Edge | None:
-        return None if self.node is None else (self.node, self.index)
-
-
-def twin_root(root: Root, node: TapeNode | None) -> Root:
-    """A root of the same form whose history is `node`: for fakes of the family's tensors."""
-    twin = object.__new__(Root)
-    twin.meta, twin.offset = root.meta, root.offset
-    twin.leaf, twin.left = root.leaf, root.left
-    twin.node, twin.index = node, 0
-    return twin
 
 
 def accumulator(leaf: Tensor) -> AccumulateGrad:
@@ -125,6 +68,8 @@ def root_of(tensor: Tensor) -> Root:
     root = tensor._root
     if root is None:
         root = tensor._root = Root(tensor)
+        if tensor._leaf and tensor._node is None:
+            root.become_leaf(accumulator(tensor))
         tensor.facts = None
         tensor._seen = tensor.storage.version
     return root

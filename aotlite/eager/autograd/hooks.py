@@ -1,6 +1,7 @@
 """Hooks: functions of users that the engine calls on its way. Rules: TEN-39 to TEN-41.
 
-They live on tape nodes, in a record that few nodes have. Spec: `specs/autograd.md`.
+They live on tape nodes, in a record that few nodes have, so this stands below tensors, whose
+methods that register hooks are in `face`. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -8,16 +9,13 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
 from aotlite.ir.op import check_device
-
-if TYPE_CHECKING:
-    from aotlite.eager.autograd.anomaly import Made
-    from aotlite.eager.tensor import Tensor
+from aotlite.ir.operand import Operand
 
 Hook = Callable[..., Any]
 Hooks = dict[int, Hook]
@@ -84,14 +82,14 @@ class Extra:
     def __init__(self) -> None:
         self.tensors: dict[int, Hooks] = {}
         """Hooks on the gradient of each result, by its number."""
-        self.retained: dict[int, weakref.ref[Tensor]] = {}
+        self.retained: dict[int, weakref.ref[Any]] = {}
         """The tensors that keep the gradient of a result in `.grad`, by its number."""
-        self.kept: dict[int, weakref.ref[Tensor]] = {}
+        self.kept: dict[int, weakref.ref[Any]] = {}
         """Tensors that do so, to which the node itself gives their gradients (HOOK-4)."""
         self.pre: Hooks = {}
         self.post: Hooks = {}
-        self.made: Made | None = None
-        """Where the node was made, noted in anomaly mode (TEN-43)."""
+        self.made: Any = None
+        """Where the node was made (`anomaly.Made`), noted in anomaly mode (TEN-43)."""
         self.metadata: dict[str, Any] = {}
         self.forms: dict[int, Callable[[Any], Any]] = {}
         """What brings gradients of results that are wrappers to their form (SHD-15)."""
@@ -152,9 +150,7 @@ def _of_another_run(recorder: Any) -> Exception:
 
 def alike(hook: Hook, given: Any, before: Any) -> Any:
     """What a hook gave in the place of a gradient, if it can stand there."""
-    from aotlite.eager.tensor import Tensor
-
-    if not isinstance(given, Tensor):
+    if not isinstance(given, Operand):
         raise DTypeError(
             f"hook: what {_named(hook)} returned is {given!r}, expected a tensor or None"
         )
@@ -185,7 +181,7 @@ def _named(hook: Hook) -> str:
     return repr(getattr(hook, "__name__", type(hook).__name__))
 
 
-def retain(tensor: Tensor, grad: Any) -> None:
+def retain(tensor: Any, grad: Any) -> None:
     """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
     with gradient_lock():
         before = tensor._grad
@@ -193,45 +189,3 @@ def retain(tensor: Tensor, grad: Any) -> None:
             tensor._grad = grad.restride(grad.meta.as_contiguous().stride)
         else:
             tensor._grad = before + grad
-
-
-def is_watched(tensor: Tensor) -> bool:
-    """Whether hooks on the tensor see the gradient that arrives at it, or it is retained."""
-    node, index = tensor._node, tensor._index
-    if node is None and tensor._leaf:
-        node = tensor._accumulator
-    extra = None if node is None else node.extra
-    return extra is not None and (bool(extra.tensors.get(index)) or index in extra.retained)
-
-
-def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[Tensor]] | None:
-    """Where it is noted that the tensor keeps the gradient that arrives at this result."""
-    extra = None if node is None else node.extra
-    if extra is None:
-        return None
-    places = [each for each in (extra.retained, extra.kept) if index in each]
-    return next((each for each in places if each[index]() is tensor), None)
-
-
-def retains(tensor: Tensor, node: Any, index: int) -> bool:
-    """Whether the tensor keeps the gradient that arrives at this result."""
-    return _retaining(tensor, node, index) is not None
-
-
-def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) -> None:
-    """From now on the tensor keeps the gradient that arrives at this result.
-
-    With `inside`, the node says what it is.
-    """
-    Changes.count += 1
-    if not retains(tensor, node, index):
-        extra = node.extras()
-        (extra.kept if inside else extra.retained)[index] = weakref.ref(tensor)
-
-
-def move_retained(tensor: Tensor, before: tuple[Any, int], after: tuple[Any, int]) -> None:
-    """Lets a tensor whose history changed keep the gradient of its new value (TEN-40)."""
-    place = _retaining(tensor, *before)
-    if place is not None:
-        del place[before[1]]
-        retain_at(tensor, *after)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.node import SavedTensor, TapeNode
+from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.ir.op import Op
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from aotlite.eager.autograd.leaf import AccumulateGrad, accumulate, is_whole
 from aotlite.eager.autograd.locks import gradient_lock
 from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.new_tensors import tensor_over
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor, tensor_over
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.arrays import copied
 from aotlite.ir.meta import TensorMeta
 

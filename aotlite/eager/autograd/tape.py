@@ -22,16 +22,14 @@ from aotlite.eager.autograd.node import (
     SEQUENCE,
     Edge,
     Gradients,
-    SavedTensor,
     TapeNode,
-    detached_alias,
     refuse_outside,
     released,
-    saved,
 )
 from aotlite.eager.autograd.saved_names import name_saved
+from aotlite.eager.autograd.saved_tensors import SavedTensor, detached_alias, saved
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.tensor import Tensor, apply_op
 from aotlite.eager.wrappers import GradientForm, whole
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
@@ -314,9 +312,7 @@ def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
 
 def zeros_of(meta: TensorMeta) -> Any:
     """Zeros of this shape and dtype."""
-    from aotlite.eager.dispatch import dispatch
-
-    return dispatch(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
+    return apply_op(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
 
 
 def operand_of(node: OpNode, grads: Gradients, place: int) -> Any:

@@ -12,16 +12,11 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.view_root import CreationKind, Root
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import (
-    Family,
-    Output,
-    Part,
-    Result,
-)
+from aotlite.ir.role import Family, Output, Part, Result
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, InnerHook
 from aotlite.stages.records.capture import InputRole

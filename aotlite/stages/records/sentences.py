@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aotlite.eager.autograd.chain import Chain
-from aotlite.eager.autograd.history import CreationKind
+from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.location import place_of
 from aotlite.ir.memory import storage_root

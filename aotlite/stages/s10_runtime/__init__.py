@@ -20,7 +20,7 @@ import optree
 from aotlite.backends.values import is_read, travels_as_array
 from aotlite.eager.autograd.history import accumulator, edge_of
 from aotlite.eager.facts import Facts, facts_of
-from aotlite.eager.tensor import tensor_over
+from aotlite.eager.new_tensors import tensor_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (

@@ -15,7 +15,6 @@ import attrs
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.eager.autograd.history import (
-    CreationKind,
     accumulator,
     become,
     change_geometry,
@@ -25,11 +24,14 @@ from aotlite.eager.autograd.history import (
     root_of,
     view_node,
 )
-from aotlite.eager.autograd.hooks import RemovableHandle, retain_at
+from aotlite.eager.autograd.hooks import RemovableHandle
 from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
+from aotlite.eager.autograd.retained_grads import retain_at
 from aotlite.eager.autograd.tape import Call, OpNode
+from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.eager.new_tensors import tensor_on
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor, tensor_on
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH

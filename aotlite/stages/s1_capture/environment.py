@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.stages.records.guards.access_paths import Place

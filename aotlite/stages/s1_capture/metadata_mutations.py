@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.history import accumulator, root_of
+from aotlite.eager.autograd.view_root import Root
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor

@@ -12,9 +12,10 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import RESTRICTED, CreationKind, edge_of, is_stale
+from aotlite.eager.autograd.history import edge_of, is_stale
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node

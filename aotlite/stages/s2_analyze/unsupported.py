@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap

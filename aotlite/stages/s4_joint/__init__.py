@@ -18,7 +18,8 @@ import attrs
 
 from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import Edge, SavedTensor, TapeNode
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper

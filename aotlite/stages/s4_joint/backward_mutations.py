@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN
-from aotlite.eager.autograd.node import computed_again
+from aotlite.eager.autograd.saved_tensors import computed_again
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
 from aotlite.ir.builder import Builder

@@ -24,7 +24,8 @@ import attrs
 from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.node import Edge, TapeNode, computed_again
+from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.saved_tensors import computed_again
 from aotlite.eager.observed import observing
 from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import STATE

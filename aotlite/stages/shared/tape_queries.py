@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import RESTRICTED, CreationKind, edge_of
+from aotlite.eager.autograd.history import edge_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import Edge, TapeNode
 from aotlite.eager.autograd.tape import InputNode, OpNode
+from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.op import ViewOp

@@ -12,18 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from aotlite.eager.autograd.chain import overlaps_itself
-from aotlite.eager.autograd.history import (
-    RESTRICTED,
-    CreationKind,
-    Root,
-    is_leaf_family,
-    is_stale,
-    root_of,
-    twin_root,
-)
-from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.history import is_leaf_family, is_stale, root_of
 from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.autograd.tape import InputNode
+from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind, Root, twin_root
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import gradient_form, is_wrapper
 from aotlite.ir.meta import TensorMeta

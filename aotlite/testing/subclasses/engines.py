@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.dispatch import check_operand
+from aotlite.eager.destinations import check_operand
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import filled, is_wrapper
 from aotlite.ir.errors import AotliteError

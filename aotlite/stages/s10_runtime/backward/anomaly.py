@@ -26,8 +26,9 @@ from aotlite.eager.autograd.anomaly import (
     split,
 )
 from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.new_tensors import tensor_over
 from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor, tensor_over
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock

@@ -15,11 +15,12 @@ import numpy as np
 import optree
 
 from aotlite.backends.values import Value
-from aotlite.eager.autograd.node import Packed
+from aotlite.eager.autograd.saved_tensors import Packed
 from aotlite.eager.checkpoint import Region
+from aotlite.eager.new_tensors import tensor_over
 from aotlite.eager.state import STATE, backward_task
 from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor, tensor_over
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.tensor import Tensor, tensor_over, tensors_over
+from aotlite.eager.new_tensors import tensor_over, tensors_over
+from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta

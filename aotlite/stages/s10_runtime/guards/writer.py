@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from aotlite.eager.autograd.hooks import is_watched
+from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.facts import Mark, are_recognised, facts_of
 from aotlite.eager.observed import Observed
 from aotlite.eager.state import STATE

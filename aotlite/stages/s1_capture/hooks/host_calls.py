@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.eager.autograd.hooks import alike
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.effects import on_host
+from aotlite.eager.host_callback import on_host
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import (

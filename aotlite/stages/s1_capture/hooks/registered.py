@@ -18,9 +18,10 @@ import attrs
 
 from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.history import edge_of, is_stale
-from aotlite.eager.autograd.hooks import RemovableHandle, alike, retains
+from aotlite.eager.autograd.hooks import RemovableHandle, alike
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, SEQUENCE, Edge, TapeNode
+from aotlite.eager.autograd.retained_grads import retains
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.observed import observing
 from aotlite.eager.state import recording
