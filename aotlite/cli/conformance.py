@@ -12,13 +12,24 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import Progress
 
 from aotlite.cli import positive
 from aotlite.ir.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from aotlite.testing.conformance.outcomes import Report
+from aotlite.testing.conformance.contained import examine
+from aotlite.testing.conformance.libraries import LIBRARIES
+from aotlite.testing.conformance.report import (
+    Report,
+    line,
+    markdown,
+    rich_table,
+    summary,
+    title,
+    witness,
+)
+from aotlite.testing.conformance.rules import GROUPS, select
 
 FAULT = 3
 """The exit status of a command that made a mistake itself."""
@@ -26,8 +37,6 @@ FAULT = 3
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `aotlite conformance`."""
-    from aotlite.testing.conformance.libraries import LIBRARIES
-
     known = ", ".join(LIBRARIES)
     parser.add_argument(
         "libraries",
@@ -46,10 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> None:
     """`aotlite conformance`: asks the libraries, prints table and witnesses."""
-    from rich.console import Console
-
-    from aotlite.testing.conformance.report import markdown
-
     if args.list or not args.libraries:
         return print_rules(args.rules)
     if args.markdown:
@@ -78,8 +83,6 @@ def _demand_writable(path: Path) -> None:
 
 def print_rules(names: Sequence[str] | None) -> None:
     """Prints the rules, a line each, and their claims."""
-    from aotlite.testing.conformance.rules import GROUPS, select
-
     group = ""
     for rule in select(names):
         if rule.group != group:
@@ -90,12 +93,6 @@ def print_rules(names: Sequence[str] | None) -> None:
 
 def ask(args: argparse.Namespace) -> list[Report]:
     """What the libraries make of the rules, side by side, with bars on standard error meanwhile."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from aotlite.testing.conformance.contained import examine
-    from aotlite.testing.conformance.rules import select
-
     count = len(select(args.rules))
     with Progress(console=Console(stderr=True), transient=True) as progress:
 
@@ -109,10 +106,6 @@ def ask(args: argparse.Namespace) -> list[Report]:
 
 def print_reports(console: object, reports: Sequence[Report]) -> None:
     """Prints the table of all, the witnesses, and a line for each library."""
-    from rich.console import Console
-
-    from aotlite.testing.conformance.report import line, rich_table, summary, title, witness
-
     assert isinstance(console, Console)
     if not all(report.not_run for report in reports):
         console.print(rich_table(reports))

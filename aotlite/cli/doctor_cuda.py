@@ -11,6 +11,7 @@ from importlib.metadata import distributions
 
 import attrs
 
+from aotlite.backends.cpu.folders import chosen, made
 from aotlite.cli import doctor_environment, doctor_probes
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
@@ -271,8 +272,6 @@ def _found_nvrtc() -> Outcome | None:
 
 def _kept() -> tuple[str, str]:
     """The folder of what was compiled, and why it cannot be used."""
-    from aotlite.backends.cpu.folders import chosen, made
-
     folder = chosen()
     if folder is None:
         return "", "there is no home folder to keep kernels in"

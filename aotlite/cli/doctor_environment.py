@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 
+from aotlite.backends.cpu.folders import refusal, refusal_to_make
 from aotlite.cli.doctor_record import Finding, State
+from aotlite.ir import trust
 
 SECTION = "Environment variables"
 OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_CACHE")
@@ -52,9 +55,7 @@ def _ours(name: str, value: str | None) -> Finding:
 def _verify(value: str) -> tuple[State, str, str]:
     """The variable is read where compilations read it, so that both always say the same."""
     try:
-        from aotlite.options import make_options
-
-        make_options()
+        import_module("aotlite.options").make_options()
     except Exception as error:  # of a required package too, which has a finding of its own
         return "broken", str(error), "set AOTLITE_VERIFY to 0, 1 or 2, or unset it"
     return "ok", value, ""
@@ -79,8 +80,6 @@ def _folder(value: str) -> tuple[State, str, str]:
 
 def _planted(folder: str) -> str:
     """What is wrong with the way to a folder, such as a link of another user; or nothing."""
-    from aotlite.ir import trust
-
     try:
         if trust.HAS_DESCRIPTORS:
             os.close(trust.opened(folder))
@@ -91,8 +90,6 @@ def _planted(folder: str) -> str:
 
 def _cache(value: str) -> tuple[State, str, str]:
     """A folder as of AOTLITE_DUMP, which nobody else may write: what is in it is run."""
-    from aotlite.backends.cpu.folders import refusal, refusal_to_make
-
     state, text, advice = _folder(value)
     folder = os.path.abspath(value)
     is_used = os.name == "posix" and not advice  # C is not compiled on Windows

@@ -11,14 +11,14 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import attrs
 
+from aotlite.backends.cpu.compilers import candidates
+from aotlite.backends.cpu.folders import scratch
 from aotlite.cli import doctor_environment
 
 TIMEOUT = 30.0
@@ -119,70 +119,9 @@ def backend(name: str) -> Outcome:
 
     Nothing that was compiled before is used. No C compiler may take more than half the time.
     """
-    code = f"from aotlite.cli.doctor_probes import try_{name} as tried; tried(float(sys.argv[1]))"
+    code = f"from aotlite.cli.doctor_trials import try_{name} as tried; tried(float(sys.argv[1]))"
     with TemporaryDirectory() as folder:
         return python(code, str(TIMEOUT / 2), AOTLITE_CACHE=folder)
-
-
-def try_reference(_: float) -> None:
-    """Raises where the reference backend does not compute what eager does."""
-    check("reference")
-
-
-def try_loops(_: float) -> None:
-    """The same of `loops`."""
-    check("loops")
-
-
-def try_cpu(limit: float) -> None:
-    """The same of `cpu`; prints its compiler after "ok", or after "absent" why there is none."""
-    from aotlite.backends.cpu import failures, probing, toolchain
-    from aotlite.ir.errors import BackendError
-
-    probing.PROBE_LIMIT = limit
-    compiler = toolchain.find_compiler()
-    if compiler is None:
-        problem = toolchain.compiler_problem() or ""
-        print("absent", problem.removesuffix(f"; {toolchain.INSTALL}"))
-        return
-    try:
-        check("cpu")
-    except BackendError as error:
-        failures.forget(error)
-        raise SystemExit(str(error)) from error  # and not its notes
-    print("ok", compiler)
-
-
-def try_cuda(_: float) -> None:
-    """The same of `cuda`, on the device."""
-    check("cuda", device="cuda")
-
-
-def check(
-    backend: str, compile: Callable[..., Any] | None = None, device: str | None = None
-) -> None:
-    """Raises where a compiled function differs from eager in value, gradient or what it writes."""
-    import aotlite as al
-
-    compile = compile or partial(al.compile, backend=backend)
-
-    def function(x: Any, w: Any) -> Any:
-        x[0].mul_(2.0)
-        hidden = (x @ w).relu()
-        return (hidden * hidden).sum()
-
-    def run(form: Callable[..., Any]) -> list[Any]:
-        x = al.arange(12.0, device=device).reshape(4, 3)
-        w = al.ones(3, 2, device=device).requires_grad_()
-        value = form(x, w)
-        value.backward()
-        gradients: Any = w.grad
-        return [value.tolist(), gradients.tolist(), x.tolist()]
-
-    expected, found = run(function), run(compile(function))
-    for what, one, other in zip(("value", "gradient", "input"), expected, found, strict=True):
-        if one != other:
-            raise SystemExit(f"the compiled {what} is {other}, expected {one} as in eager mode")
 
 
 # ------------------------------------------------------------------------------------- a C compiler
@@ -196,15 +135,11 @@ sys.exit(0 if found == 42 else f"a compiled function returned {found}, expected 
 
 def compilers() -> Iterator[list[str]]:
     """The commands of compilers that are here, apart from $CC, in the order of the backend."""
-    from aotlite.backends.cpu.compilers import candidates
-
     yield from (list(each.command) for each in candidates() if not each.title.startswith("$CC"))
 
 
 def compiler(command: Sequence[str]) -> Outcome:
     """Whether a compiler makes a library that can be loaded; its version."""
-    from aotlite.backends.cpu.folders import scratch
-
     with scratch() as folder:
         source, library = Path(folder.path, "doctor.c"), Path(folder.path, "doctor.so")
         source.write_text(_SOURCE, "utf-8")

@@ -11,17 +11,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aotlite.cli import number, positive
 from aotlite.ir.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from aotlite.testing.fuzzing.campaign import Campaign
-    from aotlite.testing.fuzzing.plan import Plan
-    from aotlite.testing.fuzzing.tally import Tally
+from aotlite.testing.coverage import ENOUGH
+from aotlite.testing.fuzzing import campaign
+from aotlite.testing.fuzzing.campaign import Campaign
+from aotlite.testing.fuzzing.ledger import read
+from aotlite.testing.fuzzing.plan import Plan
+from aotlite.testing.fuzzing.reports import cell_lines, figures, lines, write_script
+from aotlite.testing.fuzzing.tally import Tally
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,8 +81,6 @@ def _add_kept(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> None:
     """`aotlite fuzz`: runs, prints; the last line says programs, cells, failures."""
-    from aotlite.testing.fuzzing import campaign
-
     if "" not in sys.path:
         sys.path.insert(0, "")  # functions and engines of the user's own are named from here
     if args.out is not None:
@@ -105,8 +107,6 @@ def _make_folder(path: Path) -> None:
 
 
 def _plan(args: argparse.Namespace, **more: Any) -> Plan:
-    from aotlite.testing.fuzzing.plan import Plan
-
     names = {field.name for field in attrs.fields(Plan)} & set(vars(args))
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     return Plan(**{**given, "seconds": args.seconds_per_program, **more})
@@ -114,9 +114,6 @@ def _plan(args: argparse.Namespace, **more: Any) -> Plan:
 
 def _kept(args: argparse.Namespace) -> tuple[Plan, Tally]:
     """What a ledger has, and the plan that it is of."""
-    from aotlite.testing.fuzzing.ledger import read
-    from aotlite.testing.fuzzing.tally import Tally
-
     if args.ledger is None:
         raise ArgumentError("fuzz: --summary is given without --ledger, expected the file to read")
     tally = Tally()
@@ -128,10 +125,6 @@ def _kept(args: argparse.Namespace) -> tuple[Plan, Tally]:
 
 
 def _print(plan: Plan, tally: Tally, args: argparse.Namespace) -> None:
-    from rich.console import Console
-
-    from aotlite.testing.fuzzing.reports import cell_lines, figures, lines, write_script
-
     console = Console(soft_wrap=True)
     console.print(figures(tally))
     if args.cells:
@@ -149,9 +142,6 @@ def _print(plan: Plan, tally: Tally, args: argparse.Namespace) -> None:
 @contextmanager
 def _progress(plan: Plan) -> Iterator[Any]:
     """What is told of a run shows it on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
@@ -163,8 +153,6 @@ def _progress(plan: Plan) -> Iterator[Any]:
 
 
 def _shown(campaign: Campaign) -> str:
-    from aotlite.testing.coverage import ENOUGH
-
     tally = campaign.tally
     shrinking = f", {campaign.shrinking} shrinking" if campaign.shrinking else ""
     return (

@@ -25,6 +25,8 @@ from aotlite.cli import (
     doctor_environment,
     doctor_findings,
     doctor_probes,
+    doctor_tables,
+    doctor_trials,
     main,
 )
 from aotlite.cli.doctor_probes import Outcome
@@ -196,7 +198,7 @@ def test_every_form_has_every_finding(findings):
 def test_tables_take_no_text_for_markup(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     advice = "pip install 'aotlite[cc]'"
-    doctor.report([Finding("[bold]s", "C [red]", "absent", "[/red] gcc: no", advice)])
+    doctor_tables.report([Finding("[bold]s", "C [red]", "absent", "[/red] gcc: no", advice)])
     printed = capsys.readouterr().out
     for text in ("[bold]s", "C [red]", "[/red] gcc: no", advice):
         assert text in printed
@@ -229,7 +231,7 @@ def test_a_folder_is_no_package(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["reference", "loops"])
 def test_a_backend_is_compared_with_eager(name):
-    doctor_probes.check(name)
+    doctor_trials.check(name)
 
     def wrong_value(function):
         return lambda x, w: function(x, w) + 1.0
@@ -238,9 +240,9 @@ def test_a_backend_is_compared_with_eager(name):
         return lambda x, w: function(x.clone(), w)
 
     with pytest.raises(SystemExit, match="the compiled value is .*, expected .* as in eager mode"):
-        doctor_probes.check(name, wrong_value)
+        doctor_trials.check(name, wrong_value)
     with pytest.raises(SystemExit, match="the compiled input is "):
-        doctor_probes.check(name, wrong_write)
+        doctor_trials.check(name, wrong_write)
 
 
 def backends(monkeypatch, **outcomes):
@@ -280,7 +282,7 @@ def test_what_is_to_be_installed_is_what_the_backend_says():
 def test_the_trial_of_cpu_says_why_there_is_no_compiler(monkeypatch, capsys):
     monkeypatch.setattr(probing, "PROBE_LIMIT", 60.0)
     monkeypatch.setattr(toolchain, "_search", lambda: (None, ("gcc: is broken",)))
-    doctor_probes.try_cpu(1.0)
+    doctor_trials.try_cpu(1.0)
     assert "absent no C compiler works here: gcc: is broken\n" == capsys.readouterr().out
     assert 1.0 == probing.PROBE_LIMIT
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from aotlite.cli import doctor_cuda, doctor_probes
+from aotlite.cli import doctor_cuda, doctor_trials
 from aotlite.cli.doctor_cuda import Facts
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
@@ -185,4 +185,4 @@ def test_without_a_home_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_trial_of_the_backend_runs_a_function_on_the_device() -> None:
     """On the emulated one, with gradients and a write."""
     with emulating_cuda():
-        doctor_probes.try_cuda(1.0)
+        doctor_trials.try_cuda(1.0)

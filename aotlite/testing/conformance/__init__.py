@@ -33,7 +33,8 @@ Toy: keeps 0, breaks 1, absent 0
 
 from aotlite.testing.conformance.absent import Absent
 from aotlite.testing.conformance.adapter import Adapter
-from aotlite.testing.conformance.outcomes import Report, Result
+from aotlite.testing.conformance.outcomes import Result
+from aotlite.testing.conformance.report import Report
 from aotlite.testing.conformance.rules import Rule, RuleBroken, all_rules
 from aotlite.testing.conformance.runner import check
 

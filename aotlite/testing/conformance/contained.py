@@ -16,7 +16,8 @@ from typing import Any
 
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.testing.conformance.messages import unpack
-from aotlite.testing.conformance.outcomes import Dies, Faulty, Outcome, Report, Result
+from aotlite.testing.conformance.outcomes import Dies, Faulty, Outcome, Result
+from aotlite.testing.conformance.report import Report
 from aotlite.testing.conformance.rules import Rule, select
 from aotlite.testing.conformance.runner import result_of
 

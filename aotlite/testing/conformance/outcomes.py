@@ -82,59 +82,6 @@ class Result:
     choice: bool = False
 
 
-@attrs.frozen
-class Report:
-    """What one library makes of the rules; `not_run` says why it could not be asked at all."""
-
-    library: str
-    version: str
-    results: tuple[Result, ...]
-    not_run: str = ""
-
-    @property
-    def broken(self) -> tuple[Result, ...]:
-        """The results of rules that the library breaks, crashes and hangs among them."""
-        return tuple(each for each in self.results if is_broken(each))
-
-    @property
-    def kept(self) -> tuple[Result, ...]:
-        """The results of rules that the library keeps."""
-        return tuple(
-            each for each in self.results if isinstance(each.outcome, Keeps) and not each.choice
-        )
-
-    @property
-    def chosen(self) -> tuple[Result, ...]:
-        """The results of rules that a library may keep or not, which this one has chosen."""
-        return tuple(
-            each
-            for each in self.results
-            if each.choice and isinstance(each.outcome, Keeps | Breaks)
-        )
-
-    @property
-    def absent(self) -> tuple[Result, ...]:
-        """The results of rules that need what the library does not have."""
-        return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
-
-    @property
-    def faulty(self) -> tuple[Result, ...]:
-        """The results of rules at which the suite or the adapter made a mistake."""
-        return tuple(each for each in self.results if isinstance(each.outcome, Faulty))
-
-    def table(self) -> str:
-        """A line for each rule, and below them the witness of each broken one."""
-        from aotlite.testing.conformance.report import text
-
-        return text(self)
-
-    def markdown(self) -> str:
-        """The Markdown page of this library alone."""
-        from aotlite.testing.conformance.report import markdown
-
-        return markdown([self])
-
-
 def is_broken(result: Result) -> bool:
     """Whether a result counts against the library: a death always, a breach of no choice.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import attrs
+from rich.table import Table
+from rich.text import Text
 
 from aotlite.testing.conformance.notes import note
 from aotlite.testing.conformance.outcomes import (
@@ -12,14 +15,10 @@ from aotlite.testing.conformance.outcomes import (
     Faulty,
     Keeps,
     Lacks,
-    Report,
     Result,
+    is_broken,
 )
 from aotlite.testing.conformance.rules import GROUPS
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 _PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
 """What is nobody's fault; everything else stands out."""
@@ -44,6 +43,55 @@ Compiled is what `aotlite.compile`, `jax.jit` and `torch.compile(backend="aot_ea
 library `torch-aot-function` is PyTorch's AOTAutograd without the frontend. In witnesses,
 `custom(forward, backward)` is `apply` of a `torch.autograd.Function` of these two.
 """
+
+
+@attrs.frozen
+class Report:
+    """What one library makes of the rules; `not_run` says why it could not be asked at all."""
+
+    library: str
+    version: str
+    results: tuple[Result, ...]
+    not_run: str = ""
+
+    @property
+    def broken(self) -> tuple[Result, ...]:
+        """The results of rules that the library breaks, crashes and hangs among them."""
+        return tuple(each for each in self.results if is_broken(each))
+
+    @property
+    def kept(self) -> tuple[Result, ...]:
+        """The results of rules that the library keeps."""
+        return tuple(
+            each for each in self.results if isinstance(each.outcome, Keeps) and not each.choice
+        )
+
+    @property
+    def chosen(self) -> tuple[Result, ...]:
+        """The results of rules that a library may keep or not, which this one has chosen."""
+        return tuple(
+            each
+            for each in self.results
+            if each.choice and isinstance(each.outcome, Keeps | Breaks)
+        )
+
+    @property
+    def absent(self) -> tuple[Result, ...]:
+        """The results of rules that need what the library does not have."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
+
+    @property
+    def faulty(self) -> tuple[Result, ...]:
+        """The results of rules at which the suite or the adapter made a mistake."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Faulty))
+
+    def table(self) -> str:
+        """A line for each rule, and below them the witness of each broken one."""
+        return text(self)
+
+    def markdown(self) -> str:
+        """The Markdown page of this library alone."""
+        return markdown([self])
 
 
 def word(result: Result) -> str:
@@ -126,9 +174,6 @@ def witness(result: Result) -> str:
 
 def rich_table(reports: Sequence[Report]) -> Table:
     """A row for each rule, a column for each library that ran."""
-    from rich.table import Table
-    from rich.text import Text
-
     styles = {"keeps": "green", "absent": "dim", "yes": "", "no": ""}
     ran = [report for report in reports if not report.not_run]
     table = Table("rule", "", *(title(report) for report in ran))

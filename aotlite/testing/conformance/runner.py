@@ -9,16 +9,9 @@ from typing import Any, cast
 from aotlite.testing.conformance.absent import Absent, is_missing
 from aotlite.testing.conformance.adapter import Adapter
 from aotlite.testing.conformance.faults import is_ours, place_of
-from aotlite.testing.conformance.outcomes import (
-    Breaks,
-    Faulty,
-    Keeps,
-    Lacks,
-    Outcome,
-    Report,
-    Result,
-)
+from aotlite.testing.conformance.outcomes import Breaks, Faulty, Keeps, Lacks, Outcome, Result
 from aotlite.testing.conformance.recording import Recorder
+from aotlite.testing.conformance.report import Report
 from aotlite.testing.conformance.rules import NEEDS, Rule, RuleBroken, select
 from aotlite.testing.conformance.signatures import checked
 

@@ -1,0 +1,70 @@
+"""What the child processes of `aotlite doctor` run: a function by each backend, against eager.
+
+`doctor_probes` starts them. Only children import this module: what it imports may be broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import aotlite as al
+from aotlite.backends.cpu import failures, probing, toolchain
+from aotlite.ir.errors import BackendError
+
+
+def try_reference(_: float) -> None:
+    """Raises where the reference backend does not compute what eager does."""
+    check("reference")
+
+
+def try_loops(_: float) -> None:
+    """The same of `loops`."""
+    check("loops")
+
+
+def try_cpu(limit: float) -> None:
+    """The same of `cpu`; prints its compiler after "ok", or after "absent" why there is none."""
+    probing.PROBE_LIMIT = limit
+    compiler = toolchain.find_compiler()
+    if compiler is None:
+        problem = toolchain.compiler_problem() or ""
+        print("absent", problem.removesuffix(f"; {toolchain.INSTALL}"))
+        return
+    try:
+        check("cpu")
+    except BackendError as error:
+        failures.forget(error)
+        raise SystemExit(str(error)) from error  # and not its notes
+    print("ok", compiler)
+
+
+def try_cuda(_: float) -> None:
+    """The same of `cuda`, on the device."""
+    check("cuda", device="cuda")
+
+
+def check(
+    backend: str, compile: Callable[..., Any] | None = None, device: str | None = None
+) -> None:
+    """Raises where a compiled function differs from eager in value, gradient or what it writes."""
+    compile = compile or partial(al.compile, backend=backend)
+
+    def function(x: Any, w: Any) -> Any:
+        x[0].mul_(2.0)
+        hidden = (x @ w).relu()
+        return (hidden * hidden).sum()
+
+    def run(form: Callable[..., Any]) -> list[Any]:
+        x = al.arange(12.0, device=device).reshape(4, 3)
+        w = al.ones(3, 2, device=device).requires_grad_()
+        value = form(x, w)
+        value.backward()
+        gradients: Any = w.grad
+        return [value.tolist(), gradients.tolist(), x.tolist()]
+
+    expected, found = run(function), run(compile(function))
+    for what, one, other in zip(("value", "gradient", "input"), expected, found, strict=True):
+        if one != other:
+            raise SystemExit(f"the compiled {what} is {other}, expected {one} as in eager mode")
