@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 
 import attrs
 
-from aotlite.backends.cpu.folders import chosen, made
+from aotlite.backends.cpu import folders
 from aotlite.cli import doctor_environment, doctor_probes
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
@@ -272,7 +272,7 @@ def _found_nvrtc() -> Outcome | None:
 
 def _kept() -> tuple[str, str]:
     """The folder of what was compiled, and why it cannot be used."""
-    folder = chosen()
+    folder = folders.chosen()
     if folder is None:
         return "", "there is no home folder to keep kernels in"
-    return folder, made(folder)
+    return folder, folders.made(folder)

@@ -2,7 +2,7 @@
 
     programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
     engines      the libraries that programs run on
-    worlds       what a user can observe of a call, and what differs between two
+    observe      what a user can observe of a call, and what differs between two
     cells        the table that random programs fill: of aliasing; `coverage` counts hits
     draws        random programs; `strategies`: the same for Hypothesis
     checking     assertions that compiled does what eager does
@@ -28,44 +28,46 @@ if TYPE_CHECKING:
     from aotlite.testing.checking import ProgramError as ProgramError
     from aotlite.testing.checking import assert_same_effects as assert_same_effects
     from aotlite.testing.checking import check_program as check_program
-    from aotlite.testing.checking import differences_of as differences_of
+    from aotlite.testing.compiled import differences_of as differences_of
     from aotlite.testing.coverage import Coverage as Coverage
     from aotlite.testing.draws.whole import draw as draw
     from aotlite.testing.emulation import emulated_cuda as emulated_cuda
     from aotlite.testing.emulation import emulating_cuda as emulating_cuda
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
-    from aotlite.testing.fuzzing import fuzz as fuzz
-    from aotlite.testing.programs import Call as Call
-    from aotlite.testing.programs import Program as Program
-    from aotlite.testing.programs import Step as Step
+    from aotlite.testing.fuzzing.campaign import fuzz as fuzz
+    from aotlite.testing.observe.differences import differences as differences
+    from aotlite.testing.observe.observation import World as World
+    from aotlite.testing.programs.program import Program as Program
+    from aotlite.testing.programs.steps import Call as Call
+    from aotlite.testing.programs.steps import Step as Step
     from aotlite.testing.shrinking import shrunk as shrunk
     from aotlite.testing.shrinking import smallest as smallest
     from aotlite.testing.subclasses.api import subclass_laws as subclass_laws
-    from aotlite.testing.worlds import World as World
-    from aotlite.testing.worlds import differences as differences
 
 _LAZY: dict[str, str] = {
     name: f"aotlite.testing.{module}"
     for module, names in {
         "coverage": "Coverage",
-        "checking": "Difference Inputs ProgramError assert_same_effects check_program "
-        "differences_of",
+        "checking": "Difference Inputs ProgramError assert_same_effects check_program",
+        "compiled": "differences_of",
         "draws.whole": "draw",
         "emulation": "emulated_cuda emulating_cuda",
         "engines": "Engine engine",
-        "fuzzing": "fuzz",
-        "programs": "Call Program Step",
+        "fuzzing.campaign": "fuzz",
+        "programs.program": "Call Program Step",
         "shrinking": "shrunk smallest",
         "subclasses.api": "subclass_laws",
-        "worlds": "World differences",
+        "observe.observation": "World",
+        "observe.differences": "differences",
     }.items()
     for name in names.split()
 }
 __all__ = sorted(_LAZY)
 _SUBMODULES = frozenset(
-    "cells checking conformance coverage drawing draws emulation engines fuzzing laws machines "
-    "memory plugin programs relations scripts shrinking strategies subclasses worlds".split()
+    "cells checking compiled conformance coverage drawing draws emulation engines fuzzing laws "
+    "machines memory observe plugin programs relations scripts shrinking strategies "
+    "subclasses".split()
 )
 
 

@@ -23,19 +23,11 @@ from typing import Any
 import attrs
 
 from aotlite.testing.engines import Engine, engine
-from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
+from aotlite.testing.engines.interpreter import body_of, setup_of
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step
+from aotlite.testing.programs.vocabulary import MULTI, VIEWS, kind_of_op
 
-VIEWS = (
-    "view", "reshape", "t", "transpose", "permute", "movedim", "expand", "select", "narrow",
-    "slice", "squeeze", "unsqueeze", "diagonal", "unfold", "unflatten", "flatten", "as_strided",
-    "alias", "detach", "view_dtype", "view_as_real", "real", "imag", "view_as_complex", "split",
-    "split_with_sizes", "chunk", "tensor_split", "unbind", "hidden_alias",
-)  # fmt: skip
-MULTI = ("split", "split_with_sizes", "chunk", "tensor_split", "unbind")
-POINTWISE = ("add_", "sub_", "mul_", "neg_", "square_", "clamp_", "relu_", "abs_")
-FILLS = ("fill_", "zero_")
-INDEXED = ("index_put_", "masked_fill_", "index_fill_", "index_add_", "index_copy_")
-GEOMETRY = ("t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_")
 WRITES = (
     "pointwise", "copy", "fill", "setitem", "index", "no_grad", "detached", "hidden", "geometry",
     "resize", "set", "tracked",
@@ -97,18 +89,6 @@ def _of_call(library: Engine, program: Program, call: Call) -> set[int]:
             return watcher.cells(body_of(library, program, watcher)(*args))
     except Exception:  # what a library refuses is nothing that it was seen to do
         return set()
-
-
-def kind_of_op(op: str) -> str | None:
-    """The kind of write that an op is of itself; None for ops that do not write."""
-    if op in GEOMETRY:
-        return "geometry"
-    if op in ("resize_", "set_", "copy_", "setitem"):
-        return op.rstrip("_")
-    for kind, ops in (("pointwise", POINTWISE), ("fill", FILLS), ("index", INDEXED)):
-        if op in ops:
-            return kind
-    return None
 
 
 @attrs.define(eq=False)

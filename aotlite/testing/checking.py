@@ -7,23 +7,22 @@ and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11. Spec: sp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
 import optree
 
-from aotlite.ir.errors import AliasError, ArgumentError, UnsupportedError
-from aotlite.testing.compiling import compile_by_reference
+from aotlite.ir.errors import ArgumentError
+from aotlite.testing.compiled import Compile, differences_of, kind_of
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.base import SPECIAL
-from aotlite.testing.programs import Program, is_name
-from aotlite.testing.worlds import Setting, World, differences, play, play_call
-
-REFUSED = (AliasError, UnsupportedError)
-"""What a compiled call may raise where eager goes on, before any effect (GEN-2)."""
-
-Compile = Callable[..., Callable[..., Any]]
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import Setting, play
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import is_name
+from aotlite.testing.shrinking import shrunk
 
 
 class ProgramError(AssertionError):
@@ -49,8 +48,6 @@ class ProgramError(AssertionError):
 
     def smallest(self, seconds: float | None = None) -> Program | None:
         """A smaller program of which the check finds the same kind of thing."""
-        from aotlite.testing.shrinking import shrunk
-
         program, check = self.program, self.check
         if program is None or check is None:
             return program
@@ -242,39 +239,3 @@ def place_of(function: Any) -> str:
     """Where a function is: "module:name"."""
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def differences_of(
-    program: Program,
-    *,
-    on: str | Engine = "aotlite",
-    compile: Compile | None = None,
-    **options: Any,
-) -> list[str]:
-    """What differs between compiled and eager calls of a program, up to the first such call."""
-    library = engine(on)
-    if compile is None:
-        compile = compile_by_reference
-    compiled = compile(program.function_of(library), **options)
-    return next((found for found in _by_call(library, program, compiled) if found), [])
-
-
-def _by_call(
-    library: Engine, program: Program, compiled: Callable[..., Any]
-) -> Iterator[list[str]]:
-    eager = program.function_of(library)
-    for number in range(len(program.calls)):
-        its = play_call(library, program, number, eager)
-        mine = play_call(library, program, number, compiled)
-        refused = isinstance(mine.error, REFUSED) and type(mine.error) is not type(its.error)
-        if not (refused and mine.untouched):
-            yield [f"call {number}: {each}" for each in differences(mine, its)]
-
-
-def kind_of(found: Sequence[str]) -> str:
-    """What the first difference is about, without names and numbers.
-
-    >>> kind_of(["call 0: values of object 3 after the call: [1.0], eager [2.0]"])
-    'values of object  after the call: '
-    """
-    return re.sub(r"call \d+: |\[.*|\d+", "", found[0])[:60] if found else ""

@@ -19,7 +19,8 @@ import rich.table
 
 from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.testing import cells
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import VIEWS
 
 ENOUGH = 20
 """Programs that are to hit each cell."""
@@ -88,7 +89,7 @@ def _matches(cell: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 ALIASING = Table(
     {
-        "view": cells.VIEWS,
+        "view": VIEWS,
         "write": cells.WRITES,
         "output": cells.OUTPUTS,
         "relation": cells.RELATIONS,

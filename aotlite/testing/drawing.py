@@ -25,9 +25,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.cells import kind_of_op
 from aotlite.testing.engines import Engine, engine
-from aotlite.testing.programs import Program, Step, body_of, setup_of
+from aotlite.testing.engines.interpreter import body_of, setup_of
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import kind_of_op
 from aotlite.testing.scripts.block import body_block, parameters, setup_block
 from aotlite.testing.scripts.language import Own
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import ml_dtypes
 import numpy as np
 
 BITS = {
@@ -32,8 +33,6 @@ def array_of(values: bytes, dtype: str) -> np.ndarray:
     """The elements in row-major order; `dtype` may have a library's name before a dot."""
     name = dtype.rpartition(".")[2].rstrip("_")
     if name == "bfloat16":
-        import ml_dtypes
-
         return np.frombuffer(values, ml_dtypes.bfloat16)
     return np.frombuffer(values, name)
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.programs import Step
+from aotlite.testing.programs.steps import Step
 
 Ints = tuple[int, ...]
 

@@ -38,12 +38,14 @@ except ImportError as _error:
         "aotlite.testing.machines: Hypothesis is not installed, expected: pip install hypothesis"
     ) from _error
 
+import aotlite
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.compiling import compile_by_reference
+from aotlite.testing.compiled import compile_by_reference
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import Engine, engine
-from aotlite.testing.programs import Program, setup_of
+from aotlite.testing.engines.interpreter import setup_of
+from aotlite.testing.programs.program import Program
 from aotlite.testing.twins import Pair, Twins, is_leaf
 
 Argument = tuple[tuple[int, ...], str]
@@ -333,8 +335,6 @@ def run_machine(
 
     >>> run_machine(lambda x: x.t().mul_(2), arguments=[((2, 3), "float64")], settings=QUICK)
     """
-    import aotlite
-
     make = aotlite.compile if compile is None else compile
 
     class Machine(RepeatedCalls):

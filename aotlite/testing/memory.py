@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from aotlite.testing.worlds import Seen, World, differences
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import Seen, World
 
 
 def memory_differences(mine: World, its: World) -> list[str]:

@@ -14,13 +14,17 @@ from typing import Any
 import attrs
 import optree
 
-from aotlite.testing.checking import REFUSED, Difference
+from aotlite.testing.checking import Difference
+from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine
-from aotlite.testing.engines.base import numbers
-from aotlite.testing.programs import Program, Step, is_name, resolved
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import Seen, World
+from aotlite.testing.observe.playing import observed, shows_bits
+from aotlite.testing.programs.numbers import numbers
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Step, is_name, resolved
 from aotlite.testing.scripts.files import function_text
 from aotlite.testing.scripts.language import Own
-from aotlite.testing.worlds import Seen, World, differences, observed, shows_bits
 
 Function = Callable[..., Any]
 

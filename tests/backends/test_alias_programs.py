@@ -6,7 +6,7 @@ import pytest
 
 from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.testing.cells import POSSIBLE
-from aotlite.testing.checking import differences_of
+from aotlite.testing.compiled import differences_of
 from aotlite.testing.draws.whole import draw
 
 COUNT = 80

@@ -16,9 +16,11 @@ import aotlite as al
 from aotlite.testing.cells import POSSIBLE
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.running import REFUSED, eager_call, options_of, outcome
-from aotlite.testing.programs import Program, body_of
-from aotlite.testing.worlds import differences, play_call
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 from tests.end_to_end.cases import Case
 from tests.end_to_end.cases import cases as drawn_cases
 from tests.end_to_end.random_programs import MODES

@@ -23,7 +23,9 @@ from aotlite.ir.graph import Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.role import Saved
 from aotlite.testing.draws.drafts import LIBRARY
-from aotlite.testing.worlds import Setting, World, differences, play
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import Setting, play
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 

@@ -14,8 +14,11 @@ from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.ir.errors import AliasError, UnsupportedError
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.programs import Program, body_of
-from aotlite.testing.worlds import World, differences, play_call
+from aotlite.testing.engines.interpreter import body_of
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 
 Hooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 HOOKS: tuple[Hooks, ...] = (

@@ -13,7 +13,8 @@ import pytest
 
 import aotlite as al
 from aotlite.testing.draws.drafts import LIBRARY
-from aotlite.testing.worlds import Setting, differences, play
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.playing import Setting, play
 
 
 def _leaf() -> Any:

@@ -10,7 +10,7 @@ import pytest
 import aotlite as al
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.testing import Difference, Inputs, ProgramError, assert_same_effects, check_program
-from aotlite.testing.checking import differences_of, kind_of
+from aotlite.testing.compiled import differences_of, kind_of
 from tests.testing.examples import program
 
 

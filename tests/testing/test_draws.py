@@ -16,15 +16,17 @@ from aotlite.testing.cells import (
     OUTPUTS,
     POSSIBLE,
     RELATIONS,
-    VIEWS,
     WRITES,
     Watcher,
     impossible,
 )
 from aotlite.testing.draws.drafts import LIBRARY, STEPS
 from aotlite.testing.draws.whole import draw
+from aotlite.testing.engines.interpreter import body_of, setup_of
 from aotlite.testing.fuzzing.running import eager_call
-from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step
+from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
 from tests.testing.examples import program
 
 SEEDS = range(120)
@@ -175,7 +177,7 @@ def test_a_write_of_a_copy_is_no_write_of_the_memory(name: str) -> None:
     given, cell = _example(name)
     steps = given.body
     for place, step in enumerate(steps):
-        if alias_cells.kind_of_op(step.op) is not None:
+        if kind_of_op(step.op) is not None:
             copied = [*steps[:place], Step("clone", step.args[:1]), *steps[place + 1 :]]
             assert cell not in cells_of(attrs.evolve(given, body=copied))
 

@@ -15,9 +15,11 @@ from aotlite.testing.draws import drafts
 from aotlite.testing.draws.exact import COMPUTE, Exactly, has_exact_gradients, stays_exact
 from aotlite.testing.draws.sources import LIBRARY
 from aotlite.testing.draws.whole import draw
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.exactness import are_exact
-from aotlite.testing.programs import Step, body_of
-from aotlite.testing.worlds import NOT_EXACT, is_exact, play_call
+from aotlite.testing.observe.differences import NOT_EXACT, is_exact
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.steps import Step
 from tests.testing.examples import program
 
 OF_BITS = [n for n in POSSIBLE if CELLS[n][0] == "view_dtype" and CELLS[n][1] == "pointwise"]

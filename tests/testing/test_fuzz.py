@@ -17,10 +17,10 @@ import pytest
 import aotlite as al
 from aotlite.cli import main
 from aotlite.ir.errors import ArgumentError, FormatError
-from aotlite.testing import Call, Program
+from aotlite.testing import Call, Program, fuzz
 from aotlite.testing.cells import CELLS, NUMBER, POSSIBLE
 from aotlite.testing.engines.own import Aotlite
-from aotlite.testing.fuzzing import campaign, child, fuzz, judges, smaller
+from aotlite.testing.fuzzing import campaign, child, judges, smaller
 from aotlite.testing.fuzzing.child import Judge, judged
 from aotlite.testing.fuzzing.forking import in_fork
 from aotlite.testing.fuzzing.ledger import Ledger, read

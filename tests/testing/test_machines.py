@@ -18,7 +18,8 @@ from aotlite.testing import machines
 from aotlite.testing.checking import Difference
 from aotlite.testing.engines import engine
 from aotlite.testing.machines import QUICK, USUAL, run_machine
-from aotlite.testing.programs import Call, Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call
 from aotlite.testing.twins import Twins
 
 PAIR = [((2,), "float64"), ((2,), "float64")]

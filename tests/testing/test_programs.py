@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.testing import fuzz
 from aotlite.testing.cells import CELLS, POSSIBLE
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
-from aotlite.testing.fuzzing import fuzz
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.running import options_of, outcome, report
-from aotlite.testing.programs import Program, body_of
+from aotlite.testing.observe.differences import differences, same_numbers
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
-from aotlite.testing.worlds import differences, play_call, same_numbers
 from tests.testing.examples import EXAMPLES, program
 
 SAMPLE = 300

@@ -16,7 +16,9 @@ import aotlite as al
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.own import Aotlite
-from aotlite.testing.programs import Call, Program, Step
+from aotlite.testing.observe.observation import World
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step
 from aotlite.testing.relations import (
     RELATIONS,
     Relation,
@@ -36,7 +38,6 @@ from aotlite.testing.relations import (
 from aotlite.testing.relations.__main__ import main
 from aotlite.testing.relations.checking import halves
 from aotlite.testing.relations.rewriting import Loose
-from aotlite.testing.worlds import World
 
 SEEDS = range(150)
 SAMPLE = 6

@@ -17,11 +17,11 @@ from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.testing import Difference, Program, differences_of, engine
 from aotlite.testing.cells import POSSIBLE
 from aotlite.testing.draws.whole import draw
+from aotlite.testing.engines.interpreter import setup_of
 from aotlite.testing.memory import memory_differences
-from aotlite.testing.programs import setup_of
+from aotlite.testing.observe.differences import NOT_EXACT, same_numbers
 from aotlite.testing.scripts import numpy_language
 from aotlite.testing.scripts.files import inputs_name
-from aotlite.testing.worlds import NOT_EXACT, same_numbers
 from tests.testing.examples import EXAMPLES, program
 
 SEEDS = range(40)

@@ -23,18 +23,18 @@ from aotlite.testing.cells import (
     OUTPUTS,
     POSSIBLE,
     RELATIONS,
-    VIEWS,
     WRITES,
     cells_of,
-    kind_of_op,
     relations_of,
 )
 from aotlite.testing.draws.sources import DTYPES, LIBRARY, Seeded, times
+from aotlite.testing.engines.interpreter import body_of, setup_of
 from aotlite.testing.exactness import are_exact
 from aotlite.testing.layouts import Layout, Storage
-from aotlite.testing.programs import Step, body_of, setup_of
+from aotlite.testing.observe.differences import is_exact
+from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
 from aotlite.testing.strategies import choices, memory, whole
-from aotlite.testing.worlds import is_exact
 from tests.testing.examples import program
 
 few = settings(max_examples=60)

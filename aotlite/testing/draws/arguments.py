@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from aotlite.testing.draws.sources import DTYPES, Limits, Source
-from aotlite.testing.programs import Step
+from aotlite.testing.programs.steps import Step
 
 Shape = list[int]
 HISTORIES = ("plain", "plain", "plain", "grown", "grown", "grown", "leaf")

@@ -11,7 +11,9 @@ from aotlite.testing.draws.arguments import Slot, arguments
 from aotlite.testing.draws.exact import Exactly, has_exact_gradients
 from aotlite.testing.draws.sources import Limits, Source
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Call, Program, Step, body_of, setup_of
+from aotlite.testing.engines.interpreter import body_of, setup_of
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step
 
 TRIES = 4
 OF_ONE = ("alone", "separate", "expanded", "made inside")

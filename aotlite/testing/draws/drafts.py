@@ -8,13 +8,15 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AutogradError
-from aotlite.testing.cells import FILLS, MULTI, Memory, Object, Watcher
+from aotlite.testing.cells import Memory, Object, Watcher
 from aotlite.testing.draws.exact import stays_exact
 from aotlite.testing.draws.sources import LIBRARY as LIBRARY
 from aotlite.testing.draws.sources import STEPS as STEPS
 from aotlite.testing.draws.sources import Limits, Source
 from aotlite.testing.draws.steps import GEOMETRY_ARGS, VIEW_ARGS, name_of, other_size
-from aotlite.testing.programs import Step, run_steps
+from aotlite.testing.engines.interpreter import run_steps
+from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import FILLS, MULTI
 
 RESHAPING = ("geometry", "resize", "set")
 """Kinds of writes of the object rather than of its values."""

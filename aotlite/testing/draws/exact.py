@@ -1,7 +1,7 @@
 """Keeps random programs exact: what a step would make is told before it runs.
 
 Numbers stay well below the bound of `aotlite.testing.exactness`, so that most gradients keep it
-too; worlds are looked at in the end (`aotlite.testing.worlds.is_exact`).
+too; worlds are looked at in the end (`observe.differences.is_exact`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.cells import POINTWISE
 from aotlite.testing.engines import Engine
 from aotlite.testing.exactness import BITS, are_exact, array_of, largest
-from aotlite.testing.programs import Step
-from aotlite.testing.worlds import asked, backward_error, tensors_in
+from aotlite.testing.observe.playing import asked, backward_error, tensors_in
+from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import POINTWISE
 
 COMPUTE = frozenset((*POINTWISE, "add", "sub", "mul", "neg", "square", "sum"))
 """Ops of programs that compute; all others move bits, or compare them."""

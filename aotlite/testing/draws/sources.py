@@ -9,17 +9,9 @@ from typing import Any, Protocol, TypeVar
 import attrs
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.cells import (
-    CELLS,
-    OUTPUTS,
-    POSSIBLE,
-    RELATIONS,
-    VIEWS,
-    WRITES,
-    Cell,
-    impossible,
-)
+from aotlite.testing.cells import CELLS, OUTPUTS, POSSIBLE, RELATIONS, WRITES, Cell, impossible
 from aotlite.testing.engines import Engine, engine
+from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
 
 T = TypeVar("T")
 DTYPES = ("float64", "complex128", "int64", "float32")
@@ -123,7 +115,6 @@ class Limits:
 ANYTHING = Limits()
 LIBRARY = ANYTHING.library
 EVERYTHING = VIEWS, WRITES, OUTPUTS, RELATIONS
-OF_COMPLEX = ("view_as_real", "real", "imag", "view_as_complex")
 
 
 def limits_of(

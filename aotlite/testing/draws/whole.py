@@ -16,7 +16,8 @@ from aotlite.testing.draws.calls import OF_ONE, another_call, given_to, made_cal
 from aotlite.testing.draws.drafts import Draft
 from aotlite.testing.draws.exact import has_exact_gradients
 from aotlite.testing.draws.sources import ANYTHING, Limits, Seeded, Source, times
-from aotlite.testing.programs import Call, Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call
 
 ATTEMPTS = 8
 OF_LEAVES = ("no_grad", "detached", "hidden", "resize", "set", "geometry")

@@ -1,4 +1,4 @@
-"""What a program needs of a library: `Engine`, which each library's adapter derives from.
+"""What a program needs of a library: `Engine`, to derive from; `engine(name)`, one that ships.
 
 Place: `aotlite.testing`, below everything that runs programs. It decides nothing about programs.
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import prod
 from typing import Any
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.testing.programs.numbers import numbers
 
 
 class Engine(ABC):
@@ -72,31 +76,40 @@ class Engine(ABC):
         """The elements in the order of indices."""
 
     def call(self, op: str, args: Sequence[Any]) -> Any:
-        """The result of an op of programs; see `aotlite.testing.programs` for their names."""
+        """The result of an op of programs; see `aotlite.testing.programs.steps` for their names."""
         special = SPECIAL.get(op)
         if special is not None:
             return special(self, *args)
         return getattr(args[0], op)(*args[1:])
 
     def __reduce__(self) -> Any:
-        from aotlite.testing.engines import engine
-
         return engine, (self.name,)
 
 
-def numbers(count: int, seed: int, dtype: str = "float64") -> list[Any]:
-    """Small whole numbers, none of them 0, others for another seed: sums and products of few of
-    them are exact in every dtype.
+ENGINES: dict[str, Callable[[], Engine]] = {}
+"""What makes each engine that is shipped; the package fills it."""
 
-    >>> numbers(4, 0), numbers(3, 1, "int64")
-    ([-3.0, 2.0, 4.0, -2.0], [4, -2, 3])
+
+@cache
+def _shipped(name: str) -> Engine:
+    return ENGINES[name]()
+
+
+def engine(name: str | Engine = "aotlite") -> Engine:
+    """The engine of this name; an engine itself is given back.
+
+    Raises `ArgumentError` for an unknown name, `MissingExtraError` where its library is not
+    installed.
+
+    >>> engine("aotlite").name
+    'aotlite'
     """
-    found = [(i * 5 + seed * 3) % 7 - 3 or 4 for i in range(count)]
-    if dtype == "bool":
-        return [number > 0 for number in found]
-    if dtype.startswith("complex"):
-        return [complex(a, b) for a, b in zip(found, reversed(found), strict=True)]
-    return found if dtype.startswith("int") else [float(number) for number in found]
+    if isinstance(name, Engine):
+        return name
+    if name not in ENGINES:
+        known = ", ".join(map(repr, ENGINES))
+        raise ArgumentError(f"engine: the name is {name!r}, expected one of {known}")
+    return _shipped(name)
 
 
 def index_of(items: Sequence[Any]) -> tuple[Any, ...]:

@@ -17,11 +17,11 @@ from warnings import catch_warnings
 
 import numpy as np
 
-from aotlite.testing.cells import GEOMETRY as MOVES
-from aotlite.testing.cells import MULTI, VIEWS
 from aotlite.testing.engines.base import Engine
-from aotlite.testing.programs import Step
-from aotlite.testing.scripts.language import Name, is_inplace
+from aotlite.testing.programs.steps import Step, is_inplace
+from aotlite.testing.programs.vocabulary import GEOMETRY as MOVES
+from aotlite.testing.programs.vocabulary import MULTI, VIEWS
+from aotlite.testing.scripts.language import Name
 from aotlite.testing.scripts.numpy_language import HELPERS, NO_MEANING, NumPy
 
 UNTRACKED = ("detach", "hidden_alias")

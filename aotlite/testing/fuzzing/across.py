@@ -7,10 +7,13 @@ from typing import Any
 import attrs
 
 from aotlite.testing.engines import Engine
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.judges import Judge, Options, Player, Sides, Verdict, eager_call
 from aotlite.testing.memory import memory_differences
-from aotlite.testing.programs import Program, body_of
-from aotlite.testing.worlds import World, differences, play_call
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 
 
 @attrs.frozen

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from aotlite.testing.fuzzing.ledger import Ledger
 from aotlite.testing.fuzzing.outcomes import Failure
@@ -25,6 +26,19 @@ PROGRAMS = 10_000
 """What a process runs before a fresh one takes its place."""
 
 Listener = Callable[["Campaign"], None]
+
+
+def fuzz(**plan: Any) -> Tally:
+    """Runs random programs and compares; what came of it. Arguments are those of `Plan`.
+
+    Programs run in processes of their own: one that hangs or dies is a failure, with its program.
+    *Err* `ArgumentError`, `MissingExtraError`; `FormatError` for a ledger of other settings.
+
+    >>> tally = fuzz(count=5, jobs=1)
+    >>> tally.programs, tally.failures
+    (5, [])
+    """
+    return run(Plan(**plan))
 
 
 def run(plan: Plan, told: Listener = lambda _: None) -> Tally:

@@ -23,15 +23,16 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AotliteError
+from aotlite.testing.drawing import drawing
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import engine
-from aotlite.testing.fuzzing import across, judges
+from aotlite.testing.fuzzing import across, judges, pytorch
 from aotlite.testing.fuzzing.forking import CAN_FORK, in_fork, watch_parent
 from aotlite.testing.fuzzing.named import compiler_of, library_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.fuzzing.plan import EAGER, Plan
 from aotlite.testing.fuzzing.running import options_of
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 
 MEMORY = 6 * 2**30
 """Bytes of address space for a process that runs programs."""
@@ -144,8 +145,6 @@ def judge_of(plan: Plan) -> judges.Judge:
     """What decides the outcome of a plan's programs."""
     compile = None if plan.function is None else compiler_of(plan.function)
     if "torch" in (plan.engine, plan.against):
-        from aotlite.testing.fuzzing import pytorch
-
         if plan.against == EAGER:
             return pytorch.compiled(compile)
         if (plan.engine, plan.against) == ("aotlite", "torch"):
@@ -224,7 +223,5 @@ def _raised(error: Exception, when: str) -> Outcome:
 
 
 def _picture(plan: Plan, program: Program) -> str:
-    from aotlite.testing.drawing import drawing
-
     own = plan.engine if plan.engine in ("aotlite", "torch") else "aotlite"
     return drawing(program, on=engine(own))

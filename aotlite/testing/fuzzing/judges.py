@@ -16,12 +16,14 @@ import attrs
 
 from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.testing.cells import Watcher
-from aotlite.testing.checking import REFUSED
-from aotlite.testing.compiling import compile_by_reference
+from aotlite.testing.compiled import REFUSED, compile_by_reference
 from aotlite.testing.engines import Engine
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.outcomes import Outcome
-from aotlite.testing.programs import Program, body_of
-from aotlite.testing.worlds import World, differences, play_call
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 
 Options = dict[str, Any]
 OF_VALUES = (IndexOutOfRangeError,)

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.checking import kind_of
-from aotlite.testing.programs import Program
+from aotlite.testing.compiled import kind_of
+from aotlite.testing.programs.program import Program
 
 
 @attrs.define

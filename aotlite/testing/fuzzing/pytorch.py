@@ -7,6 +7,7 @@ they have no guards; whatever they raise is a refusal.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,16 +17,14 @@ from aotlite.testing.engines import engine
 from aotlite.testing.engines.pytorch import PyTorch
 from aotlite.testing.fuzzing.across import Across
 from aotlite.testing.fuzzing.judges import Compiled, Judge, Sides, Verdict
-from aotlite.testing.programs import Program
+from aotlite.testing.observe.observation import World
+from aotlite.testing.programs.program import Program
 from aotlite.testing.pytorch.comparing import compared, unsigned
 from aotlite.testing.pytorch.excuses import excuse
-from aotlite.testing.worlds import World
 
 
 def quiet_torch() -> PyTorch:
     """PyTorch's engine: one thread, and none of its warnings."""
-    import warnings
-
     found = engine("torch")
     assert isinstance(found, PyTorch)
     found.torch.set_num_threads(1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import rich.table
+from rich.table import Table
 
 from aotlite.ir import written
 from aotlite.ir.errors import AotliteError
@@ -15,9 +17,6 @@ from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import EAGER, Plan
 from aotlite.testing.fuzzing.running import options_of
 from aotlite.testing.fuzzing.tally import Tally
-
-if TYPE_CHECKING:
-    import rich.table
 
 TAB = "    "
 
@@ -104,8 +103,6 @@ def _comment(text: str) -> str:
 # -------------------------------------------------------------------------------- the figures
 def figures(tally: Tally) -> rich.table.Table:
     """The figures of a run as a table for a terminal."""
-    from rich.table import Table
-
     table = Table("random programs about aliasing", "")
     rows = [
         ("programs", tally.programs),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.backends.reference import ReferenceBackend
-from aotlite.testing.checking import REFUSED as REFUSED
+from aotlite.testing.compiled import REFUSED as REFUSED
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.draws.whole import draw
 from aotlite.testing.fuzzing import judges
 from aotlite.testing.fuzzing.judges import Compiled
 from aotlite.testing.fuzzing.outcomes import Outcome
-from aotlite.testing.programs import Program
+from aotlite.testing.observe.observation import World
+from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import smallest
-from aotlite.testing.worlds import World
 
 
 def options_of(seed: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import attrs
 from aotlite.testing.fuzzing.child import Judge
 from aotlite.testing.fuzzing.outcomes import Failure, kind_of_failure
 from aotlite.testing.fuzzing.workers import Worker
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 
 SECONDS = 60.0

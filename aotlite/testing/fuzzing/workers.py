@@ -19,7 +19,7 @@ from aotlite.testing.fuzzing.child import Draw, Drawn, Judge, Play, Refused, Tol
 from aotlite.testing.fuzzing.forking import CAN_FORK, exit_text
 from aotlite.testing.fuzzing.outcomes import Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 
 START_SECONDS = 120.0
 """What a process may take to import its libraries."""

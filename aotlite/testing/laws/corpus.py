@@ -18,7 +18,7 @@ import aotlite as al
 from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.testing.compiling import compile_by_reference
+from aotlite.testing.compiled import compile_by_reference
 
 __all__ = ["FUNCTIONS", "GraphCase", "Subject", "graphs", "joints"]
 

@@ -8,7 +8,7 @@ from aotlite.eager.dispatch import dispatch
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op import Op
-from aotlite.testing.compiling import compile_by_reference
+from aotlite.testing.compiled import compile_by_reference
 from aotlite.testing.laws.forward import proxied
 from aotlite.testing.laws.running import bound, elements, same_bits, tensors_in
 from aotlite.testing.laws.sample import Sample

@@ -12,9 +12,12 @@ import attrs
 import numpy as np
 
 from aotlite.testing.engines import engine
+from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.engines.pytorch import PyTorch
-from aotlite.testing.programs import Program, body_of
-from aotlite.testing.worlds import Seen, World, differences, play_call
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import Seen, World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
 
 OURS = engine("aotlite")
 

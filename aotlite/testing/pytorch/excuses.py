@@ -16,18 +16,13 @@ import numpy as np
 
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.testing.engines import engine
+from aotlite.testing.engines.interpreter import body_of, run_steps
 from aotlite.testing.engines.pytorch import PyTorch
-from aotlite.testing.programs import (
-    Program,
-    Step,
-    body_of,
-    is_name,
-    resolved,
-    returned,
-    run_steps,
-)
+from aotlite.testing.observe.observation import Seen, World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Step, is_name, resolved, returned
 from aotlite.testing.pytorch.comparing import compared
-from aotlite.testing.worlds import Seen, World, play_call
 
 OURS = engine("aotlite")
 

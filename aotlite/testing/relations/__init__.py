@@ -26,8 +26,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aotlite.ir.errors import ArgumentError
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.arguments import COPY_BACK, DUPLICATE, MERGE, PERMUTE, UNUSED
 from aotlite.testing.relations.base import Relation, Same, Traced, Variant
 from aotlite.testing.relations.checking import Examined, Maker, Subject, examined, subject
@@ -79,8 +80,6 @@ RELATIONS: tuple[Relation, ...] = (
 
 def relation(name: str) -> Relation:
     """The relation with this name. Raises `ArgumentError` where there is none."""
-    from aotlite.ir.errors import ArgumentError
-
     for each in RELATIONS:
         if each.name == name:
             return each

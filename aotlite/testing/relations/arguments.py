@@ -7,8 +7,8 @@ from itertools import combinations, cycle
 
 import attrs
 
-from aotlite.testing.cells import MULTI
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import MULTI
 from aotlite.testing.relations.base import Relation, Same, Traced
 from aotlite.testing.relations.facts import Look, Trace
 from aotlite.testing.relations.rewriting import Change, Use, instead

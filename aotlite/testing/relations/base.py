@@ -8,11 +8,12 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Program
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import Gradient, Seen, World
+from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.facts import Fact, Trace, trace
 from aotlite.testing.relations.rewriting import Loose
-from aotlite.testing.worlds import Gradient, Seen, World, differences
 
 
 # ---------------------------------------------------------------------------------- the programs
@@ -171,8 +172,6 @@ class Relation:
         >>> len(relation("call twice").transform(draw(3)))
         1
         """
-        from aotlite.testing.engines import engine
-
         return [each for _, each in self.pairs(Traced.of(engine(on), program))]
 
     def applies(self, program: Program, on: str | Engine = "aotlite") -> bool:

@@ -9,11 +9,15 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.checking import REFUSED
+import aotlite
+from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine, engine
-from aotlite.testing.programs import Program, body_of, is_name
+from aotlite.testing.engines.interpreter import body_of
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import Body, play_call
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import is_name
 from aotlite.testing.relations.base import Relation, Traced, Variant
-from aotlite.testing.worlds import Body, World, play_call
 
 Maker = Callable[..., Body]
 """Makes what is called of a body: `make(body, **options)`."""
@@ -48,8 +52,6 @@ def subject(
 ) -> Subject:
     """The eager mode of an engine; compiled by aotlite where there are options, or by `make`."""
     if make is None and options is not None:
-        import aotlite
-
         make = aotlite.compile
     return Subject(engine(on), make, options or {})
 

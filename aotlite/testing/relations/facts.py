@@ -14,11 +14,14 @@ import attrs
 import numpy as np
 
 from aotlite.ir.overlap import has_internal_overlap, overlaps_bytes
-from aotlite.testing.cells import MULTI, Watcher, kind_of_op
+from aotlite.testing.cells import Watcher
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Call, Program, Step, resolved, run_steps, setup_of
-from aotlite.testing.worlds import tensors_in
+from aotlite.testing.engines.interpreter import run_steps, setup_of
+from aotlite.testing.observe.playing import tensors_in
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step, resolved
+from aotlite.testing.programs.vocabulary import MULTI, kind_of_op
 
 DATA = ("pointwise", "copy", "fill", "setitem", "index")
 """Kinds of writes that change elements, and nothing else."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.arguments import COPY_BACK, DUPLICATE, MERGE, PERMUTE, UNUSED
 from aotlite.testing.relations.base import Relation, Same, Traced, Variant
 from aotlite.testing.relations.order import DISJOINT_WRITES, READS_PAST_WRITES, VIEWS_PAST_WRITES

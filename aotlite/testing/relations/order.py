@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.base import Relation, Same, Traced
 from aotlite.testing.relations.facts import Fact
 from aotlite.testing.relations.rewriting import uses_in

@@ -11,8 +11,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.cells import kind_of_op
-from aotlite.testing.programs import Call, Program, Step, is_name
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step, is_name
+from aotlite.testing.programs.vocabulary import kind_of_op
 
 
 @attrs.define(eq=False)

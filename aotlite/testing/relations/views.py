@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotlite.testing.cells import MULTI
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import MULTI, WINDOW_OPS
 from aotlite.testing.relations.base import Relation, Same, Traced
 from aotlite.testing.relations.facts import Fact, Look
 from aotlite.testing.relations.rewriting import Loose, Node, Use, instead
-
-WINDOWS = frozenset(
-    "view reshape t transpose permute movedim expand select narrow getitem squeeze unsqueeze "
-    "diagonal unfold unflatten flatten split split_with_sizes chunk tensor_split unbind".split()
-)
-"""View ops that show a window of the same dtype, with history."""
 
 
 # ------------------------------------------------------------------------- replay as as_strided
@@ -30,7 +24,7 @@ def _strided(traced: Traced) -> Iterator[Program]:
 
 def _is_window(facts: list[Fact]) -> bool:
     """Whether a step is a view that `as_strided` gives in all calls, in the same geometry."""
-    if not all(fact.step.op in WINDOWS and fact.is_view for fact in facts):
+    if not all(fact.step.op in WINDOW_OPS and fact.is_view for fact in facts):
         return False
     geometries = {tuple(map(_geometry, fact.results)) for fact in facts}
     return len(geometries) == 1 and not any(fact.operands[0].overlaps_itself for fact in facts)

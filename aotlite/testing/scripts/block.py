@@ -13,14 +13,14 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.cells import MULTI, VIEWS
-from aotlite.testing.programs import Program, Step, is_name
-from aotlite.testing.scripts.language import Language, Name, is_inplace, text_of
+from aotlite.testing.programs.steps import ProgramData, Step, is_inplace, is_name
+from aotlite.testing.programs.vocabulary import MULTI, VIEWS
+from aotlite.testing.scripts.language import Language, Name, text_of
 
 LETTERS = "xyzw"
 
 
-def parameters(program: Program) -> list[str]:
+def parameters(program: ProgramData) -> list[str]:
     """The names of the body's arguments."""
     few = program.arity <= len(LETTERS)
     return [LETTERS[i] if few else f"x{i}" for i in range(program.arity)]
@@ -87,7 +87,7 @@ def _kind(step: Step) -> str:
     return {"ints": "places", "ne": "mask", "full": "number"}.get(step.op, "new")
 
 
-def setup_block(program: Program, number: int, language: Language) -> Block:
+def setup_block(program: ProgramData, number: int, language: Language) -> Block:
     """The setup of a call, in which arguments have the names of parameters."""
     call = program.calls[number]
     names = parameters(program)
@@ -110,7 +110,7 @@ def origin(setup: Sequence[Step], name: Any) -> Any:
     return name
 
 
-def body_block(program: Program, language: Language) -> Block:
+def body_block(program: ProgramData, language: Language) -> Block:
     """The body."""
     names = parameters(program)
     block = Block(language, values=list(names), taken={*names, "f", "inputs"})

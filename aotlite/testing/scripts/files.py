@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.programs import Call, Program
+from aotlite.testing.programs.steps import Call, ProgramData
 from aotlite.testing.scripts.block import (
     Block,
     body_block,
@@ -23,7 +23,7 @@ from aotlite.testing.scripts.language import Language, Own, text_of
 TAB = "    "
 
 
-def script_file(program: Program, *, compile: str | None = None, **options: Any) -> str:
+def script_file(program: ProgramData, *, compile: str | None = None, **options: Any) -> str:
     """A file that calls the program's function eagerly and compiled, and asserts equal effects.
 
     `compile` is the place of another compile function, "module:name"; `options` are given to it.
@@ -33,7 +33,9 @@ def script_file(program: Program, *, compile: str | None = None, **options: Any)
     return "\n\n\n".join(["\n".join(imports), *parts]) + "\n"
 
 
-def pytest_file(program: Program, name: str, *, compile: str | None = None, **options: Any) -> str:
+def pytest_file(
+    program: ProgramData, name: str, *, compile: str | None = None, **options: Any
+) -> str:
     """A file with one test function of this name, for pytest."""
     if not name.isidentifier():
         raise ArgumentError(f"to_pytest: the name is {name!r}, expected an identifier")
@@ -43,7 +45,7 @@ def pytest_file(program: Program, name: str, *, compile: str | None = None, **op
 
 
 # ---------------------------------------------------------------------------------- the functions
-def functions(program: Program, language: Language) -> list[str]:
+def functions(program: ProgramData, language: Language) -> list[str]:
     """The functions that make inputs, and `f`."""
     made = [inputs_text(program, i, language) for i in range(len(program.calls))]
     return [*made, function_text(program, language)]
@@ -54,7 +56,7 @@ def inputs_name(number: int) -> str:
 
 
 def inputs_text(
-    program: Program, number: int, language: Language, *, pair: bool | None = None
+    program: ProgramData, number: int, language: Language, *, pair: bool | None = None
 ) -> str:
     """The function that makes the arguments of a call, for `assert_same_effects`.
 
@@ -80,7 +82,7 @@ def _others(block: Block, call: Call) -> Iterator[str]:
             yield value
 
 
-def function_text(program: Program, language: Language) -> str:
+def function_text(program: ProgramData, language: Language) -> str:
     block = body_block(program, language)
     results = ", ".join(block.text(value) for value in program.results)
     return _definition("f", parameters(program), [*block.lines, f"return [{results}]"])
@@ -102,7 +104,7 @@ def _wrapped(line: str) -> list[str]:
 
 # ------------------------------------------------------------------------------------- the checks
 def _checks(
-    program: Program, compile: str | None, options: dict[str, Any]
+    program: ProgramData, compile: str | None, options: dict[str, Any]
 ) -> tuple[list[str], list[str]]:
     """The imports, and the lines that compile and compare."""
     names = ["assert_same_effects"]
@@ -126,7 +128,7 @@ def _checks(
     return imports + more, [f"compiled = {made}", *lines]
 
 
-def _check(program: Program, number: int, compiled: str) -> str:
+def _check(program: ProgramData, number: int, compiled: str) -> str:
     call = program.calls[number]
     words = ["f", compiled, inputs_name(number)]
     words += [] if call.grad else ["grad=False"]

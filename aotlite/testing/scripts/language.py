@@ -9,13 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.testing.engines.base import numbers
-from aotlite.testing.programs import Step
-
-
-def is_inplace(step: Step) -> bool:
-    """Whether a step gives the object that it takes first."""
-    return step.op == "setitem" or (step.op.endswith("_") and not step.op.endswith("__"))
+from aotlite.testing.programs.numbers import numbers
+from aotlite.testing.programs.steps import Step
 
 
 class Name(str):

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aotlite.ir.errors import UnsupportedError
-from aotlite.testing.engines import numpy_ops
-from aotlite.testing.engines.base import numbers
-from aotlite.testing.programs import Step
+from aotlite.testing.programs.numbers import numbers
+from aotlite.testing.programs.steps import Step
+from aotlite.testing.scripts import numpy_ops
 from aotlite.testing.scripts.language import Language, index_text, nested_text, text_of
 
 HELPERS: dict[str, Any] = {

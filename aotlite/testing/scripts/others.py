@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotlite.testing.programs import Program, is_name
+from aotlite.testing.programs.steps import ProgramData, is_name
 from aotlite.testing.scripts.block import origin
 from aotlite.testing.scripts.files import function_text, inputs_name, inputs_text
 from aotlite.testing.scripts.language import Name, PyTorch
@@ -64,7 +64,7 @@ def play(function, inputs, grad=True, write=None):
         attempt(show_gradient, value)'''
 
 
-def numpy_file(program: Program) -> str:
+def numpy_file(program: ProgramData) -> str:
     """A file that does the same steps in NumPy, and shows values and who shares memory.
 
     Raises `UnsupportedError`, which names the step, for one that arrays cannot do.
@@ -82,7 +82,7 @@ def numpy_file(program: Program) -> str:
     )
 
 
-def _numpy_call(program: Program, number: int) -> Iterator[str]:
+def _numpy_call(program: ProgramData, number: int) -> Iterator[str]:
     yield f"args = {inputs_name(number)}()"
     yield "results = f(*args)"
     yield "show(args, results)"
@@ -98,7 +98,7 @@ def _numpy_call(program: Program, number: int) -> Iterator[str]:
         yield "show(args, results)"
 
 
-def _refuse_two_names(program: Program) -> None:
+def _refuse_two_names(program: ProgramData) -> None:
     """An array that changes its geometry does so by another object: all its names must be one."""
     steps = [*rebound(program.body), *[s for c in program.calls for s in rebound(c.setup)]]
     for call in program.calls:
@@ -107,7 +107,7 @@ def _refuse_two_names(program: Program) -> None:
             raise unsupported(steps[0].op, "one object has two names, of which one would stay")
 
 
-def torch_file(program: Program, *, compiled: bool = False) -> str:
+def torch_file(program: ProgramData, *, compiled: bool = False) -> str:
     """A file that does the same steps in PyTorch, and shows what can be seen of each call.
 
     `compiled` adds the same by `aot_function`.
@@ -125,7 +125,7 @@ def torch_file(program: Program, *, compiled: bool = False) -> str:
     return "\n\n\n".join(["\n".join(imports), *parts, PLAY, "\n".join(calls)]) + "\n"
 
 
-def _play(program: Program, number: int, function: str) -> str:
+def _play(program: ProgramData, number: int, function: str) -> str:
     call = program.calls[number]
     words = [function, inputs_name(number)]
     words += [] if call.grad else ["grad=False"]

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aotlite.testing.checking import Compile, differences_of, kind_of
+from aotlite.testing.compiled import Compile, differences_of, kind_of
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Program
+from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking.costs import cost
 from aotlite.testing.shrinking.costs import lines as lines
 from aotlite.testing.shrinking.dropping import (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.testing.cells import MULTI, VIEWS
-from aotlite.testing.programs import Call, Program, Step, is_name
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step, is_name
+from aotlite.testing.programs.vocabulary import MULTI, VIEWS
 
 OPS = {
     "make": 0, "mul_": 1, "fill_": 2, "add_": 3, "neg": 1, "mul": 1, "select": 1, "narrow": 2,

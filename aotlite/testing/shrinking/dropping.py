@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.programs import Call, Program, Step, is_name
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call, Step, is_name
 
 NOTHING = "$none"
 """The name of a value that there is no more: a program that needs it does not run."""

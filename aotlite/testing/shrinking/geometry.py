@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.programs import Program, Step
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Step
 
 Change = Callable[[Step], Step]
 SHAPES = {

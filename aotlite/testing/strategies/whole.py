@@ -19,7 +19,8 @@ from aotlite.testing.draws.sources import STEPS, Limits, Source, limits_of, time
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.draws.whole import attempted, kind_of_slots
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Call, Program
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Call
 from aotlite.testing.strategies.choices import Choices
 
 Names = Sequence[str] | None

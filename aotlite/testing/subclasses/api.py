@@ -13,6 +13,7 @@ from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running
 from aotlite.testing.laws.sample import Sample
+from aotlite.testing.shrinking import shrunk
 from aotlite.testing.subclasses import nested
 from aotlite.testing.subclasses.drawn import (
     Making,
@@ -207,8 +208,6 @@ def _compare(law: str, program: Any, making: Making) -> None:
         return compiled_differences(program, making, al.compile)
 
     if differing(program):
-        from aotlite.testing.shrinking import shrunk
-
         small = shrunk(program, lambda each: _fails(differing, each), seconds=10)
         raise broken(differing(small)[0], f"the program: {small!r}")
 

@@ -16,18 +16,22 @@ import attrs
 
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.errors import SubclassError, UnsupportedError
-from aotlite.testing.cells import CELLS, OUTPUTS, RELATIONS, VIEWS, WRITES
-from aotlite.testing.checking import REFUSED
+from aotlite.testing.cells import CELLS, OUTPUTS, RELATIONS, WRITES
+from aotlite.testing.compiled import REFUSED
 from aotlite.testing.draws.sources import Limits, Seeded
 from aotlite.testing.draws.whole import attempted
 from aotlite.testing.engines import Engine
-from aotlite.testing.programs import Program, body_of, setup_of
+from aotlite.testing.engines.interpreter import body_of, setup_of
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import World
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
 from aotlite.testing.subclasses.engines import Meant, Wrapped
 from aotlite.testing.subclasses.kinds import Meanings
 from aotlite.testing.subclasses.masked_model import MaskedModel
-from aotlite.testing.worlds import World, differences, play_call
 
-APART = ("hidden_alias", "view_dtype", "view_as_real", "real", "imag", "view_as_complex")
+APART = ("hidden_alias", "view_dtype", *OF_COMPLEX)
 """Views that wrappers may refuse."""
 KEEPS_ZEROS = frozenset("mul_ neg_ square_ relu_ zero_".split())
 """Writes after which zeros are where they were."""

@@ -16,8 +16,9 @@ from aotlite.eager.destinations import check_operand
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import filled, is_wrapper
 from aotlite.ir.errors import AotliteError
-from aotlite.testing.engines.base import numbers
 from aotlite.testing.engines.own import Aotlite
+from aotlite.testing.programs.numbers import numbers
+from aotlite.testing.programs.vocabulary import WINDOW_OPS
 from aotlite.testing.subclasses.kinds import Meanings
 from aotlite.testing.subclasses.masked_model import (
     MaskedModel,
@@ -246,9 +247,5 @@ def _functional(library: Meant, op: str, args: list[Any]) -> Any:
     return Aotlite.call(library, op[:-1], args)
 
 
-VIEWS = frozenset(
-    "view reshape t transpose permute movedim expand select narrow getitem squeeze unsqueeze "
-    "diagonal unfold unflatten flatten as_strided alias detach split split_with_sizes chunk "
-    "tensor_split unbind clone".split()
-)
+VIEWS = WINDOW_OPS | {"as_strided", "alias", "detach", "clone"}
 """What moves elements; their masks move likewise."""

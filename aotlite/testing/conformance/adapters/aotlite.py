@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import aotlite
-from aotlite.testing.compiling import compile_by_reference
 from aotlite.testing.conformance.adapters.torch_words import TorchWords
 
 
@@ -37,7 +36,7 @@ class Aotlite(TorchWords):
         a, [x], gradient, create_graph=True
     )[0]
     concat = lambda self, parts, dim: aotlite.cat(parts, dim)
-    compile = lambda self, function: compile_by_reference(function)
+    compile = lambda self, function: aotlite.compile(function, backend="reference")
 
     def vjp(self, function: Callable[..., Any], arrays: list[Any], gradient: Any) -> Any:
         leaves = [a.detach().requires_grad_() for a in arrays]

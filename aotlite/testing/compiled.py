@@ -1,0 +1,67 @@
+"""How compiled calls of a program differ from eager ones, and how it is compiled by default.
+
+What is tested is what a compiled function does: its aliases, writes, histories and errors. The
+reference backend computes eager's bits and takes no time to compile; kernels are tested by giving
+another one, `backend="cpu"`. Place: above `Program` and `observe`; below assertions (`checking`)
+and `shrinking`. Rules: GEN-1, GEN-2, GEN-11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import aotlite
+from aotlite.ir.errors import AliasError, UnsupportedError
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.playing import play_call
+from aotlite.testing.programs.program import Program
+
+REFUSED = (AliasError, UnsupportedError)
+"""What a compiled call may raise where eager goes on, before any effect (GEN-2)."""
+
+Compile = Callable[..., Callable[..., Any]]
+
+
+def compile_by_reference(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`aotlite.compile` with the reference backend, where no other one is given."""
+    compiled: Callable[..., Any] = aotlite.compile(function, **{"backend": "reference", **options})
+    return compiled
+
+
+def differences_of(
+    program: Program,
+    *,
+    on: str | Engine = "aotlite",
+    compile: Compile | None = None,
+    **options: Any,
+) -> list[str]:
+    """What differs between compiled and eager calls of a program, up to the first such call."""
+    library = engine(on)
+    if compile is None:
+        compile = compile_by_reference
+    compiled = compile(program.function_of(library), **options)
+    return next((found for found in _by_call(library, program, compiled) if found), [])
+
+
+def _by_call(
+    library: Engine, program: Program, compiled: Callable[..., Any]
+) -> Iterator[list[str]]:
+    eager = program.function_of(library)
+    for number in range(len(program.calls)):
+        its = play_call(library, program, number, eager)
+        mine = play_call(library, program, number, compiled)
+        refused = isinstance(mine.error, REFUSED) and type(mine.error) is not type(its.error)
+        if not (refused and mine.untouched):
+            yield [f"call {number}: {each}" for each in differences(mine, its)]
+
+
+def kind_of(found: Sequence[str]) -> str:
+    """What the first difference is about, without names and numbers.
+
+    >>> kind_of(["call 0: values of object 3 after the call: [1.0], eager [2.0]"])
+    'values of object  after the call: '
+    """
+    return re.sub(r"call \d+: |\[.*|\d+", "", found[0])[:60] if found else ""

@@ -1,0 +1,63 @@
+"""Runs steps on an engine: the interpreter of programs.
+
+Place: above `Engine` and `programs.steps`; whatever calls a program's body is above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from aotlite.testing.engines.base import Engine
+from aotlite.testing.programs.steps import Call, ProgramData, Step, resolved, returned
+
+Watch = Callable[[Step, list[Any], Any], None]
+"""Is told each step, its arguments and its result."""
+
+
+def run_steps(
+    library: Engine, steps: Sequence[Step], values: list[Any], watch: Watch | None = None
+) -> None:
+    """Runs steps and appends the value of each; `watch(step, args, result)` looks on."""
+    for step in steps:
+        args = [resolved(value, values) for value in step.args]
+        with library.no_grad() if step.no_grad else nullcontext():
+            result = library.call(step.op, args)
+        values.append(result)
+        if watch is not None:
+            watch(step, args, result)
+
+
+class _Body:
+    """A plain object, into which a capture that searches for what a function reads does not look:
+    programs read nothing but their arguments."""
+
+    def __init__(self, library: Engine, program: ProgramData, watch: Watch | None) -> None:
+        self.library = library
+        self.program = program
+        self.watch = watch
+
+    def run(self, args: tuple[Any, ...]) -> list[Any]:
+        values = list(args)
+        run_steps(self.library, self.program.body, values, self.watch)
+        return returned(self.program, values)
+
+
+def body_of(
+    library: Engine, program: ProgramData, watch: Watch | None = None
+) -> Callable[..., list[Any]]:
+    """The program's function."""
+    whole = _Body(library, program, watch)
+
+    def body(*args: Any) -> list[Any]:
+        return whole.run(args)
+
+    return body
+
+
+def setup_of(library: Engine, call: Call) -> tuple[list[Any], list[Any]]:
+    """All values of a call's setup, and the arguments among them."""
+    values: list[Any] = []
+    run_steps(library, call.setup, values)
+    return values, [resolved(value, values) for value in call.args]

@@ -1,0 +1,66 @@
+"""What a user can observe of a call, as plain data: `World`.
+
+Place: below everything that makes such data (`playing`) or compares it (`differences`). It knows no
+library and no program. Rules: GEN-11.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class Seen:
+    """What can be observed of one tensor."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: str
+    requires_grad: bool
+    leaf: bool | str
+    """Whether it is a leaf; the error's name where asking raises."""
+    node: bool | str
+    """Whether it has a tape node; the error's name where asking raises."""
+    version: int
+    storage: int
+    base: int | None
+    """The number of its base, -1 for one that is not among the values."""
+    values: bytes
+
+
+@attrs.frozen
+class Gradient:
+    """What can be observed of a `.grad`; strides where they tell something."""
+
+    values: bytes
+    dtype: str
+    stride: tuple[int, ...]
+    storage: int
+    requires_grad: bool
+
+
+@attrs.define
+class World:
+    """All that can be observed of one call and what follows it. Objects and storages are numbered
+    as they first appear."""
+
+    error: Exception | None = None
+    untouched: bool = True
+    """Where the call raised: whether all that was there is as it was."""
+    plain: list[Any] = attrs.field(factory=list)
+    """The results that are no tensors, None for tensors."""
+    given: int = 0
+    """How many different objects the setup made."""
+    objects: list[int] = attrs.field(factory=list)
+    """Setup values, then results: which object each is."""
+    called: list[Seen] = attrs.field(factory=list)
+    backward: str | None = None
+    """The class of the error that the backward raised."""
+    grads: list[Gradient | None] = attrs.field(factory=list)
+    write: str | None = None
+    written: list[Seen] = attrs.field(factory=list)
+    has_bits: bool = False
+    """Whether the program looks at memory in another dtype: its values may be bits of others."""
