@@ -12,6 +12,7 @@
     emulation    CuPy without a GPU: devices to run CUDA's eager code on
     subclasses   what a wrapper subclass must keep: `subclass_laws`
     conformance  which aliasing rule which array library keeps
+    compiled     how compiled calls of a program differ from eager ones
 
 Nothing is imported before it is asked for, and nothing here needs an extra before it is used.
 Spec: specs/testing.md.
@@ -46,41 +47,68 @@ if TYPE_CHECKING:
     from aotlite.testing.subclasses.api import subclass_laws as subclass_laws
 
 _LAZY: dict[str, str] = {
-    name: f"aotlite.testing.{module}"
-    for module, names in {
-        "coverage": "Coverage",
-        "checking": "Difference Inputs ProgramError assert_same_effects check_program",
-        "compiled": "differences_of",
-        "draws.whole": "draw",
-        "emulation": "emulated_cuda emulating_cuda",
-        "engines": "Engine engine",
-        "fuzzing.campaign": "fuzz",
-        "programs.program": "Call Program Step",
-        "shrinking": "shrunk smallest",
-        "subclasses.api": "subclass_laws",
-        "observe.observation": "World",
-        "observe.differences": "differences",
-    }.items()
-    for name in names.split()
+    "assert_same_effects": "aotlite.testing.checking.assert_same_effects",
+    "Call": "aotlite.testing.programs.program.Call",
+    "check_program": "aotlite.testing.checking.check_program",
+    "Coverage": "aotlite.testing.coverage.Coverage",
+    "Difference": "aotlite.testing.checking.Difference",
+    "differences": "aotlite.testing.observe.differences.differences",
+    "differences_of": "aotlite.testing.compiled.differences_of",
+    "draw": "aotlite.testing.draws.whole.draw",
+    "emulated_cuda": "aotlite.testing.emulation.emulated_cuda",
+    "emulating_cuda": "aotlite.testing.emulation.emulating_cuda",
+    "Engine": "aotlite.testing.engines.Engine",
+    "engine": "aotlite.testing.engines.engine",
+    "fuzz": "aotlite.testing.fuzzing.campaign.fuzz",
+    "Inputs": "aotlite.testing.checking.Inputs",
+    "Program": "aotlite.testing.programs.program.Program",
+    "ProgramError": "aotlite.testing.checking.ProgramError",
+    "shrunk": "aotlite.testing.shrinking.shrunk",
+    "smallest": "aotlite.testing.shrinking.smallest",
+    "Step": "aotlite.testing.programs.program.Step",
+    "subclass_laws": "aotlite.testing.subclasses.api.subclass_laws",
+    "World": "aotlite.testing.observe.observation.World",
 }
+"""Public name -> the object's place."""
 __all__ = sorted(_LAZY)
-_SUBMODULES = frozenset(
-    "cells checking compiled conformance coverage drawing draws emulation engines fuzzing laws "
-    "machines memory observe plugin programs relations scripts shrinking strategies "
-    "subclasses".split()
-)
+_SUBMODULES: dict[str, str] = {
+    "cells": "aotlite.testing.cells",
+    "checking": "aotlite.testing.checking",
+    "compiled": "aotlite.testing.compiled",
+    "conformance": "aotlite.testing.conformance",
+    "coverage": "aotlite.testing.coverage",
+    "drawing": "aotlite.testing.drawing",
+    "draws": "aotlite.testing.draws",
+    "emulation": "aotlite.testing.emulation",
+    "engines": "aotlite.testing.engines",
+    "fuzzing": "aotlite.testing.fuzzing",
+    "laws": "aotlite.testing.laws",
+    "machines": "aotlite.testing.machines",
+    "memory": "aotlite.testing.memory",
+    "observe": "aotlite.testing.observe",
+    "plugin": "aotlite.testing.plugin",
+    "programs": "aotlite.testing.programs",
+    "relations": "aotlite.testing.relations",
+    "scripts": "aotlite.testing.scripts",
+    "shrinking": "aotlite.testing.shrinking",
+    "strategies": "aotlite.testing.strategies",
+    "subclasses": "aotlite.testing.subclasses",
+}
+"""Public name of a module -> the module. `conformance` is documented here."""
 
 
 def __getattr__(name: str) -> Any:
     """The public object `name`, imported on first use and kept."""
     if name in _LAZY:
-        module = importlib.import_module(_LAZY[name])
+        home = _LAZY[name].rpartition(".")[0]
+        module = importlib.import_module(home)
         # All that it has: `eval(repr(program), vars(aotlite.testing))` needs three names.
-        for each in [each for each, place in _LAZY.items() if place == _LAZY[name]]:
-            globals()[each] = getattr(module, each)
+        for each, place in _LAZY.items():
+            if place.rpartition(".")[0] == home:
+                globals()[each] = getattr(module, place.rpartition(".")[2])
         return globals()[name]
     if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(_SUBMODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

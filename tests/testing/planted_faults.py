@@ -9,11 +9,9 @@ import inspect
 import sys
 import types
 from importlib import import_module
-from pathlib import Path
 
-from aotlite.testing.conformance import faults
+from aotlite.testing.conformance.rules import all_rules
 
-HERE = Path(faults.__file__).parent
 SOURCE = """
 def planted(*arguments, **named):
     if __plant__.is_due():
@@ -21,13 +19,29 @@ def planted(*arguments, **named):
     return __plant__.original(*arguments, **named)
 """
 PARTS = {
-    "generator": ("cases", "drawn_chains", "drawn_writes", "programs"),
-    "spelling": ("spelling",),
-    "script": ("recording",),
-    "oracle": ("model", "duals", "twins", "stories", "effects"),
-    "rules": ("rules", "functions", *sorted(each.stem for each in HERE.glob("rules_*.py"))),
+    "generator": (
+        "aotlite.testing.conformance.cases",
+        "aotlite.testing.conformance.drawn_chains",
+        "aotlite.testing.conformance.drawn_writes",
+        "aotlite.testing.conformance.programs",
+    ),
+    "spelling": ("aotlite.testing.conformance.spelling",),
+    "script": ("aotlite.testing.conformance.recording",),
+    "oracle": (
+        "aotlite.testing.conformance.model",
+        "aotlite.testing.conformance.duals",
+        "aotlite.testing.conformance.twins",
+        "aotlite.testing.conformance.stories",
+        "aotlite.testing.conformance.effects",
+    ),
+    "rules": (
+        "aotlite.testing.conformance.rules",
+        "aotlite.testing.conformance.functions",
+        *sorted({rule.check.__module__ for rule in all_rules()}),
+    ),
 }
 """Part of the suite -> its modules. The adapter is the fifth part; its mistakes are of its own."""
+FILES = {import_module(name).__file__: part for part, names in PARTS.items() for name in names}
 ERRORS = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, NameError, ZeroDivisionError,
     AssertionError, RuntimeError, RecursionError, NotImplementedError, OSError, SystemExit,
@@ -37,10 +51,7 @@ ERRORS = (
 
 def part_of(code):
     """The part that a piece of code belongs to, None for what is no part."""
-    path = Path(code.co_filename)
-    if path.parent != HERE:
-        return None
-    return next((part for part, names in PARTS.items() if path.stem in names), None)
+    return FILES.get(code.co_filename)
 
 
 class Plant:
@@ -85,7 +96,7 @@ def functions_of_the_suite():
     """Code -> function, for every plain function and method of its parts without a closure."""
     found = {}
     for name in {name for names in PARTS.values() for name in names}:
-        module = import_module(f"{faults.__package__}.{name}")
+        module = import_module(name)
         for value in vars(module).values():
             inner = vars(value).values() if isinstance(value, type) else ()
             for each in (value, *inner):

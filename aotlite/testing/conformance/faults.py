@@ -19,6 +19,7 @@ from typing import Any
 from aotlite.testing.conformance.absent import Absent
 
 HERE = Path(__file__).parent
+ADAPTERS = HERE / "adapters"
 WORDS = ("adapter.py", "adapter_autograd.py")
 """Modules of this package that are the adapter's part, with methods that any library has."""
 PYTHON = (*map(sysconfig.get_path, ("stdlib", "platstdlib")), "<frozen ", "<attrs generated ")
@@ -89,7 +90,8 @@ def _is_ours(error: BaseException) -> bool:
 
 def _is_suites(code: CodeType) -> bool:
     path = Path(code.co_filename)
-    return path.parent == HERE and path.name not in WORDS
+    is_here = path.is_relative_to(HERE) and path.parent != ADAPTERS
+    return is_here and path.name not in WORDS
 
 
 def _is_pythons(code: CodeType) -> bool:

@@ -1,8 +1,8 @@
 """What a rule is, how rules are written, and how they are found and chosen.
 
 A rule is a claim about any array library, with cases from the smallest up, so that the first case
-that fails is the smallest witness. Rules live in the modules `rules_<group>`; nothing registers
-itself: `all_rules` reads the modules of `GROUPS`.
+that fails is the smallest witness. Rules live in a module for each group; nothing registers itself:
+`all_rules` reads the modules of `GROUPS`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GROUPS: dict[str, str] = {
     "training": "Compiled functions with gradients",
     "outside": "Compiled functions and what lies around them",
 }
-"""Group, and the suffix of its module `rules_<group>` -> its title in reports."""
+"""Group, and the last word of its module's name -> its title in reports."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "autograd": ("requires_grad_",),
@@ -87,7 +87,7 @@ def rule(
     """
 
     def declare(check: Check) -> Rule:
-        group = check.__module__.rpartition(".rules_")[2]
+        group = check.__module__.rpartition(".")[2].removeprefix("rules_")
         enumerate_cases = cases if callable(cases) else lambda: cases
         claim = " ".join((check.__doc__ or "").split())
         return Rule(id, title, claim, check, enumerate_cases, group, smaller, choice)
@@ -142,8 +142,12 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(rule for group in GROUPS for rule in _rules_of(group))
 
 
+_VIEWS = "aotlite.testing.conformance.rules_views"
+"""The module of one group; those of the others differ in the last word."""
+
+
 def _rules_of(group: str) -> Iterator[Rule]:
-    module = import_module(f"aotlite.testing.conformance.rules_{group}")
+    module = import_module(_VIEWS.removesuffix("views") + group)
     for value in vars(module).values():
         if isinstance(value, Rule) and value.group == group:
             yield value
