@@ -1,6 +1,6 @@
 """Keeps random programs exact: what a step would make is told before it runs.
 
-Numbers stay well below the bound of `aotlite.testing.exactness`, so that most gradients keep it
+Numbers stay well below the bound of `observe.exactness`, so that most gradients keep it
 too; worlds are looked at in the end (`observe.differences.is_exact`).
 """
 

@@ -82,7 +82,7 @@ def _gradient_differences(
 
 
 def is_exact(world: World) -> bool:
-    """Whether all numbers of a world are exact (`aotlite.testing.exactness`), gradients included.
+    """Whether all numbers of an observation are exact (see `exactness`), gradients included.
 
     In a program that looks at memory in another dtype, values may be the bits of other numbers.
     They are compared bit for bit like all values, and only its gradients are asked here.

@@ -1,4 +1,4 @@
-"""What a user can observe of a call, as plain data: `World`.
+"""What a user can observe of a call, as plain data.
 
 Place: below everything that makes such data (`playing`) or compares it (`differences`). It knows no
 library and no program. Rules: GEN-11.

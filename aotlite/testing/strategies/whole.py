@@ -39,8 +39,8 @@ def programs(
 ) -> st.SearchStrategy[Program]:
     """Whole programs of views and writes, which are exact and run on an engine.
 
-    `views`, `writes`, `outputs` and `relations` are names of `aotlite.testing.cells`, and what
-    programs have of each is among them. `cell` is a cell's number or its four names, "any" for any
+    `views`, `writes`, `outputs` and `relations` are names of `aotlite.testing.cells`,
+    and what programs have of each is among them. `cell` is a cell's number or its four names, "any" for any
     of them: all programs hit it, whatever else they have. `engine`: where they are tried while
     they are drawn. Second calls have other arguments. Raises `ArgumentError` for unknown names,
     and for those that never meet.
@@ -102,8 +102,8 @@ def aliased_inputs(
 ) -> st.SearchStrategy[Call]:
     """Arguments of which the first ones are related on one memory, as a setup and their names.
 
-    `relations`: names of `aotlite.testing.cells`; `count`: how many arguments are related, None
-    for 2 or 3, or 1 where the relation is of one.
+    `relations`: names of `aotlite.testing.cells`; `count`: how many arguments are
+    related, None for 2 or 3, or 1 where the relation is of one.
 
     >>> from hypothesis import find
     >>> find(aliased_inputs(relations=["same object"]), lambda call: True)
