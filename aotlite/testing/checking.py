@@ -19,7 +19,7 @@ from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.base import SPECIAL
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import Setting, play
+from aotlite.testing.observe.observing import Setting, play
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import is_name
 from aotlite.testing.shrinking import shrunk

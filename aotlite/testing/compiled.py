@@ -16,7 +16,7 @@ import aotlite
 from aotlite.ir.errors import AliasError, UnsupportedError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 
 REFUSED = (AliasError, UnsupportedError)

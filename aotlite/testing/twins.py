@@ -19,7 +19,7 @@ from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Seen, World
-from aotlite.testing.observe.playing import observed, shows_bits
+from aotlite.testing.observe.observing import observed, shows_bits
 from aotlite.testing.programs.numbers import numbers
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved

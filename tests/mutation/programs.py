@@ -19,7 +19,7 @@ from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.running import REFUSED, eager_call, options_of, outcome
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 from tests.end_to_end.cases import Case
 from tests.end_to_end.cases import cases as drawn_cases

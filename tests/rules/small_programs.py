@@ -25,7 +25,7 @@ from aotlite.ir.role import Saved
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import Setting, play
+from aotlite.testing.observe.observing import Setting, play
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 

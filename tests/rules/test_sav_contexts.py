@@ -17,7 +17,7 @@ from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 
 Hooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]

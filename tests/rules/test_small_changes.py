@@ -16,7 +16,7 @@ import aotlite as al
 from aotlite import autograd
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.playing import Setting, play
+from aotlite.testing.observe.observing import Setting, play
 from tests.rules.small_programs import REFUSED
 
 Make = Callable[[], list[Any]]

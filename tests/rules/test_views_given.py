@@ -14,7 +14,7 @@ import pytest
 import aotlite as al
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.playing import Setting, play
+from aotlite.testing.observe.observing import Setting, play
 
 
 def _leaf() -> Any:

@@ -18,7 +18,7 @@ from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.exactness import are_exact
 from aotlite.testing.observe.differences import NOT_EXACT, is_exact
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.steps import Step
 from tests.testing.examples import program
 

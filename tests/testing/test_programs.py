@@ -17,7 +17,7 @@ from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.running import options_of, outcome, report
 from aotlite.testing.observe.differences import differences, same_numbers
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 from tests.testing.examples import EXAMPLES, program

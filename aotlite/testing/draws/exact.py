@@ -14,7 +14,7 @@ import numpy as np
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.exactness import BITS, are_exact, array_of, largest
-from aotlite.testing.observe.playing import asked, backward_error, tensors_in
+from aotlite.testing.observe.observing import asked, backward_error, tensors_in
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import POINTWISE
 

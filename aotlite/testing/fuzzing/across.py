@@ -12,7 +12,7 @@ from aotlite.testing.fuzzing.judges import Judge, Options, Player, Sides, Verdic
 from aotlite.testing.memory import memory_differences
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 
 

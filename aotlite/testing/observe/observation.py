@@ -1,6 +1,6 @@
 """What a user can observe of a call, as plain data.
 
-Place: below everything that makes such data (`playing`) or compares it (`differences`). It knows no
+Place: below everything that makes such data (`observing`) or compares it (`differences`). It knows no
 library and no program. Rules: GEN-11.
 """
 

@@ -5,5 +5,5 @@
     numbers      the numbers that tensors are made of
     program      `Program`: the data with the methods that run and print it
 
-`program` is above `engines`, `observe` and `scripts`; the other three are below them.
+Place: `program` is above `engines`, `observe` and `scripts`; the other three are below them.
 """

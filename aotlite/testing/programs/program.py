@@ -16,7 +16,7 @@ from aotlite.ir.errors import FormatError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.steps import Call, ProgramData
 from aotlite.testing.programs.steps import Step as Step
 from aotlite.testing.scripts.files import pytest_file, script_file

@@ -16,7 +16,7 @@ from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.engines.pytorch import PyTorch
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Seen, World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 
 OURS = engine("aotlite")

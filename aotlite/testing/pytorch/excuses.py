@@ -19,7 +19,7 @@ from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import body_of, run_steps
 from aotlite.testing.engines.pytorch import PyTorch
 from aotlite.testing.observe.observation import Seen, World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved, returned
 from aotlite.testing.pytorch.comparing import compared

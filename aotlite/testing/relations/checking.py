@@ -14,7 +14,7 @@ from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import Body, play_call
+from aotlite.testing.observe.observing import Body, play_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import is_name
 from aotlite.testing.relations.base import Relation, Traced, Variant

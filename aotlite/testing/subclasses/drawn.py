@@ -24,7 +24,7 @@ from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import body_of, setup_of
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.playing import play_call
+from aotlite.testing.observe.observing import play_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
 from aotlite.testing.subclasses.engines import Meant, Wrapped
