@@ -1,8 +1,10 @@
 """The libraries that programs run on: `engine(name)`, and `Engine` to derive one's own from.
 
-base          `Engine`, `engine`, and the ops that are no methods of tensors
-own           aotlite; `pytorch`, `ndarray`: PyTorch and NumPy
-interpreter   runs the steps of programs on an engine
+    base          `Engine`, `engine`, and the ops that are no methods of tensors
+    own           aotlite; `pytorch`, `ndarray`: PyTorch and NumPy
+    interpreter   runs the steps of programs on an engine
+
+Place: above the steps and the text of programs, below `observe`.
 """
 
 from __future__ import annotations
