@@ -3,15 +3,15 @@
     programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
     engines      the libraries that programs run on
     observe      what a user can observe of a call, and what differs between two
-    cells        the table that random programs fill: of aliasing; `coverage` counts hits
-    draws        random programs; `strategies`: the same for Hypothesis
+    coverage     the cells that random programs fill, and counts of hits
+    generate     random programs; `strategies`: the same for Hypothesis
     checking     assertions that compiled does what eager does
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
     emulation    CuPy without a GPU: devices to run CUDA's eager code on
     subclasses   what a wrapper subclass must keep: `subclass_laws`
-    conformance  which aliasing rule which array library keeps
+    conformance  which aliasing rule which array library keeps: `aotlite.conformance`
     compiled     how compiled calls of a program differ from eager ones
 
 Nothing is imported before it is asked for, and nothing here needs an extra before it is used.

@@ -6,7 +6,7 @@ whichever is added first, and so does each product that is exact again. Integers
 they wrap around. Numbers that are the bits of another dtype (`view_dtype`) are none of these: they
 may be copied, which keeps every bit, and are not to be computed with.
 
-Place: `aotlite.testing`, below `worlds` and `draws`. It knows arrays of NumPy only.
+Place: below `differences` and the generators, which ask it. It knows arrays of NumPy only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What two engines show of values and memory alone: for those that know no history.
 
-Place: beside `worlds`, whose comparison also reads histories, counts of writes and bases.
+Place: beside `observe`, whose comparison also reads histories, counts of writes and bases.
 """
 
 from __future__ import annotations

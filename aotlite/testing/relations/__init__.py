@@ -8,7 +8,7 @@
 
 No other engine is needed: a program and its variant run on the same one. What may differ between
 the two, and why, each relation says in its claim. Where a relation applies is decided by what the
-steps do to memory in an eager run (`facts`), exactly. Rules: GEN-1, GEN-11, GEN-13.
+steps do to memory in an eager run (`step_facts`), exactly. Rules: GEN-1, GEN-11, GEN-13.
 
 >>> from aotlite.testing import Call, Program
 >>> call = Call([["make", [0, [2, 2], "float64", False]]], ["$0"])
