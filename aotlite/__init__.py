@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from aotlite.api import CompiledFunction as CompiledFunction
     from aotlite.api import capture as capture
     from aotlite.api import compile as compile
-    from aotlite.backends.cpu.runtime import get_num_threads as get_num_threads
-    from aotlite.backends.cpu.runtime import set_num_threads as set_num_threads
+    from aotlite.backends.threads import get_num_threads as get_num_threads
+    from aotlite.backends.threads import set_num_threads as set_num_threads
     from aotlite.eager.annotate import annotate as annotate
     from aotlite.eager.checkpoint import checkpoint as checkpoint
     from aotlite.eager.draws import normal as normal
@@ -158,7 +158,7 @@ _LAZY: dict[str, str] = {
     for module, names in {
         "aotlite.aot": "aot_function aot_module aot_module_simplified",
         "aotlite.api": "CompiledFunction capture compile",
-        "aotlite.backends.cpu.runtime": "get_num_threads set_num_threads",
+        "aotlite.backends.threads": "get_num_threads set_num_threads",
         "aotlite.eager.annotate": "annotate",
         "aotlite.eager.checkpoint": "checkpoint",
         "aotlite.eager.draws": "normal rand randint randn randperm",

@@ -14,7 +14,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Backend, backend_from
+from aotlite.backends.lookup import backend_from
+from aotlite.backends.protocol import Backend
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
 from aotlite.stages import NAMES as STAGES

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.protocol import Run, Window, ran
+from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import copied
 from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import ArgumentError, BackendError, UnsupportedError
@@ -178,8 +179,6 @@ class GraphFunction:
 
 def graph_function(graph: Graph) -> GraphFunction:
     """The graph as a function, run op by op by the reference backend."""
-    from aotlite.backends.reference import REFERENCE
-
     return GraphFunction(graph, REFERENCE.compile(graph))
 
 

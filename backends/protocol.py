@@ -9,10 +9,9 @@ Spec: `specs/s9_lower.md`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from aotlite.ir.errors import ArgumentError, BackendError
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
 
 Window = tuple[Any, int]
@@ -32,38 +31,6 @@ class Backend(Protocol):
         It never writes its inputs, except for the copies that close the graph, and may keep
         nothing.
         """
-
-
-_NAMED = {
-    "auto": ("aotlite.backends.cpu.backend", "AUTO"),
-    "cpu": ("aotlite.backends.cpu.backend", "CPU"),
-    "cuda": ("aotlite.backends.cuda.backend", "CUDA"),
-    "loops": ("aotlite.backends.loops.backend", "LOOPS"),
-    "reference": ("aotlite.backends.reference", "REFERENCE"),
-}
-
-
-def backend_from(given: Any, option: str = "backend") -> Backend:
-    """The backend of a name, a backend, or a function that compiles for arrays (LOW-5)."""
-    if isinstance(given, str) and given in _NAMED:
-        module, name = _NAMED[given]
-        backend: Backend = getattr(import_module(module), name)
-        return backend
-    if isinstance(given, str):
-        names = ", ".join(map(repr, _NAMED))
-        raise ArgumentError(
-            f"compile: {option} is {given!r}, expected {names}, a Backend or a function"
-        )
-    if isinstance(given, Backend) and not isinstance(given, type):
-        return given
-    stands_for = getattr(given, "backend", None)
-    if isinstance(stands_for, Backend):  # a compiler that is also a backend, such as `nop`
-        return stands_for
-    if callable(given):
-        from aotlite.backends.functions import ArrayFunctionBackend
-
-        return ArrayFunctionBackend(given, option)
-    raise ArgumentError(f"compile: {option} is {given!r}, expected a name, a Backend or a function")
 
 
 def checked_run(name: str, graph: Graph, run: Run) -> Run:

@@ -1,4 +1,4 @@
-"""The backend `cpu`: graphs as C, compiled by the machine's compiler; and `auto`.
+"""The backend `cpu`: graphs as C, compiled by the machine's compiler.
 
 Spec: `specs/cpu_backend.md`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
@@ -20,18 +20,26 @@ from aotlite.backends.cpu.memory import RESULTS
 from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.printed import Text
 from aotlite.backends.cpu.remembered import remember, remembered
-from aotlite.backends.cpu.runtime import begin_loading, get_num_threads
+from aotlite.backends.cpu.runtime import begin_loading
 from aotlite.backends.cpu.sharing import PATIENCE, Sharing
 from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.loops.interpreter import Abandoned, interpreted
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
 from aotlite.backends.protocol import Run
-from aotlite.backends.reference import REFERENCE
+from aotlite.backends.threads import get_num_threads
+from aotlite.ir.deferred import deferred
 from aotlite.ir.device import CPU as CPU_DEVICE
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
+
+if TYPE_CHECKING:
+    from aotlite.backends.loops import backend as loops
+    from aotlite.backends.loops import improve
+else:  # graphs that are remembered do not need these
+    loops = deferred("aotlite.backends.loops.backend")
+    improve = deferred("aotlite.backends.loops.improve")
 
 T = TypeVar("T")
 
@@ -60,7 +68,7 @@ class CpuBackend:
 
     def compile(self, graph: Graph) -> Run:
         """The callable of a pure graph, which may end with copies into inputs."""
-        if not _is_of_cpu(graph):
+        if not is_of_cpu(graph):
             raise BackendError(
                 f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
                 "with backend='auto'"
@@ -108,12 +116,8 @@ class CpuBackend:
 
 def _program(graph: Graph, threads: int, clock: _Clock) -> Program:
     """The program that is printed."""
-    # Graphs that are remembered do not need these.
-    from aotlite.backends.loops.backend import program_of
-    from aotlite.backends.loops.improve import improved
-
-    program = clock.timed("lowering", program_of, graph)
-    return clock.timed("fusing", improved, program, threads)
+    program = clock.timed("lowering", loops.program_of, graph)
+    return clock.timed("fusing", improve.improved, program, threads)
 
 
 def _shown(text: Text, clock: _Clock) -> tuple[str, dict[str, float]]:
@@ -183,9 +187,9 @@ def _in_background(
 
 def _tell_staying(name: str, error: BaseException | None) -> None:
     """Warns that a graph is not compiled. What is wrong for all graphs is told once."""
-    problem = _problem() if is_known() else None
-    if problem is not None:
-        tell_once(problem)
+    why = problem() if is_known() else None
+    if why is not None:
+        tell_once(why)
     elif isinstance(error, BackendError):
         failures.tell(error, f"graph {name} stays with the interpreter")
     else:
@@ -206,61 +210,7 @@ class _Clock:
         return result
 
 
-@attrs.frozen
-class AutoBackend:
-    """The fastest backend that works here: `cpu`, or the reference without a C compiler.
-
-    Who does not wait gets `cpu`, whose calls run on the interpreter, until a compiler was tried.
-    """
-
-    wait: bool = attrs.field(default=True, kw_only=True)
-    cuda: Any = attrs.field(default=None, kw_only=True)
-    """Who compiles for CUDA devices; None: the backend of that name."""
-
-    name = "auto"
-    is_compact = True
-    trusted = True
-
-    def without_waiting(self) -> AutoBackend:
-        """One that compiles in the background."""
-        return attrs.evolve(self, wait=False)
-
-    def with_device_graphs(self, sizes: frozenset[int] | None) -> AutoBackend:
-        """One that records launches on CUDA devices."""
-        from aotlite.backends.cuda.backend import CUDA
-
-        return attrs.evolve(self, cuda=CUDA.with_device_graphs(sizes))
-
-    def of_size(self, size: int | None) -> AutoBackend:
-        """The backend of an entry whose first argument has this first dimension."""
-        return self if self.cuda is None else attrs.evolve(self, cuda=self.cuda.of_size(size))
-
-    @property
-    def fuses(self) -> bool:
-        """Whether graphs are compiled, as far as one can tell: most compilers work."""
-        return not self._is_known() or _problem() is None
-
-    def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph."""
-        if not _is_of_cpu(graph):
-            return _elsewhere(graph, self.cuda)
-        problem = _problem() if self._is_known() else None
-        if problem is not None:
-            tell_once(problem)
-            return REFERENCE.compile(graph)
-        try:
-            return (CPU if self.wait else CPU.without_waiting()).compile(graph)
-        except BackendError as error:
-            how = "runs op by op, as with backend='reference'"
-            failures.tell(error, f"graph {graph.name} {how}")
-            return REFERENCE.compile(graph)
-
-    def _is_known(self) -> bool:
-        """Whether it is known if a compiler works; who waits has it tried."""
-        return self.wait or is_known()
-
-
-def _is_of_cpu(graph: Graph) -> bool:
+def is_of_cpu(graph: Graph) -> bool:
     """Whether all values of a graph are on the CPU."""
     for node in graph.nodes:
         metas = node.meta if type(node.meta) is tuple else (node.meta,)
@@ -269,23 +219,12 @@ def _is_of_cpu(graph: Graph) -> bool:
     return True
 
 
-def _elsewhere(graph: Graph, backend: Any) -> Run:
-    """The callable of a graph with values on another device: a CUDA device's kernels, or ops."""
-    from aotlite.backends.cuda.backend import CUDA, or_reference
-    from aotlite.backends.cuda.drivers import devices_of
-
-    if not devices_of(graph):
-        return REFERENCE.compile(graph)
-    return or_reference(graph, backend or CUDA)
-
-
-def _problem() -> str | None:
+def problem() -> str | None:
     """The warning where no compiler works, or the one that works is not asked again."""
-    problem = compiler_problem()
-    if problem is not None:
-        return f"aotlite: {problem}; until then graphs run by NumPy"
+    why = compiler_problem()
+    if why is not None:
+        return f"aotlite: {why}; until then graphs run by NumPy"
     return failures.given_up()
 
 
-CPU = CpuBackend()
-AUTO = AutoBackend()
+CPU: CpuBackend = CpuBackend()

@@ -20,6 +20,7 @@ try:  # as `random` does: hashlib would load all of OpenSSL, 3 ms of a first cal
 except ImportError:  # another Python: 3.12 calls it _sha2
     from hashlib import sha256
 
+from aotlite.backends.cpu.locks import held
 from aotlite.ir.trust import OTHERS
 
 FORMAT = "1"
@@ -110,8 +111,6 @@ class Cache:
 
     def lock(self, key: str) -> AbstractContextManager[bool]:
         """Keeps other processes and threads from compiling the same."""
-        from aotlite.backends.cpu.locks import held
-
         return held(os.path.join(self.folder, f"{key}.lock"), LOCK_LIMIT)
 
 

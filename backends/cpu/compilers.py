@@ -5,7 +5,9 @@ Nothing here runs anything; whether one works, `probing` finds out. Spec: `specs
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -109,8 +111,6 @@ def _words(text: str) -> tuple[str, ...]:
 
     Empty where a shell would not read it.
     """
-    import shlex
-
     try:
         words = shlex.split(text)
     except ValueError:
@@ -120,8 +120,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _zig() -> tuple[str, ...] | None:
     """The program of the wheel itself: `python -m ziglang` would start a Python before it."""
-    import importlib.util
-
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):

@@ -8,7 +8,7 @@ and no part of the arena. Spec: `specs/cpu_backend.md`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -29,6 +29,14 @@ from aotlite.backends.loops.program import (
     writes,
 )
 from aotlite.backends.loops.running import Execute
+from aotlite.ir.deferred import deferred
+
+if TYPE_CHECKING:
+    from aotlite.backends.cpu import emit
+    from aotlite.backends.loops import memory
+else:  # graphs that are remembered do not need these
+    emit = deferred("aotlite.backends.cpu.emit")
+    memory = deferred("aotlite.backends.loops.memory")
 
 BRIEF = 20_000
 """Nanoseconds, roughly, for which the interpreter's lock is kept."""
@@ -36,13 +44,9 @@ BRIEF = 20_000
 
 def text_of(program: Program) -> Text:
     """The C text of a program."""
-    # Graphs that are remembered do not need these.
-    from aotlite.backends.cpu.emit import print_program
-    from aotlite.backends.loops.memory import planned
-
     text = Text(program, Printed("", (), (), 0.0), 0, _held(program))
-    plan = planned(text.given)
-    return attrs.evolve(text, printed=print_program(text.given, plan), arena_bytes=plan.size)
+    plan = memory.planned(text.given)
+    return attrs.evolve(text, printed=emit.print_program(text.given, plan), arena_bytes=plan.size)
 
 
 def _held(program: Program) -> tuple[Buffer, ...]:
@@ -114,15 +118,15 @@ class _Segments:
         """Computes on the arrays of inputs and outputs."""
         for place, buffer in self.own:
             arrays.insert(place, np.empty(buffer.size, buffer.dtype.numpy))
-        memory: dict[int, Any] = {}
+        arrays_of: dict[int, Any] = {}
         for launch in self.launches:
             if not isinstance(launch, Extern):
                 refused = launch(arrays)
                 if refused:
                     return refused
                 continue
-            if not memory:
+            if not arrays_of:
                 flat = [array.reshape(-1) for array in arrays]
-                memory = {**self.constants, **dict(zip(self.numbers, flat, strict=True))}
-            run_extern(launch, memory)
+                arrays_of = {**self.constants, **dict(zip(self.numbers, flat, strict=True))}
+            run_extern(launch, arrays_of)
         return None

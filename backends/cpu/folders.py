@@ -6,11 +6,14 @@ Loading a library runs what is in it: a folder that somebody else can write is n
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory, gettempdir, mkdtemp
 
 import attrs
 
@@ -133,10 +136,6 @@ SYSTEM_PLACES = ("/tmp", "/var/tmp")
 
 def private(prefix: str = "aotlite-cache-") -> str:
     """A new folder of this process alone, which goes when it ends."""
-    import atexit
-    import shutil
-    from tempfile import mkdtemp
-
     folder, owner = mkdtemp(prefix=prefix, dir=temporary_place()), os.getpid()
 
     def remove() -> None:
@@ -177,8 +176,6 @@ for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # not on ea
 @contextmanager
 def scratch() -> Iterator[Scratch]:
     """A folder to compile or to copy in. Raises OSError where there is no place for one."""
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory(prefix="aotlite-", dir=temporary_place()) as path:
         if not trust.HAS_DESCRIPTORS:
             yield Scratch(path, None)
@@ -197,8 +194,6 @@ def temporary_place() -> str:
     disk cache's folder where nobody can, and the user is told, once. Raises PermissionError where
     there is none.
     """
-    from tempfile import gettempdir
-
     wanted = gettempdir()
     why = _refusal_below(wanted)
     if not why:

@@ -12,6 +12,11 @@ from contextlib import contextmanager, suppress
 
 from aotlite.backends.cpu.absence import absent
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows, where nothing is compiled
+    pass
+
 _NAP, _LONGEST_NAP = 0.002, 0.05
 
 
@@ -49,8 +54,6 @@ def _tried(path: str) -> int | None:
     The file goes when the lock does, so one that was opened before and locked after that is no
     longer the lock.
     """
-    import fcntl
-
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -109,8 +110,6 @@ def _depth() -> int:
 
     What was written at run time belongs to no module, and its file is called `<aotlite ...>`.
     """
-    import traceback
-
     for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
         name = frame.f_globals.get("__name__", "")
         is_ours = name.startswith("aotlite.") or name == "contextlib"  # which enters our blocks

@@ -1,14 +1,12 @@
 """The runtime library of a process: thread pool, matrix products, scratch memory; written in C.
 
 Compiled once, like every kernel, and handed to compiled graphs as a struct of functions
-(`runtime.h`). Also here: how many threads it uses, which is known without a compiler too.
-Spec: `specs/cpu_runtime.md`.
+(`runtime.h`). Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from importlib.resources import files
 
@@ -19,10 +17,10 @@ from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.blas import Blas, find_blas
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.memory import physical_memory
-from aotlite.ir.errors import ArgumentError, BackendError
+from aotlite.backends.threads import observe
+from aotlite.ir.errors import BackendError
 from aotlite.ir.forks import lock
 
-MOST_THREADS = 256
 _PARTS = ("runtime.c", "products.c", "arenas.c", "entries.c", "launch.c")
 _LARGEST_SHARE = 8
 """Idle scratch memory takes at most this part of the machine's memory."""
@@ -81,7 +79,6 @@ def _text(name: str) -> str:
 
 _lock = lock()
 _loaded: list[Runtime] = []
-_threads: list[int] = []
 
 
 def load_runtime() -> Runtime:
@@ -118,7 +115,7 @@ def _try_loading() -> None:
 
 def _load() -> Runtime:
     runtime = set_up(load_c(runtime_text(), "runtime"))
-    runtime.library.al_set_threads(get_num_threads())
+    observe(runtime.library.al_set_threads)
     return runtime
 
 
@@ -145,52 +142,3 @@ def _declare(library: ctypes.CDLL) -> None:
     library.al_limit_arenas.argtypes = [ctypes.c_int64]
     library.al_limit_arenas.restype = None
     library.al_idle_bytes.restype = ctypes.c_int64
-
-
-def get_num_threads() -> int:
-    """How many threads compiled code uses on the CPU, the calling one included.
-
-    >>> get_num_threads() >= 1
-    True
-    """
-    if not _threads:
-        _threads.append(default_threads())
-    return _threads[-1]
-
-
-def set_num_threads(number: int) -> None:
-    """Lets compiled code use so many threads on the CPU; runs that have begun keep theirs.
-
-    Sums may change in their last bits, since work is divided by the number of threads.
-
-    >>> before = get_num_threads()
-    >>> set_num_threads(1)
-    >>> get_num_threads()
-    1
-    >>> set_num_threads(before)
-    """
-    if type(number) is not int or not 1 <= number <= MOST_THREADS:
-        raise ArgumentError(
-            f"set_num_threads: number is {number!r}, expected an int from 1 to {MOST_THREADS}"
-        )
-    _threads[:] = [number]
-    if _loaded:
-        _loaded[0].library.al_set_threads(number)
-
-
-def default_threads() -> int:
-    """As many as there are processors for this process, and at most as many as NumPy's BLAS uses.
-
-    So limits that users set for NumPy (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl) hold
-    here too, and no variable is read.
-    """
-    blas = find_blas()
-    limit = blas.threads() if blas is not None else None
-    return max(1, min(processors(), limit or MOST_THREADS, MOST_THREADS))
-
-
-def processors() -> int:
-    """How many this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
-from aotlite.backends.cpu.runtime import processors
+from aotlite.backends.threads import processors
 
 LOOK = 0.001
 """Seconds between two looks at the clocks, which cost some microseconds."""

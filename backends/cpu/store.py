@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 
-from aotlite.backends.cpu import folders
+from aotlite.backends.cpu import folders, trimming
 from aotlite.backends.cpu.cache import Cache
 from aotlite.backends.cpu.once import Once, tell_once
 from aotlite.ir.errors import BackendError
@@ -105,8 +105,6 @@ _since_trimmed: dict[str, int] = {}
 
 def _trim(cache: Cache, size: int) -> None:
     """At the first entry that a process writes, and after each 16th of the limit."""
-    from aotlite.backends.cpu import trimming
-
     written = _since_trimmed.get(cache.folder, trimming.LIMIT) + size
     _since_trimmed[cache.folder] = written
     if written >= trimming.LIMIT // 16:

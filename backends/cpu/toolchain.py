@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 import os
+from typing import TYPE_CHECKING
 
 from aotlite.backends.cpu import compilers, cpu, store
 from aotlite.backends.cpu.cache import key_of, read
 from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint
 from aotlite.backends.cpu.once import Once, tell_once
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
+
+if TYPE_CHECKING:
+    from aotlite.backends.cpu import building, probing
+else:
+    building = deferred("aotlite.backends.cpu.building")
+    probing = deferred("aotlite.backends.cpu.probing")
 
 __all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "is_known", "key_of_c"]
 
@@ -124,14 +132,12 @@ def _remembered(candidate: Candidate) -> Compiler | None:
 
 
 def _probed(candidate: Candidate) -> Compiler | str:
-    from aotlite.backends.cpu.probing import probed
-
     key = _key(candidate)
 
     def place(library: bytes) -> str:
         return store.kept(key_of("probe", key), "probe", ".so", library)
 
-    found = probed(candidate, place)
+    found = probing.probed(candidate, place)
     if isinstance(found, Compiler):
         known = found._asdict()
         del known["command"]
@@ -166,9 +172,7 @@ def compile_c(
     with store.locked(key):
         found = store.found(key)
         if found is None:
-            from aotlite.backends.cpu.building import library_of
-
-            library = library_of(compiler, flags, text, name, time_limit)
+            library = building.library_of(compiler, flags, text, name, time_limit)
             found = store.kept(key, name, ".so", library)
     return found
 

@@ -12,19 +12,22 @@ from typing import Any, TypeVar
 
 import attrs
 
-from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cuda.driver import Driver
 from aotlite.backends.cuda.drivers import device_of, driver_of
 from aotlite.backends.cuda.graphs import DeviceGraphRun
+from aotlite.backends.cuda.host_checks import without_host_checks
+from aotlite.backends.cuda.narrow import narrowed
 from aotlite.backends.cuda.nvrtc import FLAGS
 from aotlite.backends.cuda.parts import run_of, with_copies
 from aotlite.backends.cuda.plan import plan_of
 from aotlite.backends.cuda.running import CudaRun
+from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.loops.expand import expand
+from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Program
 from aotlite.backends.protocol import Run
-from aotlite.backends.reference import REFERENCE
 from aotlite.ir.device import Device
-from aotlite.ir.errors import BackendError, MissingExtraError
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 
 T = TypeVar("T")
@@ -84,11 +87,6 @@ class CudaBackend:
         return run_of(graph, partial(driver.guarded, self._compiled, device, driver))
 
     def _compiled(self, device: Device, driver: Driver, graph: Graph) -> CudaRun | DeviceGraphRun:
-        # What only a compilation needs.
-        from aotlite.backends.cuda.host_checks import without_host_checks
-        from aotlite.backends.cuda.narrow import narrowed
-        from aotlite.backends.cuda.schedule import improved_for
-
         seconds: dict[str, float] = {}
         target = driver.target
         program = _timed(seconds, "lowering", _lowered, graph)
@@ -104,9 +102,6 @@ class CudaBackend:
 
 
 def _lowered(graph: Graph) -> Program:
-    from aotlite.backends.loops.expand import expand
-    from aotlite.backends.loops.lowering import lower
-
     # Expanded first: that infers metas anew, and a copy from the host has none that is inferred.
     return lower(with_copies(expand(graph)))
 
@@ -121,13 +116,3 @@ def _timed(
 
 
 CUDA = CudaBackend()
-
-
-def or_reference(graph: Graph, backend: CudaBackend = CUDA) -> Run:
-    """What `auto` makes of a graph on a CUDA device: kernels, or what the user is told (CUB-5)."""
-    try:
-        return backend.compile(graph)
-    except (BackendError, MissingExtraError) as error:
-        what = f"graph {graph.name} runs op by op, as with backend='reference'"
-        tell_once(f"aotlite: {error}; {what}")
-        return REFERENCE.compile(graph)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from aotlite.backends.cuda.plan import Plan
+from aotlite.backends.cuda.resources import compile_without_spills
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.running import Kernels
 
@@ -27,8 +28,6 @@ class CudaKernels(Kernels):
 
         Compiles the text anew. Raises MissingExtraError where NVRTC is not installed.
         """
-        from aotlite.backends.cuda.resources import compile_without_spills
-
         return compile_without_spills(self.text, self.target, self.flags)[1]
 
     def __str__(self) -> str:

@@ -6,7 +6,6 @@ What runs where there is no compiler, and what compiled kernels are compared wit
 
 from __future__ import annotations
 
-from aotlite.backends.cpu.runtime import get_num_threads
 from aotlite.backends.loops.expand import expand
 from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import interpreted
@@ -14,6 +13,7 @@ from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import ProgramRun
 from aotlite.backends.protocol import Run
+from aotlite.backends.threads import get_num_threads
 from aotlite.ir.graph import Graph
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aotlite.backends.loops.expr import Scalar, walk
+from aotlite.backends.loops.functions import find
 
 Array = Any
 Uses: TypeAlias = Counter[Scalar]
@@ -59,8 +60,6 @@ def apply(scalar: Scalar, operands: list[Array]) -> Array:
         return operands[0].astype(scalar.dtype.numpy)
     if scalar.op == "bits":
         return operands[0].view(scalar.dtype.numpy)
-    from aotlite.backends.loops.functions import find
-
     kinds = [operand.dtype for operand in scalar.args]
     return evaluate(find(scalar.op, kinds).body, operands)
 

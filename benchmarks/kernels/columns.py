@@ -59,7 +59,7 @@ def _count(stage: str, made: Any) -> None:
 
 def default_backend() -> str:
     """aotlite's own default: "auto" as soon as there is one, till then "reference"."""
-    from aotlite.backends.protocol import backend_from
+    from aotlite.backends.lookup import backend_from
     from aotlite.ir.errors import ArgumentError
 
     try:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from aotlite.backends.protocol import Backend, backend_from
+from aotlite.backends.lookup import backend_from
+from aotlite.backends.protocol import Backend
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.builder import Builder
 from aotlite.ir.errors import AotliteError

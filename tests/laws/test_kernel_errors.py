@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.protocol import Window, backend_from
+from aotlite.backends.lookup import backend_from
+from aotlite.backends.protocol import Window
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir import errors
 from aotlite.ir.arrays import NUMPY, copied

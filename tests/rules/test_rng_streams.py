@@ -299,7 +299,7 @@ def test_a_pure_draw_refuses_what_can_be_no_place(seed, offset, message):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("offset", [2, (1 << 63) + 4])
 def test_a_compiled_graph_refuses_an_offset_that_can_be_none(backend, offset):
-    from aotlite.backends.protocol import backend_from
+    from aotlite.backends.lookup import backend_from
 
     compiled = al.compile(lambda: al.rand(3), backend="reference")
     compiled()

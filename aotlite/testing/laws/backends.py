@@ -24,7 +24,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.backends.protocol import Backend, Run, Window, backend_from
+from aotlite.backends.lookup import backend_from
+from aotlite.backends.protocol import Backend, Run, Window
 from aotlite.ir.errors import AotliteError, ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import ArrayValue

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.auto import AutoBackend
 from aotlite.backends.cpu import backend, toolchain
-from aotlite.backends.cpu.backend import AutoBackend, CpuBackend
+from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.ir.errors import BackendError
 

@@ -13,7 +13,8 @@ import pytest
 
 from aotlite.backends.cpu import runtime as runtimes
 from aotlite.backends.cpu.blas import find_blas
-from aotlite.backends.cpu.runtime import get_num_threads, runtime_text, set_num_threads
+from aotlite.backends.cpu.runtime import runtime_text
+from aotlite.backends.threads import get_num_threads, set_num_threads
 from aotlite.ir.errors import ArgumentError
 from tests.backends.cpu.runtimes import own_runtime, tasks
 
@@ -170,7 +171,7 @@ def test_runtime_that_is_begun_is_the_one_that_is_loaded():
 
 
 def test_limits_for_numpy_s_blas_and_affinity_hold():
-    code = "from aotlite.backends.cpu.runtime import *; print(get_num_threads())"
+    code = "from aotlite.backends.threads import *; print(get_num_threads())"
     blas = find_blas()
     if blas is not None and blas.threads() is not None:
         assert "1" == printed(code, OMP_NUM_THREADS="1")
@@ -182,6 +183,7 @@ def test_limits_for_numpy_s_blas_and_affinity_hold():
 FORKS = """
 import os, pathlib, sys, tempfile, threading
 import numpy as np
+from aotlite.backends.threads import get_num_threads, set_num_threads
 from tests.backends.cpu.runtimes import own_runtime
 from tests.backends.cpu.test_pool import bits, counted, present
 folder = tempfile.TemporaryDirectory()

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.auto import AUTO, AutoBackend
 from aotlite.backends.cpu import compilers, probing, toolchain
-from aotlite.backends.cpu.backend import AUTO, AutoBackend, CpuBackend
+from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.background import in_background
 from aotlite.backends.cpu.library import load_c
 from tests.backends.cpu.compilers import compiles, forget
