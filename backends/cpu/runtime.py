@@ -74,7 +74,7 @@ def runtime_text() -> str:
 
 
 def _text(name: str) -> str:
-    return files("aotlite.backends.cpu").joinpath(name).read_text("utf-8")
+    return files(__package__).joinpath(name).read_text("utf-8")
 
 
 _lock = lock()

@@ -1,17 +1,28 @@
 """Which driver a device has, and which device a graph is of.
 
-Spec: `specs/cuda_backend.md`.
+CuPy's devices are launched on by `CupyDriver`; who has another array library with devices, such as
+tests that emulate one, registers what makes their drivers. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from aotlite.backends.cuda.cupy_driver import CupyDriver
 from aotlite.backends.cuda.driver import Driver
 from aotlite.ir.device import Device
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
+
+_registered: list[tuple[Any, Callable[[Any], Driver]]] = []
+"""Array libraries, as `CupyArrays.cupy` has them, and what makes drivers of their devices."""
+
+
+def register(library: Any, driver: Callable[[Any], Driver]) -> None:
+    """Has `driver(arrays)` make the driver of each device whose arrays are those of `library`."""
+    _registered.append((library, driver))
 
 
 def is_cuda(device: Device) -> bool:
@@ -31,13 +42,10 @@ def driver_of(device: Device) -> Driver:
 
 
 def _made(arrays: Any) -> Driver:
-    """The driver of an array library: that by CuPy, unless its emulation brings one."""
-    make = getattr(arrays.cupy, "driver_of", None)
-    if make is not None:
-        emulated: Driver = make(arrays)
-        return emulated
-    from aotlite.backends.cuda.cupy_driver import CupyDriver
-
+    """A driver for an array library: what is registered for it, else CuPy's."""
+    for library, driver in _registered:
+        if library is arrays.cupy:
+            return driver(arrays)
     return CupyDriver(arrays)
 
 

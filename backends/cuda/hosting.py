@@ -133,7 +133,7 @@ def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str)
     """The file of `host_library`, in a folder."""
     source, object_, library = [folder / f"kernels.{kind}" for kind in ("cpp", "o", "so")]
     source.write_text(host_text(text, arguments), "utf-8")
-    with as_file(files("aotlite.backends.cuda")) as headers:
+    with as_file(files(__package__)) as headers:
         _compile(folder, "-c", f"-I{headers}", *flags, str(source), "-o", str(object_))
     # Without the flags: a sanitizer's library stays away, `host_checks.cpp` is in its place.
     _compile(folder, "-shared", "-pthread", str(object_), *_runtime(), "-o", str(library))
@@ -142,7 +142,7 @@ def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str)
 
 def model_version() -> str:
     """The digest of the execution model's text, for what is kept of libraries."""
-    folder = files("aotlite.backends.cuda")
+    folder = files(__package__)
     texts = [folder.joinpath(name).read_bytes() for name in _SOURCES]
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
@@ -198,7 +198,7 @@ def _runtime() -> tuple[str, ...]:
     """The objects of the execution model, in a folder that goes with the process."""
     folder = Path(private("aotlite-host-"))
     objects = []
-    with as_file(files("aotlite.backends.cuda")) as headers:
+    with as_file(files(__package__)) as headers:
         for name in ("host", "host_checks"):
             text, object_ = str(headers / f"{name}.cpp"), str(folder / f"{name}.o")
             _compile(folder, "-O1", "-c", "-pthread", text, "-o", object_)

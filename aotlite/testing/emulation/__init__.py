@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
+from aotlite.backends.cuda.drivers import register
 from aotlite.ir.cuda_devices import Library, using
 from aotlite.ir.device import Device
+from aotlite.testing.emulation.driver import EmulatedDriver
 from aotlite.testing.emulation.functions import module
 
 __all__ = ["emulated_cuda", "emulated_library", "emulating_cuda"]
@@ -24,7 +25,7 @@ def emulated_library() -> Library:
     """The emulated CuPy and its devices."""
     cupyx = SimpleNamespace(errstate=_errstate)
     cupy = module()
-    cupy.driver_of = _driver
+    register(cupy, EmulatedDriver)
     return Library(cupy, cupyx, name="emulated", made_by=_named)
 
 
@@ -42,12 +43,6 @@ def emulated_cuda(index: int = 0) -> Device:
     ([2.0, 2.0, 2.0], device('emulated:0'))
     """
     return emulated_library().device(index)
-
-
-def _driver(arrays: Any) -> Any:
-    from aotlite.testing.emulation.driver import EmulatedDriver
-
-    return EmulatedDriver(arrays)
 
 
 def _named(name: str) -> Device:

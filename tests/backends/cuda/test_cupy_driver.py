@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from aotlite.backends.cuda import cupy_driver, nvrtc
+from aotlite.backends.cuda import cupy_driver, drivers, nvrtc
 from aotlite.backends.cuda.cupy_driver import CupyDriver
 from aotlite.backends.cuda.emit import Launch, Printed
 from aotlite.backends.cuda.tables import maker
 from aotlite.backends.loops.program import Program
+from aotlite.ir.device import Device
 from aotlite.ir.errors import BackendError, DeviceError
 from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
 
@@ -42,6 +43,24 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[tuple[Any, 
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
     return asked
+
+
+def device_on(fake: FakeCupy) -> Device:
+    arrays: Any = SimpleNamespace(cupy=fake, index=0, driver=None)
+    return Device("cuda:0", arrays)
+
+
+def test_a_device_has_the_driver_that_is_registered_for_its_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of one library alone; the same for the device each time. Other libraries are CuPy."""
+    monkeypatch.setattr(drivers, "_registered", [])
+    library: Any = FakeCupy()
+    drivers.register(library, lambda arrays: ("driver of", arrays))  # type: ignore[arg-type, return-value]
+    mine, other = device_on(library), device_on(FakeCupy())
+    assert drivers.driver_of(mine) == ("driver of", mine.arrays)
+    assert drivers.driver_of(mine) is drivers.driver_of(mine)
+    assert type(drivers.driver_of(other)) is CupyDriver
 
 
 def test_the_target_is_the_devices() -> None:
