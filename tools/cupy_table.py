@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-TARGET = Path(__file__).parents[1] / "aotlite" / "testing" / "emulation" / "cupy.json"
+TARGET = Path(__file__).parents[1] / "aotlite/testing/emulation/cupy.json"
 SUBMODULES = ("linalg",)
 
 

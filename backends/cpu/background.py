@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from aotlite.backends.cpu.absence import is_absent
 from aotlite.backends.cpu.library import load_c
 from aotlite.backends.cpu.loading import Library
-from aotlite.backends.cpu.once import Once
+from aotlite.backends.native.single_flight import Once
 
 __all__ = ["Job", "compile_in_background", "in_background"]
 

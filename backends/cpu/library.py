@@ -9,8 +9,8 @@ from functools import partial
 
 from aotlite.backends.cpu import mappings, store
 from aotlite.backends.cpu.loading import Library, load
-from aotlite.backends.cpu.once import OnceAlive
 from aotlite.backends.cpu.toolchain import TIME_LIMIT, compile_c, key_of_c
+from aotlite.backends.native.single_flight import OnceAlive
 from aotlite.ir.errors import BackendError
 
 __all__ = ["load", "load_c"]

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from aotlite.backends.cpu import folders, trimming
 from aotlite.backends.cpu.cache import Cache
-from aotlite.backends.cpu.once import Once, tell_once
+from aotlite.backends.cpu.once import tell_once
+from aotlite.backends.native.single_flight import Once
 from aotlite.ir.errors import BackendError
 
 _EACH = "what is compiled is kept until this process ends, and compiled again by the next one"

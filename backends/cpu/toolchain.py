@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from aotlite.backends.cpu import compilers, cpu, store
 from aotlite.backends.cpu.cache import key_of, read
 from aotlite.backends.cpu.compilers import Candidate, Compiler, candidates, fingerprint
-from aotlite.backends.cpu.once import Once, tell_once
+from aotlite.backends.cpu.once import tell_once
+from aotlite.backends.native.single_flight import Once
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
 

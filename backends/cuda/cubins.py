@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from aotlite.backends.cpu import store
 from aotlite.backends.cpu.cache import key_of, word
-from aotlite.backends.cpu.once import Once
+from aotlite.backends.native.single_flight import Once
 from aotlite.ir.errors import BackendError
 
 ModuleT = TypeVar("ModuleT")

@@ -12,8 +12,9 @@ import aotlite as al
 from aotlite.backends.cpu import background
 from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.background import compile_in_background, in_background
-from aotlite.backends.cpu.once import Once, tell_once
+from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.single_flight import Once
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,

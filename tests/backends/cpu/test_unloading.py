@@ -17,9 +17,9 @@ from aotlite.backends.cpu import library, mappings
 from aotlite.backends.cpu.cache import Cache, key_of, read
 from aotlite.backends.cpu.launch import Signature, launcher
 from aotlite.backends.cpu.library import load, load_c
-from aotlite.backends.cpu.once import OnceAlive
 from aotlite.backends.cpu.runtime import declarations, load_runtime
 from aotlite.backends.cpu.toolchain import compile_c, find_compiler
+from aotlite.backends.native.single_flight import OnceAlive
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import DOUBLE, compiles, in_child, warns_once
 
