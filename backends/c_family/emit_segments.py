@@ -237,9 +237,7 @@ def with_chosen_addresses(root: Scalar, fixed: Callable[[Scalar], bool]) -> Scal
     return rebuilt(root, change)
 
 
-def _joined(
-    condition: Scalar, loads: tuple[Scalar, Scalar], known: Choices
-) -> Scalar | None:
+def _joined(condition: Scalar, loads: tuple[Scalar, Scalar], known: Choices) -> Scalar | None:
     a, b = loads
     if a.op != "load" or b.op != "load" or a.args[0] != b.args[0]:
         return None

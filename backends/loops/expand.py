@@ -66,8 +66,7 @@ class _Expander(Builder):
         return super().apply(op, args)
 
     def _fitted(self, op: Op, args: tuple[Any, ...], found: Any, start: int) -> Any:
-        """The results with the geometry that the op's rule says, none of them an operand's memory.
-        """
+        """The results with the geometry of the op's rule, none of them an operand's memory."""
         metas = op.infer(args)
         if type(metas) is not tuple:
             return self._result(op, found, metas, start)

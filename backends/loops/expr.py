@@ -169,8 +169,7 @@ def _intern(op: str, args: tuple[Any, ...], dtype: DType, key: Any = None) -> Sc
 
 # ----------------------------------------------------------------------------------------- leaves
 def const(value: Any, dtype: DType) -> Scalar:
-    """The number, as the dtype holds it. NaN payloads are not kept; -0.0 is another one than 0.0.
-    """
+    """The number, as the dtype holds it: no payload of a nan, but -0.0 apart from 0.0."""
     if dtype is dtypes.bool_:
         value = bool(value)
     elif dtype.is_floating_point:

@@ -4,7 +4,7 @@ Printers and the interpreter compute the same tree, and so the same bits. Spec:
 `specs/functions.md`.
 """
 
-from aotlite.backends.loops.functions import (  # noqa: F401  (each declares its functions)
+from aotlite.backends.loops.functions import (
     choices,
     division,
     error_function,
@@ -28,6 +28,20 @@ from aotlite.backends.loops.functions.registry import (
     has,
     substituted,
 )
+
+DECLARING = (
+    choices,
+    division,
+    error_function,
+    exponentials,
+    hyperbolic,
+    integers,
+    logarithms,
+    powers,
+    traced,
+    trigonometry,
+)
+"""The modules of the library: each declares its functions when it is imported."""
 
 __all__ = [
     "Function",

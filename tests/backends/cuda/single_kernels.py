@@ -37,7 +37,7 @@ from aotlite.ir.graph import Graph
 from tests.backends.cpu.printing import same_bits
 from tests.backends.cuda.hosted import ORDERS, build, call, in_place, placed
 
-Named = tuple[str, "Graph | Program", Any]
+Named = tuple[str, Graph | Program, Any]
 TARGETS = (Target("sm_90", 132, shared=227 << 10), Target("sm_80", 2, shared=163 << 10))
 """A large GPU, and one of so few multiprocessors that small programs are divided as large ones."""
 MOST_POINTS = 1 << 14

@@ -1,5 +1,4 @@
-"""Indices out of range: the error of eager, from every op that takes indices, and nothing written.
-"""
+"""Indices out of range: eager's error, from every op that takes indices; nothing is written."""
 
 from __future__ import annotations
 
