@@ -16,10 +16,10 @@ from tempfile import mkstemp
 
 from aotlite.backends.cpu.cache import word
 from aotlite.backends.cpu.compilers import Compiler
-from aotlite.backends.cpu.failures import CompilerFailure
 from aotlite.backends.cpu.folders import scratch
 from aotlite.backends.cpu.processes import Ended, is_exiting, run
 from aotlite.backends.cpu.whole import fault
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
 from aotlite.ir.errors import BackendError, noted
 
 LIBRARY = "library.so"

@@ -6,43 +6,16 @@ Part of `specs/cpu_toolchain.md`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 
-from aotlite.backends.cpu.compilers import Compiler, advice
+from aotlite.backends.cpu.compilers import advice
 from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
 from aotlite.ir.errors import BackendError
 
 _late: dict[tuple[str, ...], str] = {}
 """Commands of compilers that ran out of time, and what is told of it."""
-
-
-class CompilerFailure(BackendError):
-    """A compiler made no library."""
-
-    def __init__(
-        self,
-        what: str,
-        remedy: str,
-        compiler: Compiler,
-        line: str,
-        save: Callable[[], str | None],
-        *,
-        is_late: bool,
-    ) -> None:
-        super().__init__(what + remedy)
-        self.what = what
-        """The message without what to do for who has no other backend."""
-        self.compiler = compiler
-        self.line = line
-        """Of what it printed the line that says most; empty where it printed nothing."""
-        self.save = save
-        """Puts the text into a file; gives its path where that is possible."""
-        self.path = save()
-        """The file in which the text is; None where there is none."""
-        self.is_late = is_late
-        """Whether it ran out of time."""
 
 
 def given_up() -> str | None:

@@ -1,0 +1,1 @@
+"""A C compiler of the machine: found, tried out, run. Spec: `specs/cpu_toolchain.md`."""
