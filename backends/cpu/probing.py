@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from aotlite.backends.cpu import folders
-from aotlite.backends.cpu.building import LIBRARY, Ended, built, temporary, write
+from aotlite.backends.cpu.building import LIBRARY, built, temporary, write
 from aotlite.backends.cpu.compilers import (
     ESSENTIAL,
     OPTIONAL,
@@ -17,6 +17,7 @@ from aotlite.backends.cpu.compilers import (
     fingerprint,
 )
 from aotlite.backends.cpu.loading import opened
+from aotlite.backends.cpu.processes import Ended
 from aotlite.ir.errors import BackendError
 
 PROBE_LIMIT = 60.0

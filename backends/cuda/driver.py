@@ -45,14 +45,18 @@ class Driver(Protocol):
 
     target: Target
     name: str
-    address: Callable[[Any], int]
-    """The first byte of a buffer of the device's array library."""
-    current_stream: Callable[[], int]
-    """The handle of the stream that work goes to where none is named."""
     is_current: Callable[[], bool] | None
     """Whether launches of this thread go to this device; None where they always do."""
     workspace: int
     """Bytes that products of matrices in recorded work have for what lies between their kernels."""
+
+    @property
+    def address(self) -> Callable[[Any], int]:
+        """The first byte of a buffer of the device's array library."""
+
+    @property
+    def current_stream(self) -> Callable[[], int]:
+        """The handle of the stream that work goes to where none is named."""
 
     def explain(self, error: BaseException) -> None:
         """Raises an error of ours for one of the device's; of others nothing is said."""

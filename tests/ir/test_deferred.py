@@ -71,7 +71,7 @@ def deferrals(source: str) -> list[tuple[str, str, str | None]]:
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Name(id="deferred"), args=[ast.Constant(value=module)]),
+                value=ast.Call(func=ast.Name(id="deferred"), args=[ast.Constant(value=str(module))]),
             ):
                 found.append((name, module, shown.get(id(node), {}).get(name)))
     return found
