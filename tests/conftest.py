@@ -73,6 +73,13 @@ class XdistTally(Tally):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite tests/goldens")
+    parser.addoption("--cpu-times", metavar="FILE", help="write the processor time of each test")
+    parser.addoption(
+        "--cpu-limit",
+        metavar="SECONDS",
+        type=float,
+        help="fail a test without the marker `slow` that takes more processor time",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,9 +88,13 @@ def pytest_configure(config: pytest.Config) -> None:
     options: Any = importlib.import_module("aotlite.options")
     options.DEFAULT_BACKEND = "reference"
     config.pluginmanager.register(Freezer(), "aotlite-freezer")
+    config.pluginmanager.register(Clock(config.getoption("--cpu-limit")), "aotlite-clock")
     if not hasattr(config, "workerinput"):
         distributed = config.pluginmanager.hasplugin("xdist")
         config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")
+        if config.getoption("--cpu-times"):
+            ledger = Ledger(Path(config.getoption("--cpu-times")))
+            config.pluginmanager.register(ledger, "aotlite-ledger")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -138,6 +149,58 @@ class Freezer:
             gc.freeze()
             self.was_full = False
         return result
+
+
+def _processor_seconds() -> float:
+    """The processor time of this process and of its children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class Clock:
+    """Takes the processor time of each test, with that of its children; a shared machine has no
+    other time that can be compared. With a limit, a test that takes longer must say why: `slow`."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.start = 0.0
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self):
+        self.start = _processor_seconds()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]):
+        report = yield
+        if call.when == "teardown":
+            # It travels from worker to controller with the report.
+            report.cpu_seconds = seconds = _processor_seconds() - self.start
+            if self.limit is not None and seconds > self.limit and report.passed:
+                if item.get_closest_marker("slow") is None:
+                    report.outcome = "failed"
+                    report.longrepr = (
+                        f"took {seconds:.1f} s of a processor, expected at most {self.limit} s "
+                        "of a test that does not say why by @pytest.mark.slow(why)"
+                    )
+        return report
+
+
+class Ledger:
+    """Writes the processor time of each test of all workers, the slowest first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self.seconds[report.nodeid] = getattr(report, "cpu_seconds", 0.0)
+
+    def pytest_sessionfinish(self) -> None:
+        rows = sorted(self.seconds.items(), key=lambda row: -row[1])
+        lines = [f"{seconds:.3f}\t{name}\n" for name, seconds in rows]
+        self.path.write_text("".join(lines), encoding="utf-8")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

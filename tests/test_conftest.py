@@ -1,4 +1,4 @@
-"""The count of PyTorch comparisons is right with and without workers, and without PyTorch."""
+"""What the conftest counts and times is right with and without workers, and without PyTorch."""
 
 import re
 import subprocess
@@ -35,15 +35,21 @@ def test_uses_the_fixture(torch): pass
 
 def count_comparisons(folder: Path, *options: str, conftest_ending: str = "") -> tuple[int, int]:
     """(ran, skipped) as a run over `COMPARISONS`, under this folder's conftest, prints them."""
+    output = run_tests(folder, COMPARISONS, *options, conftest_ending=conftest_ending)
+    line = r"^PyTorch comparison tests: (\d+) ran, (\d+) skipped$"
+    ((ran, skipped),) = re.findall(line, output, re.MULTILINE)
+    return int(ran), int(skipped)
+
+
+def run_tests(folder: Path, tests: str, *options: str, conftest_ending: str = "") -> str:
+    """What a run over these tests prints, under this folder's conftest."""
     conftest = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
     folder.joinpath("conftest.py").write_text(conftest + conftest_ending, encoding="utf-8")
-    folder.joinpath("test_comparisons.py").write_text(COMPARISONS, encoding="utf-8")
-    folder.joinpath("pytest.ini").write_text("[pytest]\nmarkers =\n    torch\n", encoding="utf-8")
+    folder.joinpath("test_those.py").write_text(tests, encoding="utf-8")
+    markers = "[pytest]\nmarkers =\n    torch\n    slow\n"
+    folder.joinpath("pytest.ini").write_text(markers, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "--import-mode=importlib", *options]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    line = r"^PyTorch comparison tests: (\d+) ran, (\d+) skipped$"
-    ((ran, skipped),) = re.findall(line, run.stdout, re.MULTILINE)
-    return int(ran), int(skipped)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "0"), ("-n", "2")], ids=" ".join)
@@ -60,3 +66,34 @@ def torch(): pass
 def test_comparison_count_without_pytorch_is_all_skipped(tmp_path):
     without_torch = "\nHAS_TORCH = False\n"
     assert (0, 6) == count_comparisons(tmp_path, conftest_ending=without_torch)
+
+
+WORK = """
+import time
+import pytest
+
+def spin():
+    start = time.process_time()
+    while time.process_time() - start < 0.3: pass
+
+def test_takes_long(): spin()
+
+@pytest.mark.slow("it spins")
+def test_takes_long_and_says_so(): spin()
+
+def test_takes_no_time(): pass
+"""
+
+
+@pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "1")], ids=" ".join)
+def test_a_slow_test_that_does_not_say_why_fails_where_there_is_a_limit(tmp_path, options):
+    output = run_tests(tmp_path, WORK, "--cpu-limit=0.2", "--cpu-times=times", *options)
+    assert "expected at most 0.2 s of a test that does not say why" in output
+    assert "3 passed, 1 error" in output
+    lines = tmp_path.joinpath("times").read_text("utf-8").splitlines()
+    assert 3 == len(lines) and lines[-1].endswith("::test_takes_no_time")
+    assert all(float(line.split("\t")[0]) >= 0.25 for line in lines[:2])
+
+
+def test_without_a_limit_a_test_may_take_as_long_as_it_likes(tmp_path):
+    assert "3 passed" in run_tests(tmp_path, WORK, "-p", "no:xdist")
