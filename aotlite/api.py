@@ -20,7 +20,7 @@ from aotlite.ir.graph import Graph, name_from
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.failures import Failure

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
-from aotlite.eager.effects import on_host
+from aotlite.eager.host_callback import on_host
 from aotlite.eager.namespace import function
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.composite import COMPOSITES

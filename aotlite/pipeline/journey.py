@@ -41,7 +41,7 @@ from aotlite.pipeline.user_code import apply_pass, call_partitioner, pass_name, 
 from aotlite.pipeline.verification import StageRunner
 from aotlite.stages import NAMES
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import abandon, capture

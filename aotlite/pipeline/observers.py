@@ -18,7 +18,7 @@ from aotlite.ir import written
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.options import Observer
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.sentences import (
     explain_convention,

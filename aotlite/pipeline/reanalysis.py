@@ -22,8 +22,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import MutatedInput, Primal
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, InputRole
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import Fixed
+from aotlite.stages.records.function_facts import Fixed
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 

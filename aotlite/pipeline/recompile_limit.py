@@ -16,7 +16,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.role import Primal
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import Failure
 
 ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"

@@ -45,8 +45,8 @@ from aotlite.ir.role import (
 )
 from aotlite.pipeline.muted_effects import Happened, Muted
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import Plain
+from aotlite.stages.records.function_facts import Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases

@@ -1,7 +1,8 @@
 """Checks that a compiled function does what eager does, as assertions.
 
-Place: what scripts, laws, relations and the pytest plugin raise and catch. It compares what `observe`
-gives, and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11. Spec: specs/testing.md.
+Place: scripts, laws, relations and the pytest plugin raise and catch its errors. It compares what
+`observe` gives, and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11.
+Spec: specs/testing.md.
 """
 
 from __future__ import annotations

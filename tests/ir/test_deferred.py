@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from aotlite.ir.deferred import deferred
-from tests.test_architecture import PACKAGES, modules
+from tests.house.sources import tree
 
 DEFERS = """
 if TYPE_CHECKING:
@@ -71,14 +71,16 @@ def deferrals(source: str) -> list[tuple[str, str, str | None]]:
         match node:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Name(id="deferred"), args=[ast.Constant(value=str(module))]),
+                value=ast.Call(
+                    func=ast.Name(id="deferred"), args=[ast.Constant(value=str(module))]
+                ),
             ):
                 found.append((name, module, shown.get(id(node), {}).get(name)))
     return found
 
 
 def test_type_checkers_see_the_modules_that_are_deferred():
-    found = [each for _, source in modules(*PACKAGES) for each in deferrals(source)]
+    found = [each for source in tree().values() for each in deferrals(source.text)]
     assert found
     assert [] == [(name, module, seen) for name, module, seen in found if module != seen]
 

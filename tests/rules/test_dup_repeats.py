@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 import aotlite as al
 from aotlite.ir.role import MutatedInput, Primal
-from aotlite.stages.records.function_meta import AliasOfInput, IsInput
+from aotlite.stages.records.function_facts import AliasOfInput, IsInput
 from tests.rules.sharing_sessions import WRITES, objects_of, sessions, written_overlap
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal
 from aotlite.stages.records.base import where_it_leads
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -20,6 +19,7 @@ from aotlite.stages.records.function_meta import (
     Repeated,
     ViewFacts,
 )
+from aotlite.stages.records.function_meta import FunctionMeta
 from tests.rules.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
 from tests.stages.journeys import Journey
 

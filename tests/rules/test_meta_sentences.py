@@ -16,8 +16,7 @@ from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views import SELECT, T
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -31,6 +30,7 @@ from aotlite.stages.records.function_meta import (
     StateStep,
     ViewFacts,
 )
+from aotlite.stages.records.function_meta import FunctionMeta
 from tests.rules.meta_oracle import on_both
 from tests.rules.test_meta_records import another, records, replaced
 

@@ -14,7 +14,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.interpreter import ArrayValue, Interpreter
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Role, Tangent
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from tests.end_to_end.cases import Case, cases, setup_of
 from tests.end_to_end.worlds import body_of

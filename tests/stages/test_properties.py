@@ -16,7 +16,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
 from aotlite.ir.verify import verify
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,

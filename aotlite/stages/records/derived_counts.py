@@ -12,7 +12,7 @@ import attrs
 
 from aotlite.ir.role import IntermediateBase, MutatedInput, Result
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     Alias,
     Fixed,
     FunctionFacts,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     pass
 
 
-from aotlite.stages.records.function_meta import BaseMeta
+from aotlite.stages.records.function_facts import BaseMeta
 
 
 # --------------------------------------------------------------------------------- 4 joint

@@ -13,7 +13,7 @@ from aotlite.eager.autograd.history import Root
 from aotlite.eager.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture import InputRole
-from aotlite.stages.records.function_meta import StateStep
+from aotlite.stages.records.function_facts import StateStep
 
 
 @attrs.frozen(eq=False)

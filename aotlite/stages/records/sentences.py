@@ -19,7 +19,7 @@ from aotlite.ir.printer import meta_text
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Role, Saved
 from aotlite.stages.records.base import chain_text
 from aotlite.stages.records.capture import ArgumentLeaf
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,

@@ -36,8 +36,8 @@ from aotlite.ir.role import (
 )
 from aotlite.stages.records.call_effects import HookPlace
 from aotlite.stages.records.capture import InputRole
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import Alias, InputMeta, Plain
+from aotlite.stages.records.function_facts import Alias, InputMeta, Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

@@ -13,8 +13,7 @@ from aotlite.eager.memory import grow_to, take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import IntermediateBase, is_given
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -23,6 +22,7 @@ from aotlite.stages.records.function_meta import (
     MemoryStep,
     Plain,
 )
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.ir.role import IntermediateBase
 from aotlite.stages.records.capture import ArgumentLeaf
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,

@@ -11,14 +11,13 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.history import accumulator, root_of
-from aotlite.eager.autograd.view_root import Root
 from aotlite.eager.memory import take_place, tell_apart
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import CapturedInput, InputRole
-from aotlite.stages.records.function_meta import StateStep
+from aotlite.stages.records.function_facts import StateStep
 from aotlite.stages.records.metadata_mutation import Change, Growth, Put
 from aotlite.stages.records.version_counts import CountStep
 from aotlite.stages.s1_capture.storage_resize import resized

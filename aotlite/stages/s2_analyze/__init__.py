@@ -25,8 +25,7 @@ from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import IntermediateBase, MutatedInput
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -42,6 +41,7 @@ from aotlite.stages.records.function_meta import (
     Repeated,
     ViewFacts,
 )
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze.mutation_order import Timeline, count_plan, refuse_grown
 from aotlite.stages.s2_analyze.storage_resize import check_growths
 from aotlite.stages.s2_analyze.unsupported import (

@@ -16,7 +16,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import IntermediateBase, Result
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfOutput,
     InputMeta,

@@ -15,7 +15,8 @@ from aotlite.eager.wrappers import (
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import IntermediateBase, Part, Role
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import Alias, FunctionMeta, Plain
+from aotlite.stages.records.function_facts import Alias, Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s2_analyze.subclass_views import check_views
 from aotlite.stages.shared.subclass_rebuild import again, input_wrappings, wrapping_of

@@ -16,14 +16,14 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import (
+from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
     ViewFacts,
 )
+from aotlite.stages.records.function_meta import FunctionMeta
 
 
 def check_views(captured: Captured, meta: FunctionMeta) -> None:

@@ -14,7 +14,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.stages.records.capture import Captured, CapturedInput
-from aotlite.stages.records.function_meta import FamilyMeta, InputMeta
+from aotlite.stages.records.function_facts import FamilyMeta, InputMeta
 from aotlite.stages.shared.user_frames import describe
 
 

@@ -21,7 +21,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import SyntheticBase
 from aotlite.stages.records.capture import Captured, CapturedInput
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput, Member
 from aotlite.stages.shared.view_families import overlapping_pairs
 

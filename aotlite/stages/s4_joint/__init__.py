@@ -30,8 +30,8 @@ from aotlite.ir.ops.views import AS_STRIDED, DETACH
 from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Part, Role, Tangent
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole, SourceRole
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import Plain
+from aotlite.stages.records.function_facts import Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
 from aotlite.stages.records.joint import Choice, Joint, LateEffect, LateMemory
 from aotlite.stages.s4_joint.arrival_choices import (

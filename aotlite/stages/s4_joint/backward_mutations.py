@@ -41,8 +41,8 @@ from aotlite.ir.role import (
 )
 from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured, CapturedInput
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import BaseMeta, InputMeta, Plain
+from aotlite.stages.records.function_facts import BaseMeta, InputMeta, Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.records.joint import Joint, LateMemory
 from aotlite.stages.records.trace import RngTrace

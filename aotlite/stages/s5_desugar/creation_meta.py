@@ -20,8 +20,8 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.ir.symbols import SymInt
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import InputMeta
+from aotlite.stages.records.function_facts import InputMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.shared.view_families import copy_autograd
 

@@ -16,8 +16,8 @@ from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.ops.create import COPY_
 from aotlite.ir.role import MutatedInput
-from aotlite.stages.records.explained_meta import FunctionMeta
-from aotlite.stages.records.function_meta import InputMeta
+from aotlite.stages.records.function_facts import InputMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 
 
 def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:

@@ -9,14 +9,8 @@ from aotlite.eager.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.ir.role import IntermediateBase
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import (
-    Alias,
-    AliasOfBase,
-    FunctionMeta,
-    InputMeta,
-    MemoryStep,
-    Plain,
-)
+from aotlite.stages.records.function_facts import Alias, AliasOfBase, InputMeta, MemoryStep, Plain
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.trace import MetadataMutations
 
 

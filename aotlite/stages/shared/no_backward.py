@@ -5,7 +5,7 @@ Used by the pipeline and by `sentences`. Spec: `specs/s2_analyze.md`.
 
 from __future__ import annotations
 
-from aotlite.stages.records.function_meta import FunctionFacts, Plain
+from aotlite.stages.records.function_facts import FunctionFacts, Plain
 
 
 def why_no_backward(meta: FunctionFacts) -> str | None:

@@ -42,8 +42,8 @@ def programs(
     `views`, `writes`, `outputs` and `relations` are names of `aotlite.testing.cells`,
     and what programs have of each is among them. `cell` is a cell's number or its four names, "any"
     for any of them: all programs hit it, whatever else they have. `engine`: where they are tried
-    while they are drawn. Second calls have other arguments. Raises `ArgumentError` for unknown names,
-    and for those that never meet.
+    while they are drawn. Second calls have other arguments. Raises `ArgumentError` for unknown
+    names, and for those that never meet.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5)

@@ -12,7 +12,7 @@ from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Gradient, Tangent
 from aotlite.stages.records.capture import SourceRole
-from aotlite.stages.records.function_meta import FamilyMeta
+from aotlite.stages.records.function_facts import FamilyMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.subclass_meta import gradient_of, whole_of
 from aotlite.stages.s10_runtime.backward.anomaly import Inside

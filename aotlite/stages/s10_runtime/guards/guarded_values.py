@@ -14,7 +14,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Gradient, Hidden, Part, Primal, part_suffix
 from aotlite.stages.records.capture import Captured, InputRole
-from aotlite.stages.records.explained_meta import FunctionMeta
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap

@@ -1,0 +1,299 @@
+"""What stages hand to each other, frozen. Facts only: counts are derived, roles asked for.
+
+Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.ir.forks import cached_property
+from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import Family, Output, Part, Result
+from aotlite.stages.records.base import Record
+from aotlite.stages.records.call_effects import GradWrite, InnerHook
+from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.version_counts import CountPlan
+
+
+# ------------------------------------------------------------------------------- 2 analyze
+@attrs.frozen(eq=False, repr=False)
+class MemoryStep(Record):
+    """An input is put onto other memory (FUN-18)."""
+
+    window: Alias
+    """Where it lies from then on."""
+    grows: bool = False
+    """Its own memory grows, and then holds what is there."""
+
+
+class StateStep(Enum):
+    """A change of the autograd state of an input, by the method that makes it (FUN-36)."""
+
+    DETACH = "detach_()"
+    TRACK = "requires_grad_()"
+    UNTRACK = "requires_grad_(False)"
+
+
+@attrs.frozen(eq=False, repr=False)
+class InputMeta(Record):
+    """What the function does to one input (META-2)."""
+
+    role: InputRole
+    meta: TensorMeta
+    final_meta: TensorMeta
+    final_start: int
+    """Elements from the entry's first element to the final one's."""
+    geometry_steps: Chain
+    """The geometry ops that lead from the entry geometry to the final one."""
+    place: str
+    is_leaf: bool
+    requires_grad: bool
+    """At entry."""
+    requires_grad_at_exit: bool
+    writes_data: bool
+    writes_metadata: bool
+    under_no_grad: bool
+    """Every data write happened with grad mode off."""
+    changes_history: bool
+    """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
+    version_bumps: int
+    """How much a call raises the version counter of its storage family."""
+    hidden: bool = False
+    """Every data write went through a hidden alias, which no version counts (FUN-19)."""
+    changes: tuple[StateStep | MemoryStep, ...] = ()
+    """What besides writes is done to it at each call, in order (FUN-18, FUN-36)."""
+    shares_outside: bool = False
+    """A hidden alias was taken: from now on its memory may not move (TEN-5)."""
+    extent: tuple[int, int] | None = None
+    """Where windows of as_strided show more than it spans: the first element and the one behind the
+    last, from its own first one. Written bytes are those of all that is seen (FUN-11)."""
+    in_graph: bool = False
+    """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
+    written_late: bool = False
+    """The backward writes it (FUN-31)."""
+
+    @property
+    def writes_storage(self) -> bool:
+        """Whether it is put onto other memory (FUN-18): `writes_data` speaks of the old."""
+        return any(isinstance(c, MemoryStep) and not c.grows for c in self.changes)
+
+    @property
+    def resizes_storage(self) -> bool:
+        """Whether its memory grows (FUN-18): `writes_data` speaks of what it was before."""
+        return any(isinstance(c, MemoryStep) and c.grows for c in self.changes)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the caller can see a change of bytes or geometry."""
+        return self.writes_data or self.writes_metadata
+
+
+@attrs.frozen(eq=False, repr=False)
+class FamilyMeta(Record):
+    """Inputs that overlap and are views of one base (SYN-2)."""
+
+    role: Family
+    meta: TensorMeta
+    """The base."""
+    members: tuple[InputRole, ...]
+    changes_history: bool
+    """A data write changed the base's history, which is one result for all of them (SYN-7).
+
+    It has no value of its own; its tangent has the base's geometry."""
+    through: InputRole
+    """The member that is written."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Plain(Record):
+    """A result with a storage of its own: the compiled forward returns it.
+
+    Results that share the storage are rebuilt from this one (`AliasOfOutput`).
+    """
+
+    requires_grad: bool
+    meta: TensorMeta
+    """As it is returned by the forward: before `geometry_steps`."""
+    version: int = 0
+    """How often the function wrote its storage."""
+    geometry_steps: Chain = EMPTY_CHAIN
+    """The geometry ops that the object went through; its views were taken before or after them."""
+    is_leaf: bool = False
+    """Made a leaf that requires grad by the function itself."""
+    shares_outside: bool = False
+    """A hidden alias of it was taken (TEN-5)."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class IsInput(Record):
+    """A result that is an input object itself."""
+
+    role: InputRole
+
+
+@attrs.frozen(eq=False, repr=False)
+class ViewFacts(Record):
+    """How a result is a view of what it is rebuilt from (META-5)."""
+
+    chain: Chain
+    """The views from there to it (META-11)."""
+    kind: CreationKind | None
+    requires_grad: bool
+    stale: bool = False
+    """Its storage was written after it was taken: with a kind, asking for its history raises."""
+    keeps_node: bool = False
+    """It is stale, and has the tape node of before: its base may cease to require grad."""
+    under_grad: bool = True
+    """Taken with grad mode on."""
+    is_dead_end: bool = False
+    """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
+    geometry_steps: Chain = EMPTY_CHAIN
+    """The geometry ops that the object went through after it was taken."""
+    version: int | None = None
+    """The writes counted by a storage of its own, which a hidden alias has (TEN-5)."""
+    own_history: bool = False
+    """Its gradient goes through the compiled backward, and not by its base: the backward of a
+    custom function, a hook, or a write after detach() lies between (META-8)."""
+    is_leaf: bool = False
+    """Made a leaf that requires grad by the function itself."""
+    is_inference: bool = False
+    """Of an inference tensor, whose views know no base (TEN-22)."""
+    follows_base: bool = False
+    """Of a leaf on memory of a base that was written, and has a history now: that is its own."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class AliasOfInput(Record):
+    """A result to be rebuilt from an input by replaying a chain of views (META-6)."""
+
+    role: InputRole
+    view: ViewFacts
+    changes_before: int = 0
+    """How many of the input's changes it was taken after."""
+    outdated: bool = False
+    """Its memory was written since its history was last asked for."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class AliasOfBase(Record):
+    """A result to be rebuilt from intermediate base number `base`."""
+
+    base: int
+    view: ViewFacts
+
+
+@attrs.frozen(eq=False, repr=False)
+class AliasOfOutput(Record):
+    """A result to be rebuilt from another result, which is the base of its storage."""
+
+    output: int
+    view: ViewFacts
+
+
+@attrs.frozen(repr=False)
+class Repeated(Record):
+    """A result that is the same object as an earlier one."""
+
+    output: int
+
+
+@attrs.frozen(eq=False, repr=False)
+class Fixed(Record):
+    """A result that is no tensor: a value, or an `ArgumentLeaf`."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"Fixed({self.value!r})"
+
+
+Alias = AliasOfInput | AliasOfBase | AliasOfOutput
+OutputMeta = Plain | IsInput | AliasOfInput | AliasOfBase | AliasOfOutput | Repeated | Fixed
+
+
+@attrs.frozen(eq=False, repr=False)
+class BaseMeta(Record):
+    """A base that is returned for the results that are its views (META-9)."""
+
+    node: Node | None
+    """The node that made the storage; None once the captured graph is let go."""
+    meta: TensorMeta
+    requires_grad: bool
+    witness: int
+    """A result of the base's differentiable family: through it the base's tape edge is found."""
+    version: int = 0
+    """How often the function wrote its storage."""
+    shares_outside: bool = False
+    """A hidden alias of it was taken (TEN-5)."""
+    holder: InputRole | None = None
+    """The input that is put onto it, and gets its history (FUN-18)."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """META-26: what is pickled has let go of the captured graph."""
+        fields = attrs.asdict(self, recurse=False)
+        return BaseMeta, tuple({**fields, "node": None}.values())
+
+
+@attrs.frozen(eq=False, repr=False)
+class FunctionFacts(Record):
+    """What a function does to its inputs, what its results alias, what is differentiable.
+
+    `FunctionMeta` adds the numbers and the sentences that follow from it.
+    """
+
+    inputs: tuple[InputMeta, ...]
+    outputs: tuple[OutputMeta, ...]
+    bases: tuple[BaseMeta, ...]
+    tangents: tuple[Result, ...]
+    """Differentiable results in order: updated inputs, plain outputs, bases (META-16)."""
+    training: bool
+    """Whether a backward graph is made (GEN-5); stage 4 adds those that reach no input (TOK-4)."""
+    grad_mode_after: bool | None
+    """The grad mode that the function leaves behind, where it changed it (META-24)."""
+    families: tuple[FamilyMeta, ...] = ()
+    count_plan: CountPlan | None = None
+    """Where tensors were put onto other memory."""
+    parts: tuple[Part, ...] = ()
+    """What the last of `outputs` are the inner tensors of (SUB-13)."""
+    wrappers: Mapping[Any, Any] = {}
+    """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
+    grads: tuple[GradWrite, ...] = ()
+    """What becomes the `.grad` of inputs."""
+    hooks: tuple[InnerHook, ...] = ()
+    """What each call registers."""
+    inside: Mapping[int, tuple[int, str]] = {}
+    """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
+    failure: str = ""
+    """What every backward raises, as eager's does (DBL-3): no graph is made of one."""
+
+    def role_of(self, index: int) -> Output | Part:
+        """The role of result number `index`."""
+        own = len(self.outputs) - len(self.parts)
+        return Output(index) if index < own else self.parts[index - own]
+
+    def index_of(self, role: Output | Part) -> int:
+        """The number of the result with this role."""
+        if isinstance(role, Output):
+            return role.index
+        return len(self.outputs) - len(self.parts) + self.parts.index(role)
+
+    def input_of(self, role: InputRole) -> InputMeta:
+        """The record of the input with this role."""
+        return self._by_role[role]
+
+    @cached_property
+    def _by_role(self) -> dict[InputRole, InputMeta]:
+        return {each.role: each for each in self.inputs}
+
+    @property
+    def updated(self) -> tuple[InputMeta, ...]:
+        """The inputs whose bytes are written."""
+        return tuple(each for each in self.inputs if each.writes_data)
