@@ -328,9 +328,7 @@ def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
         STATE.grad_mode = before
 
 
-def filled_as(
-    tensor: Tensor, size: tuple[int, ...], value: Any, dtype: DType, device: Any
-) -> Any:
+def filled_as(tensor: Tensor, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
     """New memory that holds a number; a wrapper where one of this wrapper's size is asked for."""
     if tensor.__tensor_dispatch__ is not None and size == tensor.shape:
         return filled(tensor, value, dtype)
@@ -457,4 +455,3 @@ def _broken(cls: type[Any], what: str, expected: str) -> Exception:
         "__tensor_unflatten__(inner, spec, outer_size, outer_stride) gives what "
         "__tensor_flatten__() took apart. (SUB-1)",
     )
-

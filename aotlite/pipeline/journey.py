@@ -63,9 +63,11 @@ from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
 from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s9_lower.reported_strides import with_reported_strides
-from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
+from aotlite.stages.s10_runtime import runtime
 from aotlite.stages.s10_runtime.backward.planning import plan_backward
+from aotlite.stages.s10_runtime.entry import CompiledEntry
 from aotlite.stages.s10_runtime.guards.guarded_values import world_of
+from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.shared.effect_tokens import LiftedBackend, unlifted_partition
 from aotlite.stages.shared.no_backward import why_no_backward
 from aotlite.stages.shared.value_numbering import Numbering as Values

@@ -5,7 +5,7 @@ Used by `s10_runtime` alone. Rules: RT-6, META-8, SUB-5, SUB-6. Spec: `specs/s10
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aotlite.eager.autograd.forms import keep_form
 from aotlite.ir.role import IntermediateBase
@@ -24,6 +24,7 @@ from aotlite.stages.records.function_facts import (
 )
 from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter, hide
+from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.source import Source, chain_words
 from aotlite.stages.s10_runtime.subclass_code import WrapWriter
 from aotlite.stages.s10_runtime.support import (
@@ -38,9 +39,6 @@ from aotlite.stages.s10_runtime.support import (
     rebuilt_after,
     with_own_history,
 )
-
-if TYPE_CHECKING:
-    from aotlite.stages.s10_runtime import RuntimePlan
 
 
 class ResultWriter:

@@ -12,10 +12,11 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from traceback import FrameSummary
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from aotlite.backends.protocol import Run, Window
 from aotlite.eager.autograd.anomaly import (
     forward_note,
     has_nan,
@@ -35,11 +36,8 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.gradient_reads import SavedOf
+from aotlite.stages.s10_runtime.backward.plan import BackwardCall
 from aotlite.stages.s10_runtime.backward.writer import laid_out
-
-if TYPE_CHECKING:
-    from aotlite.backends.protocol import Run, Window
-    from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 Roles = frozenset[Any]
 
@@ -71,9 +69,7 @@ class Inside:
         self._made: dict[Any, Look] = {}
         self._lock = lock()
 
-    def look(
-        self, call: CompiledBackward, grads: Sequence[Any], wanted: Sequence[bool] | None
-    ) -> bool:
+    def look(self, call: BackwardCall, grads: Sequence[Any], wanted: Sequence[bool] | None) -> bool:
         """Raises what eager raises; whether there is nothing left to look at."""
         plan = call.plan
         pairs = zip(plan.tangents, grads, strict=True)
@@ -105,7 +101,7 @@ class Inside:
                         self._made[key] = look
         return look
 
-    def _check_versions(self, look: Look, call: CompiledBackward, grads: Sequence[Any]) -> None:
+    def _check_versions(self, look: Look, call: BackwardCall, grads: Sequence[Any]) -> None:
         """SAV-2: an error about a value that was written also says which op has saved it."""
         links = dict(zip(call.plan.links, call.links, strict=True))
         for node, saved in look.reads:
@@ -126,7 +122,7 @@ def _window(grad: Tensor, meta: TensorMeta) -> Window:
     return grad.storage.buffer, grad.offset
 
 
-def _check_readings(look: Look, call: CompiledBackward, given: list[Window]) -> None:
+def _check_readings(look: Look, call: BackwardCall, given: list[Window]) -> None:
     with call._lock if call.plan.lent else nullcontext():  # what is lent stays as it is
         saved = [each if type(each) is tuple else (each, 0) for each in call.saved or ()]
         found = NUMPY.quiet(look.run, [*saved, *given])
@@ -136,7 +132,7 @@ def _check_readings(look: Look, call: CompiledBackward, given: list[Window]) -> 
 
 
 # ----------------------------------------------------------------------------------------- notes
-def notes_within(look: Look, node: TapeNode | None, call: TapeNode) -> Iterator[str]:
+def notes_within(look: Look, node: TapeNode | None, call: Any) -> Iterator[str]:
     """Where an op of a compiled call was run in the forward, and where the call was made.
 
     The caller's frames are those of this call; those of the function are from its compilation. A

@@ -9,7 +9,7 @@ Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -24,14 +24,11 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Output, Part, Tangent
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.backward.memory import LateWriter, check_shown
+from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.source import listed
 from aotlite.stages.s10_runtime.subclass_code import WrapWriter
 from aotlite.stages.shared.double_backward import earlier, refused
-
-if TYPE_CHECKING:
-    from aotlite.stages.s10_runtime.backward.node import CompiledBackward
-    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 
 Arriving = Mapping[Any, bool]
 """The results whose gradients arrive, and whether these have a history."""
@@ -49,7 +46,7 @@ class Order:
     """For each input that gets a gradient which result that is; None where none comes."""
     wrappings: Mapping[Any, Wrapping]
     """How results that are wrappers are made, by role."""
-    node: type[CompiledBackward]
+    node: Callable[..., Any]
     """The class of its tape nodes."""
     why: str = ""
     """Why its gradients cannot be differentiated, where they cannot."""
@@ -86,7 +83,7 @@ class Step:
         self.order = order
         self.call, self.source = _Writer(plan, absent, order).function()
 
-    def __call__(self, node: CompiledBackward, grads: Sequence[Any]) -> list[Any]:
+    def __call__(self, node: BackwardCall, grads: Sequence[Any]) -> list[Any]:
         """The gradients for the node's edges."""
         order = self.order
         tensors, saved = self.call(node, list(grads))
@@ -99,7 +96,7 @@ class Step:
     def _hook(
         self,
         plan: BackwardPlan,
-        node: CompiledBackward,
+        node: BackwardCall,
         grads: Sequence[Any],
         tensors: list[Any],
         saved: list[Any],
@@ -121,19 +118,19 @@ class Step:
                 grad._node, grad._index, grad.facts = made, place, None
                 keep_form(grad)
 
-    def _edges(self, node: CompiledBackward, grads: Sequence[Any]) -> dict[Any, Edge | None]:
+    def _edges(self, node: BackwardCall, grads: Sequence[Any]) -> dict[Any, Edge | None]:
         edges = node.sources
         for role, grad in self._incoming(node, grads):
             edges[role] = edge_of(grad)
         return edges
 
-    def _incoming(self, node: CompiledBackward, grads: Sequence[Any]) -> list[tuple[Any, Tensor]]:
+    def _incoming(self, node: BackwardCall, grads: Sequence[Any]) -> list[tuple[Any, Tensor]]:
         pairs = zip(node.plan.tangents, grads, strict=True)
         incoming = node.plan.orders.incoming  # type: ignore[union-attr]
         return [(incoming(role), grad) for (role, _), grad in pairs if grad is not None]
 
     def _owners(
-        self, node: CompiledBackward, grads: Sequence[Any], tensors: list[Any]
+        self, node: BackwardCall, grads: Sequence[Any], tensors: list[Any]
     ) -> dict[Any, tuple[Storage, int]]:
         """Storages, with the versions in which they are read, by owner."""
         links = zip(node.plan.links, node.links, strict=True)
@@ -151,7 +148,7 @@ class Step:
                 owners[of] = each.storage, each.storage.version
         return owners
 
-    def _memory(self, node: CompiledBackward) -> tuple[Any, Any, Any]:
+    def _memory(self, node: BackwardCall) -> tuple[Any, Any, Any]:
         plan = node.plan
         return (plan.memory, node.memory, node.versions) if plan.memory else ((), (), ())
 

@@ -7,11 +7,15 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
 from aotlite.backends.values import Value
+from aotlite.eager.autograd.node import Edge
+from aotlite.eager.storage import Storage
+from aotlite.eager.tensor import Tensor
+from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Result as ResultRole
 from aotlite.ir.role import Tangent
@@ -20,9 +24,6 @@ from aotlite.stages.records.gradient_reads import Reading, SavedOf
 from aotlite.stages.records.joint import Choice, LateEffect, LateMemory
 from aotlite.stages.records.rng_state import After
 from aotlite.stages.records.subclass_meta import Wrapping
-from aotlite.stages.s10_runtime.backward.anomaly import Inside
-from aotlite.stages.s10_runtime.backward.double_backward import Orders
-from aotlite.stages.s10_runtime.backward.variants import Variants
 from aotlite.stages.shared.required_arrivals import Apart
 
 Absent = frozenset[Any]
@@ -30,11 +31,66 @@ Absent = frozenset[Any]
 NOTHING_ABSENT: Absent = frozenset()
 
 
+class BackwardVariants(Protocol):
+    """The backward functions by their absent tangents (`backward/variants.py`)."""
+
+    graph: Graph
+    arrivals: tuple[frozenset[ResultRole], ...]
+    whole: Any
+    """The backward that lacks nothing, once it is made."""
+
+    def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
+        """The numbers of the saved values that the backward without these tangents reads."""
+        ...
+
+    def step(self, absent: Absent, plan: BackwardPlan) -> Any:
+        """The backward without these tangents, made on first use."""
+        ...
+
+
+class HigherOrders(Protocol):
+    """The backward as a function to differentiate (`backward/double_backward.py`)."""
+
+    incoming: Any
+
+    def step(self, plan: BackwardPlan, absent: Absent, arriving: Mapping[Any, bool]) -> Any:
+        """The differentiable backward for the gradients that arrive, made on first use."""
+        ...
+
+
+class NanChecks(Protocol):
+    """The checks of anomaly mode on the ops within a backward (`backward/anomaly.py`)."""
+
+    def look(self, call: Any, grads: Sequence[Any], wanted: Sequence[bool] | None) -> Any:
+        """Runs the checks for one call of the backward."""
+        ...
+
+
+class BackwardCall(Protocol):
+    """The tape node of one call (`backward/node.py`), as its parts see it."""
+
+    plan: BackwardPlan
+    saved: list[Value] | None
+    links: Sequence[tuple[Storage, int]]
+    memory: tuple[Tensor, ...]
+    versions: Sequence[int]
+    _lock: Any
+
+    @property
+    def sources(self) -> dict[Any, Edge | None]:
+        """Where the gradients go, by the inputs' roles; a new dict."""
+        ...
+
+    def begin_order(self, made: Any) -> None: ...
+    def check(self, absent: Absent) -> None: ...
+    def absent(self, grads: Sequence[Any]) -> Absent: ...
+
+
 @attrs.frozen(eq=False)
 class BackwardPlan:
     """All that a compiled backward needs to know, apart from what one call saves."""
 
-    variants: Variants | None
+    variants: BackwardVariants | None
     """None where no gradient reaches any input: the backward only checks what eager's checks."""
     tangents: tuple[tuple[ResultRole, TensorMeta], ...]
     """Differentiable results in order, and the layout in which their gradients are expected."""
@@ -77,7 +133,7 @@ class BackwardPlan:
     """Where gradients are other ones for each choice of results."""
     wrappings: Mapping[Any, Wrapping] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
-    orders: Orders | None = None
+    orders: HigherOrders | None = None
     """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
     why: str = ""
     """Why it is refused, or why not `splits`."""
@@ -85,7 +141,7 @@ class BackwardPlan:
     """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
     served: tuple[int, ...] | None = None
     """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
-    inside: Inside | None = None
+    inside: NanChecks | None = None
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
     further: tuple[SourceRole, ...] = ()
     """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""

@@ -6,7 +6,7 @@ Used by stage 10 alone. Rules: JNT-13, TAN-8, SAV-1. Spec: `specs/s10_runtime.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -19,10 +19,8 @@ from aotlite.stages.records.joint import Choice, LateEffect
 from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.anomaly import again
+from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
-
-if TYPE_CHECKING:
-    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 
 
 class Variants:

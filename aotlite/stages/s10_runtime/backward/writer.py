@@ -8,7 +8,7 @@ Used by `s10_backward` alone. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4, SUB-11. 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aotlite.backends.values import travels_as_array
 from aotlite.eager.dispatch import dispatch
@@ -29,14 +29,12 @@ from aotlite.ir.role import (
 )
 from aotlite.stages.records.subclass_meta import Wrapping
 from aotlite.stages.s10_runtime.backward.memory import LateWriter
+from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
 from aotlite.stages.s10_runtime.rng import DrawWriter
 from aotlite.stages.s10_runtime.source import MANY, ORDER, Source, listed
 from aotlite.stages.s10_runtime.subclass_code import WrapWriter, dense_part, is_like, write_tangent
-
-if TYPE_CHECKING:
-    from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 
 Step = Callable[[Any, list[Any]], list[Any]]
 """The backward of a node: from the gradients of its results to those of its inputs."""

@@ -1,0 +1,375 @@
+"""Writes the body of an entry, behind its guards, in the order of RT-1.
+
+Rules: RT-1..RT-10, TAN-1..TAN-9. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import Any
+
+import optree
+
+from aotlite.backends.values import is_read, travels_as_array
+from aotlite.eager.autograd.history import accumulator, edge_of
+from aotlite.eager.facts import Facts, facts_of
+from aotlite.eager.new_tensors import tensor_over
+from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.role import (
+    RNG_OUTPUTS,
+    Family,
+    MutatedInput,
+    NextOffset,
+    NextSeed,
+    Offset,
+    Output,
+    Saved,
+    Seed,
+)
+from aotlite.stages.records.call_effects import HookPlace
+from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.function_facts import Alias, InputMeta, Plain
+from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
+from aotlite.stages.s10_runtime.backward.node import CompiledBackward
+from aotlite.stages.s10_runtime.backward.single_visit import WholeBackward
+from aotlite.stages.s10_runtime.backward.version_checks import write_links, write_loans
+from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
+from aotlite.stages.s10_runtime.effect_isolation import held_call
+from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.inputs import InputTexts, copy_line
+from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter
+from aotlite.stages.s10_runtime.plan import RuntimePlan
+from aotlite.stages.s10_runtime.results import ResultWriter
+from aotlite.stages.s10_runtime.rng import DrawWriter
+from aotlite.stages.s10_runtime.source import MANY, Source, listed
+from aotlite.stages.s10_runtime.support import (
+    arrays_of,
+    change_geometry_of,
+    read_only,
+    register,
+    take_history,
+    write_seen,
+    write_window,
+)
+
+_STARRED = 200
+"""Python takes at most 255 variables before a starred one."""
+
+
+class EntryWriter:
+    """Writes what follows the guards, in the order of RT-1."""
+
+    def __init__(self, plan: RuntimePlan, source: Source) -> None:
+        self.plan = plan
+        self.meta = plan.meta
+        self.source = source
+        self.tensors = plan.world.tensors()
+        self.written = [each for each in plan.meta.inputs if each.writes]
+        self.values: dict[Any, str] = {}
+        """Variables of what the forward returned, by role: tensors."""
+        self.raw: dict[Any, str] = {}
+        """The same before they are tensors: arrays or windows."""
+        consumed = None if plan.sets_generator else plan.consumed
+        self.draws = DrawWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
+        self.leaders: dict[Any, InputRole] = {
+            family.role: family.through for family in plan.meta.families
+        }
+        self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
+        storages = {role: tensor.storage for role, tensor in self.tensors.items()}
+        self.changes = ChangeWriter(source, plan.meta, self.values, storages)
+        self.results = ResultWriter(plan, source, self.values, self.changes)
+
+    def write(self) -> None:
+        self._check_writable()
+        refuse_regions(self.source, self.plan.forward)
+        edges = self._edges()
+        entries = self._entries()
+        self._run()
+        self._new_tensors()
+        self._hook(edges)
+        self._write_inputs()
+        self.changes.set_versions()
+        self.results.write()
+        self._link()
+        self._geometries()
+        if self.plan.backward is not None:
+            keep_forms(self.source, self.plan.backward.memory, self._lasting())
+        for each in self.meta.grads:
+            value = "None" if each.result is None else self.results.names[each.result]
+            self.source.add(f"{self._lasting_one(each.role)}._grad = {value}")
+        for number, entry in enumerate(entries):
+            self._register(number, entry)
+        if self.meta.grad_mode_after is not None:
+            self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
+        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")
+
+    # --- before
+    def _check_writable(self) -> None:
+        self.source.use(read_only)
+        for each in self.written:
+            if each.writes_data and each.role not in self.meta.wrappers:
+                place = self.source.constant(each.place, "V", each.place)
+                self.source.add(f"if not {name_of(each.role)}.storage.writable:")
+                self.source.add(f"    raise read_only({place})")
+                self.source.add(f"if {name_of(each.role)}.storage.loans is not None:")
+                self.source.add(f"    {name_of(each.role)}.storage.settle()")
+
+    def _edges(self) -> str:
+        """Where the inputs' gradients go; asked before anything runs, since asking may raise.
+
+        Not asked where no gradient comes (RT-9).
+        """
+        if self.plan.backward is None:
+            return ""
+        self.source.use(edge_of, accumulator)
+        gradients, further = self.plan.backward.gradients, self.plan.backward.further
+        if further:
+            self.source.add(f"further = {listed([self._edge(role) for role in further])}")
+        if not self.plan.backward.only_leaves:
+            self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
+            return "None, edges"
+        names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
+        if len(names) > MANY and all(meta is not None for _, meta in gradients):
+            end = "t._accumulator or accumulator(t)"
+            self.source.add(f"ends = [{end} for t in {self._all(names)}]")
+        else:
+            ends = [
+                "None" if meta is None else f"{name}._accumulator or accumulator({name})"
+                for name, (_, meta) in zip(names, gradients, strict=True)
+            ]
+            self.source.add(f"ends = [{', '.join(ends)}]")
+        return "ends, None"
+
+    def _entries(self) -> list[str]:
+        """Variables of where the gradients of tensors go whose history may change (HOOK-1)."""
+        found = []
+        for number, hook in enumerate(self.meta.hooks):
+            asked = hook.place is HookPlace.ENTRY
+            found.append(f"entry{number}" if asked else "None")
+            if asked:
+                self.source.use(edge_of)
+                self.source.add(f"entry{number} = edge_of({self._lasting_one(hook.role)})")
+        return found
+
+    def _register(self, number: int, entry: str) -> None:
+        self.source.use(register)
+        hook, function = self.meta.hooks[number], self.plan.world.hooks[number]
+        how = self.source.constant(hook, "H", f"{hook.kind} of {hook.role}")
+        held = self.source.constant(function, "F", hook.name)
+        self.source.add(f"register({how}, {held}, {self._lasting_one(hook.role)}, {entry})")
+
+    def _lasting_one(self, role: InputRole | Output) -> str:
+        """The variable of an input or a result."""
+        return self.results.names[role.index] if isinstance(role, Output) else name_of(role)
+
+    def _lasting(self) -> dict[Any, str]:
+        """Variables of the tensors whose memory outlives the call, by role."""
+        return {**{role: name_of(role) for role in self.tensors}, **self.values}
+
+    def _all(self, names: list[str]) -> str:
+        """The variables as a tuple, which may be the one that was passed."""
+        passed = [f"a{i}" for i in range(len(self.plan.world.leaves))]
+        return "leaves" if names == passed else listed(names)
+
+    def _is_leaf(self, role: Any) -> bool:
+        facts = facts_of(self.tensors[role])
+        return isinstance(facts, Facts) and facts.is_leaf
+
+    def _edge_for(self, role: Any, meta: TensorMeta | None) -> str:
+        is_none = meta is None or isinstance(role, Output)  # the node itself gives it to a result
+        return "None" if is_none else self._edge(role)
+
+    def _edge(self, role: Any) -> str:
+        if isinstance(role, Family):
+            return f"{name_of(self.leaders[role])}._root.edge()"
+        name = name_of(role)
+        if self._is_leaf(role) or role in self.plan.backward.new_leaves:  # type: ignore[union-attr]
+            return f"({name}._accumulator or accumulator({name}), 0)"
+        return f"edge_of({name})"
+
+    # --- the forward
+    def _run(self) -> None:
+        plan, source = self.plan, self.source
+        source.scope["run"] = plan.run
+        inputs = InputTexts(source, plan.bases, self.tensors)
+        roles = [role for role in plan.inputs if not isinstance(role, (Seed, Offset))]
+        many = None if self.draws.reads else self._many(inputs, roles)
+        values = [] if many else self._values(inputs, roles)
+        self.draws.begin()
+        values += self._draw_inputs(len(plan.inputs) - 2)
+        given = many or f"[{', '.join(values)}]"
+        call = self._held(inputs, roles, given)
+        names = self._outputs()
+        saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
+        left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
+        line = f"{left}{',' if len(names) == 1 and not saved else ''} = {call}"
+        many_names = saved and len(names) > _STARRED
+        if many_names:
+            line = f"saved = {call}"
+        if plan.is_compact:
+            source.enter(line, *self.draws.on_error())
+        else:
+            self.draws.call(line)
+        if many_names:
+            source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
+        if plan.sets_generator:
+            self.draws.end(self.raw[NextSeed()], self.raw[NextOffset()])
+
+    def _held(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
+        """The run; its effects leave alone what it reads, and the generator (TOK-7)."""
+        graph, compact = self.plan.forward, self.plan.is_compact
+        reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
+        storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
+        draws = self.draws.reads or self.draws.consumed != 0
+        return held_call(self.source, graph, "run", given, storages, draws=draws, compact=compact)
+
+    def _draw_inputs(self, first: int) -> list[str]:
+        values = self.draws.inputs(is_compact=self.plan.is_compact)
+        if not self.plan.is_compact or not values:
+            return values
+        return list(compress(values, self.plan.run.reads[first:]))
+
+    def _values(self, inputs: InputTexts, roles: list[Any]) -> list[str]:
+        """The forward's inputs."""
+        if not self.plan.is_compact:
+            return [inputs.window(role) for role in roles]
+        return [inputs.value(role) for role in compress(roles, self.plan.run.reads)]
+
+    def _many(self, inputs: InputTexts, roles: list[Any]) -> str | None:
+        """One expression for all inputs, where they are many arrays."""
+        read = list(compress(roles, self.plan.run.reads)) if self.plan.is_compact else []
+        if len(read) <= MANY or not all(map(inputs.is_array_of_tensor, read)):
+            return None
+        self.source.use(arrays_of)
+        return f"arrays_of({self._all([inputs.tensor(role) for role in read])})"
+
+    def _outputs(self) -> list[str]:
+        """Variables for what the forward returns, saved values aside."""
+        names: list[str] = []
+        for role in self.plan.forward.output_roles:
+            if not isinstance(role, Saved):
+                self.raw[role] = f"w{len(names)}"
+                names.append(self.raw[role])
+        return names
+
+    def _value_of(self, role: Any) -> Any:
+        return self._returned[role]
+
+    def _new_tensors(self) -> None:
+        """Results and bases become tensors."""
+        self.source.use(tensor_over)
+        for role, name in self.raw.items():
+            value = self._value_of(role)
+            if type(value) is Node and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
+                made = self.values[role] = f"t{len(self.values)}"
+                text = self.source.constant(value.meta, "M", str(value.meta))
+                self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
+
+    # --- the tape
+    def _hook(self, edges: str) -> None:
+        """Makes the differentiable results' histories one tape node (RT-2)."""
+        backward = self.plan.backward
+        if backward is None:
+            return
+        kind = CompiledBackward if backward.splits else WholeBackward
+        self.source.use(kind)
+        plan = self.source.constant(backward, "B", "the plan of the backward")
+        roles = self.plan.forward.output_roles
+        saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
+        self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
+        if backward.further:
+            self.source.add("node.further = further")
+        for role, _ in backward.tangents:
+            if role in self.values:  # else an input, or what is rebuilt: it gets its history then
+                self.results.give_history(role)
+
+    def _link(self) -> None:
+        """Tells the tape node whose memory the backward reads."""
+        backward = self.plan.backward
+        if backward is None:
+            return
+        keep_memory(self.source, backward.memory, self._lasting())
+        write_loans(self.source, backward.borrowed, self._storage)
+        write_links(self.source, backward.links, self._storage)
+
+    def _storage(self, owner: Any) -> str:
+        return self.changes.storage(owner) or f"{self._variable(owner)}.storage"
+
+    def _variable(self, owner: Any) -> str:
+        """The variable of a tensor on an owner's memory; of a hidden alias that is a result."""
+        of_result = isinstance(owner, Output) and owner not in self.values
+        if of_result:
+            return self.results.names[owner.index]
+        return self.values.get(owner) or name_of(owner)
+
+    # --- inputs
+    def _write_inputs(self) -> None:
+        """RT-1 step 6: updated inputs are written whole; counters move as eager's do (FUN-23)."""
+        raised: set[int] = set()
+        for each in self.meta.inputs:
+            family = id(self.tensors[each.role].storage)
+            if each.version_bumps and family not in raised:
+                raised.add(family)
+                self.source.add(f"{name_of(each.role)}.storage.version += {each.version_bumps}")
+        self.changes.write(self.results.rebuild_early, self._write_data)
+        for each in self.written:
+            if each.writes_data and not each.in_graph and each not in self.changes.put:
+                self._write_data(each)
+        self._histories()
+
+    def _write_data(self, each: InputMeta) -> None:
+        """RT-2, RT-4: the bytes."""
+        if each.role in self.meta.wrappers:
+            return  # its parts are written
+        role, name = MutatedInput(each.role), name_of(each.role)
+        value = self._value_of(role)
+        if value.op == "placeholder" and value.role == each.role:
+            return  # all that was written is what was there
+        if each.extent is not None:
+            self.source.use(write_seen)
+            meta = self.source.constant(value.meta, "M", str(value.meta))
+            self.source.add(f"write_seen({name}, {self.raw[role]}, {meta}, {each.extent[0]})")
+        elif self.plan.is_compact and travels_as_array(value.meta):
+            arrays = value.meta.device.arrays
+            self.source.add(copy_line(self.source, arrays, f"{name}._data", self.raw[role]))
+        else:
+            self.source.use(write_window)
+            meta = self.source.constant(value.meta, "M", str(value.meta))
+            self.source.add(f"write_window({name}, {self.raw[role]}, {meta})")
+
+    def _histories(self) -> None:
+        """RT-2: what was written has the history of the compiled call's result."""
+        backward = self.plan.backward
+        places = {} if backward is None else {r: i for i, (r, _) in enumerate(backward.tangents)}
+        for role in self.meta.tangents:
+            if isinstance(role, MutatedInput):
+                self.source.use(take_history)
+                of: Any = self.leaders.get(role.of, role.of)
+                made = f"node, {places[role]}" if role in places else "None, 0"
+                whole = ", whole=True" if role.of in self.leaders else ""
+                self.source.add(f"take_history({name_of(of)}, {made}{whole})")
+
+    def _geometries(self) -> None:
+        """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
+        changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
+        for name, output in zip(self.results.names, self.meta.outputs, strict=True):
+            if isinstance(output, Plain):
+                changes.append((name, output.geometry_steps))
+            elif isinstance(output, Alias):
+                changes.append((name, output.view.geometry_steps))
+        self.source.use(change_geometry_of)
+        for name, steps in changes:
+            if steps:
+                self.source.add(f"change_geometry_of({name}, {self.source.constant(steps, 'V')})")
+
+    def _tree(self, spec: Any, names: Any) -> str:
+        """The results in their containers."""
+        if spec.is_leaf():
+            return str(next(names))
+        if spec.type in (tuple, list):
+            items = [self._tree(child, names) for child in spec.children()]
+            return listed(items) if spec.type is tuple else f"[{', '.join(items)}]"
+        items = [next(names) for _ in range(spec.num_leaves)]
+        self.source.scope["unflatten"] = optree.tree_unflatten
+        return f"unflatten({self.source.constant(spec, 'V', str(spec)[:60])}, {listed(items)})"
