@@ -59,3 +59,14 @@ def _order(modules: list[str], weight: Mapping[tuple[str, str], int]) -> list[st
             first.append(best)
             graph.remove_node(best)
     return first + last[::-1]
+
+
+def generations(edges: Iterable[tuple[str, str]]) -> list[list[list[str]]]:
+    """Rooms by floor, the lowest first, as their imports have it; those in a circle together."""
+    graph = networkx.DiGraph(edge for edge in edges if edge[0] != edge[1])
+    graph.add_nodes_from(name for edge in edges for name in edge)
+    whole = networkx.condensation(graph)
+    return [
+        sorted(sorted(whole.nodes[each]["members"]) for each in floor)
+        for floor in networkx.topological_generations(whole.reverse())
+    ]

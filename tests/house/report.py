@@ -86,6 +86,25 @@ def check_lines(check: Check, view: View) -> Iterator[str]:
             yield from (f"          {each.text}" for each in own)
 
 
+def order_lines(view: View) -> Iterator[str]:
+    """What stands directly in the package, by floor as imports have it, whatever the plan says."""
+    depth = view.package.count(".") + 2
+
+    def part(module: str) -> str:
+        return (
+            ".".join(module.split(".")[:depth]) if module != view.package else f"{module}.__init__"
+        )
+
+    inside = [
+        (part(edge.source), part(edge.target))
+        for edge in view.house.edges
+        if view.concerns(edge.source) and view.concerns(edge.target)
+    ]
+    for floor in circles.generations(inside):
+        rooms = (" <> ".join(each.removeprefix(f"{view.package}.") for each in c) for c in floor)
+        yield "  " + "  ".join(rooms)
+
+
 def allowance_lines(view: View) -> Iterator[str]:
     """What is exceeded or no longer needed, of the whole tree."""
     found = list(complaints(view.house, allowed_in(view.house)))
@@ -112,6 +131,7 @@ SECTIONS: dict[str, Callable[[View], Iterator[str]]] = {
         for name, check in CHECKS.items()
         if name != "circles"
     },
+    "order": order_lines,
     "allowances": allowance_lines,
 }
 

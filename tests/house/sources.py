@@ -44,7 +44,7 @@ class Source:
 
     @functools.cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return ast.parse(self.text, str(self.path))
 
     @functools.cached_property
     def nodes(self) -> dict[type[ast.AST], list[Any]]:
