@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import allowances, path, pending, rules, slow, texts
+from tests.house import allowances, lazy, path, pending, rules, slow, texts
 from tests.house.allowances import Allowances
 from tests.house.checks import CHECKS
 from tests.house.house import House
+from tests.house.plan import plan
 from tests.house.sources import PRODUCT, ROOT, tree
 
 TEXT_FOLDERS = (*PRODUCT, "tests", "tools", "specs", "docs", "examples", "benchmarks", ".ci")
@@ -79,6 +80,10 @@ def test_rules_see_all_three_packages(house: House) -> None:
 
 def test_reading_path_and_seams_are_modules_that_meet(house: House) -> None:
     assert [] == path.unmet(house)
+
+
+def test_modules_that_import_by_name_are_those_of_the_plan(house: House) -> None:
+    assert [] == lazy.unneeded(house.sources, plan()["by_name"])
 
 
 def test_slow_tests_are_few_and_say_why() -> None:

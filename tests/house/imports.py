@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.house.sources import Scope, Source
 
-FUNCTIONS = {"import_module", "importorskip", "__import__"}
+FUNCTIONS = {"import_module", "importorskip", "__import__", "deferred"}
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Edge:
 def imports(source: Source) -> Iterator[Import]:
     """What a module imports, anywhere in it.
 
-    Arguments of `import_module`, `importorskip` and `__import__` count.
+    Arguments of `import_module`, `importorskip`, `__import__` and `aotlite.ir.deferred` count.
     """
     calls = [ast.Call] if any(name in source.text for name in FUNCTIONS) else []
     for node in source.of(ast.Import, ast.ImportFrom, *calls):
@@ -71,13 +71,13 @@ def edges(sources: Mapping[str, Source], tables: Container[str] = ()) -> list[Ed
     """The imports between these modules, each once.
 
     A package that is merely on the way to a module is not imported. `tables` are packages that
-    import what they name when it is asked for: what they tell type checkers is no import.
+    import what they name when it is asked for: that, and what type checkers see, is no import.
     """
     found: dict[tuple[str, str, Scope], Edge] = {}
     for source in sources.values():
         for each in imports(source):
             target = module_of(each.name, sources)
-            is_table = source.module in tables and each.scope is Scope.TYPING
+            is_table = source.module in tables and each.scope is not Scope.TOP
             if target is not None and target != source.module and not is_table:
                 edge = Edge(source.module, target, each.scope, each.line)
                 key = source.module, target, each.scope

@@ -3,20 +3,32 @@
 Such an import hides a circle, and is paid for by whoever calls the function first.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from tests.house.imports import Import, imports
 from tests.house.sources import Scope, Source
 
 
-def complaints(source: Source, optional: Container[str]) -> Iterator[Import]:
-    """Imports in functions of what is always there, and imports of names that no text says."""
+def complaints(
+    source: Source, optional: Container[str], by_name: Container[str] = ()
+) -> Iterator[Import]:
+    """Imports in functions of what is always there, and imports of names that no text says.
+
+    Modules of `by_name` may make the latter.
+    """
     for each in imports(source):
         inside = each.scope is Scope.FUNCTION
-        if not each.is_literal or (inside and each.name.split(".")[0] not in optional):
+        if not each.is_literal:
+            if source.module not in by_name:
+                yield each
+        elif inside and each.name.split(".")[0] not in optional:
             yield each
 
 
-def by_module(sources: Iterable[Source], optional: Container[str]) -> dict[str, list[Import]]:
-    found = {source.module: list(complaints(source, optional)) for source in sources}
-    return {module: each for module, each in found.items() if each}
+def unneeded(sources: Mapping[str, Source], by_name: Iterable[str]) -> list[str]:
+    """Modules that may import what no text says, and do not."""
+    return [
+        module
+        for module in by_name
+        if module not in sources or all(each.is_literal for each in imports(sources[module]))
+    ]

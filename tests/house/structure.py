@@ -29,7 +29,9 @@ def without_room(house: House) -> Iterator[Finding]:
 def in_functions(house: House) -> Iterator[Finding]:
     """Imports in functions, by module."""
     for module, source in house.sources.items():
-        for each in lazy.complaints(source, plan()["optional"]):
+        if source.module in plan()["tables"]:
+            continue
+        for each in lazy.complaints(source, plan()["optional"], plan()["by_name"]):
             name = each.name or "a name known when it runs"
             yield Finding(module, f"{module}:{each.line}: {name}", module=module)
 

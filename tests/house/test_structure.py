@@ -25,6 +25,7 @@ FLOORS = Floors([["a.low"], ["a.left", "a.right"], ["a.high"], ["a.__init__"]], 
         ("a.b.__init__", "from .. import y", "a.y"),
         ("a.b.c", "import importlib\nimportlib.import_module('x.y')", "x.y"),
         ("a.b.c", "__import__('x.y')", "x.y"),
+        ("a.b.c", "if TYPE_CHECKING:\n    pass\nelse:\n    y = deferred('x.y')", "x.y"),
         ("a.b.c", "class A:\n    import x.y", "x.y"),
     ],
 )
@@ -103,11 +104,14 @@ def test_package_that_imports_what_it_holds_is_no_circle():
     assert [] == list(structure.in_circles(house))
 
 
-def test_table_of_names_imports_nothing_for_type_checkers():
-    back = "if TYPE_CHECKING:\n    from aotlite.a import X"
-    files = {"aotlite.__init__": back, "aotlite.a": "import aotlite"}
+@pytest.mark.parametrize("indent", ["if TYPE_CHECKING:\n    ", "def __getattr__(name):\n    "])
+def test_table_of_names_imports_nothing_but_at_its_top(indent):
+    files = {"aotlite.__init__": f"{indent}from aotlite.a import X", "aotlite.a": "import aotlite"}
     assert "aotlite" in plan()["tables"]
-    assert [] == list(structure.in_circles(planted(files)))
+    for check in (structure.in_circles, structure.in_functions):
+        assert [] == list(check(planted(files)))
+    at_the_top = planted({**files, "aotlite.__init__": "from aotlite.a import X"})
+    assert [] != list(structure.in_circles(at_the_top))
 
 
 @pytest.mark.parametrize(
@@ -237,9 +241,20 @@ def test_import_in_a_function_is_found(text, names):
     assert len(names) == len(list(structure.in_functions(house)))
 
 
-def test_optional_package_says_why():
-    for package, reason in plan()["optional"].items():
-        assert 2 <= len(reason.split()), package
+def test_module_that_may_import_by_name_does():
+    text = "def f(name):\n    importlib.import_module(name)\n    import json"
+    source = Source("aotlite.x", text)
+    assert ["json"] == [each.name for each in lazy.complaints(source, (), ["aotlite.x"])]
+    sources = {"aotlite.x": source, "aotlite.y": Source("aotlite.y", "import json")}
+    assert ["aotlite.y", "aotlite.z"] == lazy.unneeded(
+        sources, ["aotlite.x", "aotlite.y", "aotlite.z"]
+    )
+
+
+@pytest.mark.parametrize("table", ["optional", "by_name"])
+def test_exception_of_the_plan_says_why(table):
+    for name, reason in plan()[table].items():
+        assert 2 <= len(reason.split()), name
 
 
 def test_moves_give_modules_their_names_to_be(tmp_path):
