@@ -38,6 +38,14 @@ class View:
         ]
 
 
+def summary_lines(view: View) -> Iterator[str]:
+    """A line a check: how much there is of it in the package, in how many places."""
+    for check in CHECKS.values():
+        found = view.findings(check)
+        total, places = sum(each.amount for each in found), len({each.key for each in found})
+        yield f"  {check.name:<11}{total:>7} in {places:>3} places   expected: {check.expected}"
+
+
 def circle_lines(view: View) -> Iterator[str]:
     scopes = {
         "at the top": {Scope.TOP},
@@ -125,6 +133,7 @@ def complaints(house: House, allowed: Mapping[str, Allowances]) -> Iterator[str]
 
 
 SECTIONS: dict[str, Callable[[View], Iterator[str]]] = {
+    "summary": summary_lines,
     "circles": circle_lines,
     **{
         name: lambda view, check=check: check_lines(check, view)  # type: ignore[misc]

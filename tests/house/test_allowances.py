@@ -122,8 +122,11 @@ def test_command_lowers_the_allowances_of_a_checkout(checkout, capsys):
 
 
 def test_command_prints_the_state_of_a_checkout(checkout, capsys):
-    assert 0 == command.main(["--root", str(checkout.parents[1]), "circles", "functions"])
+    assert 0 == command.main(
+        ["--root", str(checkout.parents[1]), "summary", "circles", "functions"]
+    )
     printed = capsys.readouterr().out
+    assert "functions        1 in   1 places" in printed
     assert "no circle" in printed
     assert "aotlite.api:2: json" in printed
 
