@@ -13,7 +13,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cpu import once
-from aotlite.pipeline import journey
+from aotlite.pipeline import request
 from tests.backends.cpu.compilers import in_child, mounted, warns_once
 
 NOBODY = 65534
@@ -192,7 +192,7 @@ def test_a_dump_of_a_backward_is_told_of_when_that_is_compiled(place):
 
 def test_compilations_are_numbered_although_nothing_is_dumped(place):
     """The name of the next file is what it would be."""
-    before = next(journey._NUMBERS)
+    before = next(request._NUMBERS)
     with dumped_to("/dev/null"), tells("Not a directory"):
         compute()
     with dumped_to(place):

@@ -4,6 +4,7 @@
 order, under the names by which `stages=` replaces them. Spec: `specs/pipeline.md`.
 """
 
-from aotlite.pipeline.journey import STAGES, Compiled, Request, compile_once
+from aotlite.pipeline.journey import STAGES, compile_once
+from aotlite.pipeline.request import Compiled, Request
 
 __all__ = ["STAGES", "Compiled", "Request", "compile_once"]

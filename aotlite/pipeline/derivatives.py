@@ -1,4 +1,4 @@
-"""Derivatives of compiled backwards, as the pipeline makes them on first use (DBL-2).
+"""Derivatives of compiled backwards, made on first use (DBL-2); what the first order says of them.
 
 An order goes through the stages that the first one went through, from stage 6 on: its joint graph
 is recorded from the tape that was kept, fed from the saved values, cut in two and lowered.
@@ -7,7 +7,7 @@ Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -19,6 +19,13 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
+from aotlite.options import Options
+from aotlite.pipeline.lowering import backward_compiler
+from aotlite.pipeline.partitioning import partitioned
+from aotlite.pipeline.passes import decomposed, opened_for_fusion, with_passes
+from aotlite.pipeline.request import Compilation
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import Reading
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
@@ -36,6 +43,7 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     places_of,
     with_kept,
 )
+from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
 from aotlite.stages.s10_runtime.backward.anomaly import Inside, Look
 from aotlite.stages.s10_runtime.backward.double_backward import Arriving, Order, Orders
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
@@ -51,11 +59,107 @@ NOT_LINEAR = (
 """Why gradients of a call have to arrive at one of its tape nodes."""
 
 
+# --------------------------------------------------------------------------------- the first order
+@attrs.frozen
+class Derivable:
+    """What is known of the derivatives of a backward."""
+
+    reads: Reads = Reads.FORMULAS
+    """What they may read."""
+    is_linear: bool = True
+    """Gradients may arrive in parts."""
+
+    @classmethod
+    def of(
+        cls, captured: Captured, both: Joint, options: Options, plain: Graph, cut: Graph
+    ) -> Derivable:
+        """That of the backward in the graph that is `cut`; it was `plain` behind stage 7."""
+        wrapped = captured.recorder.wrapped
+        reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
+        if both.runs_user_code or cut.nodes != plain.nodes:
+            reads = Reads.OPERANDS
+        if wrapped or both.memory:
+            reads = Reads.ANYTHING
+        users = both.runs_user_code or wrapped
+        return cls(reads, not users or is_linear(plain))
+
+    def saved(
+        self,
+        partition: Partition,
+        whole: Graph,
+        meta: FunctionMeta,
+        exported: Container[Any],
+        is_read: Callable[[Any], bool],
+    ) -> Partition:
+        """The partition that also saves what derivatives may read of the graph that was cut.
+
+        `exported` are the inputs of which others show the memory; `is_read` says of an input
+        whether derivatives may read it.
+        """
+        requires = {each.role for each in meta.inputs if each.requires_grad}
+        return with_kept(
+            partition,
+            whole,
+            Numbering(),
+            {},
+            requires.__contains__,
+            exported,
+            reads=self.reads,
+            may_read=is_read,
+        )
+
+
+def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
+    """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
+    wrapped = captured.recorder.wrapped
+    if not wrapped or both.memory or both.runs_user_code or both.taped is None:
+        return lambda role: True
+    return partial(is_read, read=inputs_read(both.graph, captured, wrapped.nodes))
+
+
+def exported(captured: Captured) -> frozenset[Any]:
+    """Inputs of which an ndarray of the user's shows the memory."""
+    real_of = captured.recorder.real_of
+    roles = {given.role: real_of(given.fake) for given in captured.inputs}
+    return frozenset([role for role, real in roles.items() if real.storage.exported])
+
+
+def orders_of(
+    both: Joint,
+    partition: Partition,
+    bases: Sequence[Any],
+    derivable: Derivable,
+    compilation: Compilation,
+    *,
+    is_compact: bool,
+) -> dict[str, Any]:
+    """How a backward is differentiated, or why it is not; what anomaly mode looks at."""
+    if compilation.options.saved_hooks is not None:
+        return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
+    if both.taped is None:
+        what = "has effects, draws, writes memory, or passes hooks of results"
+        return {"why": f"Its backward {what}."}
+    alone = compilation.of_derivatives()
+    higher = HigherOrders(alone, bases, derivable.reads, is_compact)
+    inside = higher.inside(both.taped, partition, {}, both.reads)
+    if partition.backward is None:
+        return {"inside": inside}
+    splits = derivable.is_linear
+    orders = higher.of(both.taped, partition, {}, both.reads, splits=splits)
+    return {
+        "orders": orders,
+        "splits": splits,
+        "why": "" if splits else NOT_LINEAR,
+        "inside": inside,
+    }
+
+
+# -------------------------------------------------------------------------------- the orders beyond
 @attrs.frozen(eq=False)
 class HigherOrders:
-    """The orders of one compiled function. `journey` is the compilation that it was made by."""
+    """The orders of one compiled function."""
 
-    journey: Any
+    compilation: Compilation
     bases: Sequence[Any]
     """The synthetic bases of its convention."""
     reads: Reads
@@ -90,7 +194,9 @@ class HigherOrders:
             pure, roles = self._joint(made, taped)
             whole = fed(pure, self.numbering.of(pure, {}), values.saved, places)
             graph = self._simple(whole, roles)
-            self.journey._check(f"7 simplify, order {taped.order + 1}", graph, functional=True)
+            self.compilation.observers.check(
+                f"7 simplify, order {taped.order + 1}", graph, functional=True
+            )
             given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
@@ -112,20 +218,17 @@ class HigherOrders:
 
         Not simplified where it can be helped, since each value may be the one that is saved.
         """
-        journey, stage = self.journey, self.journey.stage
+        compilation, stages = self.compilation, self.compilation.stages
         whole = with_bases(graph, self.bases)
-        journey._check(f"4 joint, {what}", whole)
-        pure = journey._decomposed(stage["functionalize"](whole))
-        if journey.options.passes:
-            pure = stage["simplify"](pure)
-        for each in journey.options.passes:
-            pure = journey._apply(each, pure)
-        opened: Graph = journey._opened(pure)
-        return opened
+        compilation.observers.check(f"4 joint, {what}", whole)
+        pure = decomposed(stages["functionalize"](whole), compilation)
+        if compilation.options.passes:
+            pure = stages["simplify"](pure)
+        return opened_for_fusion(with_passes(pure, compilation), compilation)
 
     def _simple(self, graph: Graph, arriving: Container[Any]) -> Graph:
         """A graph that was fed, behind stage 7."""
-        return closed(self.journey.stage["simplify"](graph), arriving)
+        return closed(self.compilation.stages["simplify"](graph), arriving)
 
     # --- anomaly mode
     def inside(
@@ -150,7 +253,7 @@ class HigherOrders:
             numbers = self.numbering.of(pure, {})
             known = following(pure, numbers, places, roles)
             graph = self._simple(fed(known, numbers, values.saved, places), roles)
-            self.journey._check("7 simplify, anomaly mode", graph, functional=True)
+            self.compilation.observers.check("7 simplify, anomaly mode", graph, functional=True)
             arrived: list[Any] = [
                 (roles[node.role], node.meta) for node in graph.placeholders if node.role in roles
             ]
@@ -174,7 +277,7 @@ class HigherOrders:
         What derivatives read shows in that one: a saved value that is zeros has a history there.
         `further` are the inputs that derivatives of some order reach.
         """
-        partition: Partition = self.journey._partition(graph)
+        partition = partitioned(graph, self.compilation)
         requires = further.__contains__
         return with_kept(partition, pure, self.numbering, given, requires, reads=self.reads)
 
@@ -187,11 +290,11 @@ class HigherOrders:
         *,
         splits: bool,
     ) -> Order:
-        journey, options = self.journey, self.journey.options
-        compiler = journey._told(options.backward_backend(), partition)
-        lowering = journey.stage["lower"]
-        run = lowering(partition.forward, compiler)
-        lower = partial(lowering, backend=compiler)
+        lower = partial(
+            self.compilation.stages["lower"],
+            backend=backward_compiler(partition, self.compilation),
+        )
+        run = lower(partition.forward)
         plan = self._plan(made, graph, partition, lower, given, splits=splits)
         count = iter(range(len(made.gradients)))
         results = tuple(
@@ -238,7 +341,7 @@ class HigherOrders:
             splits=splits,
             inside=self.inside(made.taped, partition, given, made.reads),
         )
-        number = self.journey.number
+        number = self.compilation.number
         return plan and attrs.evolve(plan, order=made.taped.order, number=number)
 
 

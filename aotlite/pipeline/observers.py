@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
 from aotlite.backends.cpu.once import tell_once
 from aotlite.ir import written
+from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
-from aotlite.options import Observer
+from aotlite.ir.verify import verify
+from aotlite.options import Observer, Options
+from aotlite.pipeline.verification import StageRunner
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.sentences import (
@@ -77,6 +81,80 @@ class StageRecord:
 
     def __str__(self) -> str:
         return f"# {self.name}: {self.purpose}\n{self.text}"
+
+
+# ---------------------------------------------------------------------------- of one compilation
+@runtime_checkable
+class Numbering(Protocol):
+    """An observer that wants to know the number of the compilation that it is shown."""
+
+    number: int
+
+
+@attrs.frozen(eq=False)
+class Observers:
+    """Those of one compilation; what a stage made is shown to them, verified, run and compared."""
+
+    observers: tuple[Observer, ...]
+    verifies: bool
+    runner: StageRunner | None
+    """Runs the graphs of stages and compares them, with `verify=True`."""
+
+    @classmethod
+    def of(cls, options: Options, number: int) -> Observers:
+        """Those that the options name, told of the compilation's number."""
+        dump = None if options.dump is None else Dump(options.dump)
+        observers = tuple([each for each in (options.observer, dump) if each is not None])
+        for observer in observers:
+            if isinstance(observer, Numbering):
+                observer.number = number
+        runner = StageRunner() if options.verify >= 2 else None
+        return cls(observers, options.verify >= 1, runner)
+
+    def show(self, stage: str, made: Any) -> None:
+        """Shows what a stage made."""
+        for observer in self.observers:
+            observer(stage, made)
+
+    def check(
+        self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
+    ) -> None:
+        """Shows and verifies what a stage made; its effects are those of the graph `of` (TOK-6)."""
+        self.show(stage, graph)
+        if of is not None:
+            same_effects(stage, of, graph)
+        if self.verifies:
+            verify(graph, functional=functional, stage=stage)
+
+    def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
+        """Runs a graph, and raises where it gives something else than that of the stage before."""
+        if self.runner is not None:
+            self.runner.compare(stage, graph, exact=exact)
+
+    def check_and_compare(
+        self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
+    ) -> None:
+        """Looks in every way at what a stage made, which computes what the stage before does."""
+        self.check(stage, graph, functional=functional, of=of)
+        self.compare(stage, graph)
+
+    def show_kernels(self, half: str, run: Any) -> None:
+        """Shows the loops of a compiled half, where its backend has some."""
+        kernels = getattr(run, "kernels", None)
+        if kernels is not None:
+            self.show(f"9 lower, {half}_kernels", kernels)
+
+    def shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:
+        """The lowering of a backward, which runs later, and shows what it gives."""
+        if not self.observers:
+            return lower_backward
+
+        def lower_and_show(graph: Graph) -> Any:
+            run = lower_backward(graph)
+            self.show_kernels("backward", run)
+            return run
+
+        return lower_and_show
 
 
 # ----------------------------------------------------------------------------------------- dumps
