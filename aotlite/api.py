@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.calls import Call, Kind, bare_results, call_of, on_leaves, results_for_caller
+from aotlite.arguments import Call, Kind, bare_results, call_of, on_leaves, results_for_caller
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock

@@ -46,7 +46,7 @@ STRATA: dict[str, tuple[str, ...]] = {
         _STAGES + "synthetic.py",
         _STAGES + "reach.py",
         _STAGES + "places.py",
-        "aotlite/calls.py",
+        "aotlite/arguments.py",
     ),
     "run time": (
         _STAGES + "s10_runtime.py",

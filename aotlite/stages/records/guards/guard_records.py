@@ -1,6 +1,6 @@
 """What a compiled entry checks of the world outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
 
-Stage 1 collects guards while the function runs; `aotlite.calls` checks them at each call.
+Stage 1 collects guards while the function runs; `aotlite.arguments` checks them at each call.
 Spec: `specs/s1_capture.md`.
 """
 

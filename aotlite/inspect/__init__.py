@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from aotlite.api import CompiledFunction
-from aotlite.counting import Ran, counting
+from aotlite.inspect.counters import Ran, counting
 from aotlite.ir.errors import ArgumentError
 from aotlite.options import make_options
 from aotlite.pipeline.observers import StageRecord, dump_to
