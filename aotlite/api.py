@@ -12,7 +12,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.arguments import Call, Kind, bare_results, call_of, on_leaves, results_for_caller
+from aotlite.arguments import (
+    Call,
+    Kind,
+    bare_results,
+    call_of,
+    flattened,
+    on_leaves,
+    results_for_caller,
+)
 from aotlite.eager.state import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
@@ -25,7 +33,6 @@ from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.failures import Failure
 from aotlite.stages.s10_runtime.guards.writer import MISS
-from aotlite.trees import flattened
 
 
 class CompiledFunction:

@@ -1,7 +1,7 @@
-"""One call of a compiled function: its flat arguments, ndarrays as tensors, and its results.
+"""The arguments of a call: flat, with tensors for ndarrays; and its results in their containers.
 
-Used for calls that are not lists of tensors and numbers as they stand: containers, keyword
-arguments, ndarrays, and the first call of each kind. Rules: GEN-7, DUP-5, ALI-1.
+Used by `api` for calls that are not lists of tensors and numbers as they stand: containers, keyword
+arguments, ndarrays, and the first call of each kind. Rules: GEN-7, DUP-5, ALI-1, NDA-2, NDA-5.
 Spec: `specs/pipeline.md`.
 """
 
@@ -27,10 +27,11 @@ from aotlite.eager.observed import Observed
 from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper, leaves_of
-from aotlite.stages.s1_capture.argument_leaves import check_leaf
-from aotlite.trees import dict_orders, flattened
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.stages.records.guards.snapshots import PLAIN
 
 
+# ---------------------------------------------------------------------------------------- calls
 @attrs.frozen(eq=False)
 class Call:
     """Flat arguments of one call."""
@@ -168,6 +169,19 @@ class _Wrapped:
             tensor.offset = start // array.itemsize
 
 
+def check_leaf(leaf: Any, path: str) -> None:
+    """Raises ArgumentError for an argument that can be neither guarded nor lifted (GEN-7)."""
+    if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, Observed)):
+        raise noted(
+            ArgumentError(
+                f"compile: argument {path} is {leaf!r} of type {type(leaf).__name__}, expected a "
+                "tensor, ndarray, number, bool, str, None, Module or optimizer"
+            ),
+            "Pass its tensors instead, or register its type as a pytree with optree. (GEN-7)",
+        )
+
+
+# ------------------------------------------------------------------------------------- results
 class Kind(enum.Enum):
     """What a result is to its caller, where the function made it of an ndarray."""
 
@@ -205,3 +219,66 @@ def results_for_caller(result: Any, call: Call, kinds: tuple[Kind | None, ...]) 
                 shown[id(value)] = array if kind is Kind.ARRAY else array[()]
             leaves[place] = shown[id(value)]
     return optree.tree_unflatten(spec, leaves)
+
+
+# ------------------------------------------------------------------------------------- containers
+def flattened(tree: Any, what: str) -> tuple[list[Any], Any]:
+    """The leaves of nested containers, None among them, and their form.
+
+    Raises ArgumentError, naming `what`, for containers that contain themselves or are nested
+    deeper than optree goes.
+
+    >>> flattened({"a": [1, None]}, "the arguments")[0]
+    [1, None]
+    """
+    try:
+        leaves, form = optree.tree_flatten(tree, none_is_leaf=True)
+    except RecursionError:
+        how = "contain themselves" if contains_itself(tree) else "are nested too deep for optree"
+        raise ArgumentError(
+            f"compile: {what} {how}, expected lists, tuples and dicts in finite nesting"
+        ) from None
+    return leaves, form
+
+
+def contains_itself(tree: Any) -> bool:
+    """Whether a list, tuple or dict is, over any number of steps, an item of its own.
+
+    >>> loop = []
+    >>> loop.append(loop)
+    >>> contains_itself(loop), contains_itself([[], []])
+    (True, False)
+    """
+    above: set[int] = set()
+    stack: list[tuple[Any, bool]] = [(tree, False)]
+    while stack:
+        value, left = stack.pop()
+        if left:
+            above.discard(id(value))
+        elif isinstance(value, (list, tuple, dict)):
+            if id(value) in above:
+                return True
+            above.add(id(value))
+            stack.append((value, True))
+            items = value.values() if isinstance(value, dict) else value
+            stack.extend((item, False) for item in items)
+    return False
+
+
+def dict_orders(tree: Any) -> tuple[Any, ...]:
+    """The order of the keys of every dict in nested containers, in the order they are met.
+
+    >>> dict_orders(({"b": 1, "a": {}},))
+    (((<class 'str'>, 'b'), (<class 'str'>, 'a')),)
+    """
+    found = []
+    stack = [tree]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            if value:
+                found.append(tuple([(type(key), key) for key in value]))
+                stack.extend(reversed(value.values()))
+        elif type(value) in (list, tuple):
+            stack.extend(reversed(value))
+    return tuple(found)
