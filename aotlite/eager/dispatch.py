@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.eager.autograd.chain import Step
-from aotlite.eager.autograd.history import (
+from aotlite.eager.autograd.history import link_view, root_of
+from aotlite.eager.autograd.inplace_writes import (
     change_geometry,
     check_counts,
     check_writable,
-    link_view,
     plan_write,
     rewrite,
-    root_of,
 )
 from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.destinations import check_destination

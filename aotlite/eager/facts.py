@@ -15,7 +15,8 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.chain import overlaps_itself
-from aotlite.eager.autograd.history import is_leaf_family, is_stale, root_of
+from aotlite.eager.autograd.history import is_stale, root_of
+from aotlite.eager.autograd.inplace_writes import is_leaf_family
 from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.tensor import Tensor

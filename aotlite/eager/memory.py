@@ -9,7 +9,8 @@ import gc
 from typing import Any
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Step
-from aotlite.eager.autograd.history import change_geometry, edge_of, root_of
+from aotlite.eager.autograd.history import edge_of, root_of
+from aotlite.eager.autograd.inplace_writes import change_geometry
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE
 from aotlite.eager.storage import Storage, no_data

@@ -10,37 +10,34 @@ Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.forms import keep_form
-from aotlite.eager.autograd.history import (
-    check_counts,
-    check_writable,
-    link_view,
-    plan_write,
-    rewrite,
-)
+from aotlite.eager.autograd.history import link_view
+from aotlite.eager.autograd.inplace_writes import check_counts, check_writable, plan_write, rewrite
 from aotlite.eager.autograd.tape import calls_of
 from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.destinations import check_operand, check_places
 from aotlite.eager.op_functions import function_of
-from aotlite.eager.protocol import DEEP, check_end, told
+from aotlite.eager.protocol import DEEP, check_end
 from aotlite.eager.pure import check_result, link_result, link_results, note_origin
 from aotlite.eager.recording import Recorder
 from aotlite.eager.state import STATE, State
 from aotlite.eager.tensor import Tensor
+from aotlite.eager.wrapped_results import (
+    check_trace,
+    checked,
+    new_result,
+    new_results,
+    note_results,
+    refuse_hidden,
+    restrided,
+    tuple_of,
+    wrong,
+)
 from aotlite.eager.wrappers import (
-    MADE,
-    alias_of,
-    captured_part,
-    hidden_inside,
     inner_tensors,
-    is_made,
     is_wrapper,
-    leaves_of,
     memory_of,
     refuse_form,
 )
@@ -110,38 +107,6 @@ def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None)
     return result
 
 
-def _note(
-    op: Op, args: tuple[Any, ...], cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
-) -> None:
-    """Tells the capture of the results: their values are those of the op's.
-
-    What an op on parts gave, a wrapper of the parts' class, has a value already.
-    """
-    _check_trace(op, cls, outs, recorder)
-    if any(is_wrapper(out) and not _is_told(op, out) for out in outs):
-        metas = tuple([out.meta for out in outs])
-        listed = any(returned.is_list for returned in op.schema.returns)
-        several = type(op) is MultiViewOp or len(outs) > 1 or listed
-        values = recorder.record_wrapped(op, args, outs, metas if several else metas[0])
-        for out, value in zip(outs, values, strict=True):
-            if is_wrapper(out) and not _is_told(op, out):
-                out.value = value
-
-
-def _check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder) -> None:
-    """SUB-23: that the results are of this capture, and so are their parts."""
-    for out in outs:
-        captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
-        if captures or out.storage.capture is not recorder:
-            what = "a tensor of another trace"
-            raise _wrong(op, cls, what, "one made by this op, in this capture")
-
-
-def _is_told(op: Op, out: Tensor) -> bool:
-    """Whether a wrapper has the value that an op on parts gave it; a view is told by its source."""
-    return out.value is not None and not op.views and out.value.meta is out.meta
-
-
 def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
     """SUB-10: of a part, nobody asks for other gradients than those of the op."""
     operands = op.operands(args)
@@ -149,21 +114,6 @@ def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
         return
     for each in operands:
         refuse_hidden(op.name, "an operand", each, of_gradients=True)
-
-
-def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
-    """Raises for a class with other gradients inside of a wrapper that has a gradient."""
-    asked = is_wrapper(tensor) and (of_gradients or tensor.requires_grad)
-    part = hidden_inside(tensor) if asked else None
-    if part is not None:
-        raise noted(
-            SubclassError(
-                f"{name}: {what} is a {type(tensor).__name__} with a {part.__name__} "
-                f"inside, expected the {part.__name__} outside where gradients are asked for"
-            ),
-            f"Gradients of a {part.__name__} are not those of the op, which its "
-            "__tensor_function__ says, and that is not asked for a part. (SUB-10)",
-        )
 
 
 def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
@@ -179,26 +129,10 @@ def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any])
     if isinstance(op, PureOp):
         metas = op.result_for(op.key(args))
         if type(metas) is tuple:
-            outs = zip(_tuple_of(op, found, cls, len(metas)), metas, strict=True)
-            return tuple([_restrided(op, _checked(op, out, cls, meta), meta) for out, meta in outs])
-        return _restrided(op, _checked(op, found, cls, metas), metas)
+            outs = zip(tuple_of(op, found, cls, len(metas)), metas, strict=True)
+            return tuple([restrided(op, checked(op, out, cls, meta), meta) for out, meta in outs])
+        return restrided(op, checked(op, found, cls, metas), metas)
     return found
-
-
-def _restrided(op: Op, out: Tensor, meta: TensorMeta) -> Tensor:
-    """The result in the op's strides; where its class cannot lay it out so, in name alone."""
-    if out.meta is meta:
-        return out
-    if not is_wrapper(out):
-        return out.restride(meta.stride)
-    laid = out
-    if op.name != "restride":
-        with suppress(SubclassError):
-            laid = out.restride(meta.stride)
-    if type(laid) is not type(out):
-        laid = out
-    laid.meta = meta
-    return laid
 
 
 def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
@@ -229,9 +163,9 @@ def _pure(
     meta = op.result_for(key)
     found, cls = _ask(op, args, kinds)
     if type(meta) is tuple:
-        outs = _several(op, found, cls, meta, args)
+        outs = new_results(op, found, cls, meta, args)
         if recorder is not None:
-            _note(op, args, cls, outs, recorder)
+            note_results(op, args, cls, outs, recorder)
         if op.vjp is not None and STATE.grad_mode:
             metas = tuple([out.meta for out in outs])
             node = link_results(op, op.vjp, args, calls_of(op, key), outs, metas)
@@ -239,9 +173,9 @@ def _pure(
                 note_origin(node, outs[0].value, recorder)
                 _keep_forms(outs)
         return outs
-    out = _new(op, found, cls, meta, args)
+    out = new_result(op, found, cls, meta, args)
     if recorder is not None:
-        _note(op, args, cls, (out,), recorder)
+        note_results(op, args, cls, (out,), recorder)
     if op.vjp is not None and STATE.grad_mode:
         link_result(op, op.vjp, args, calls_of(op, key), out)
         keep_form(out)
@@ -254,14 +188,14 @@ def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | 
     single = type(outlines) is not tuple
     outs = (found,) if single else found
     if type(outs) is not tuple or len(outs) != (1 if single else len(outlines)):  # type: ignore[arg-type]
-        raise _wrong(op, cls, found, "as many tensors as the op has results")
+        raise wrong(op, cls, found, "as many tensors as the op has results")
     each: Any = (outlines,) if single else outlines
-    outs = tuple([_new(op, out, cls, None, args) for out in outs])
+    outs = tuple([new_result(op, out, cls, None, args) for out in outs])
     for out, known in zip(outs, each, strict=True):
         if out.meta.dtype is not known.dtype or out.dim() != known.ndim:
-            raise _wrong(op, cls, out.meta, f"{known.dtype} of {known.ndim} dimensions")
+            raise wrong(op, cls, out.meta, f"{known.dtype} of {known.ndim} dimensions")
     if recorder is not None:
-        _check_trace(op, cls, outs, recorder)  # what it made of its parts has a shape of its own
+        check_trace(op, cls, outs, recorder)  # what it made of its parts has a shape of its own
     if op.vjp is not None and STATE.grad_mode:
         metas = tuple([out.meta for out in outs])
         shown: Any = metas[0] if single else metas
@@ -277,73 +211,10 @@ def _keep_forms(outs: tuple[Tensor, ...]) -> None:
 
 def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
     found, cls = _ask(op, args, kinds)
-    out = _new(op, found, cls, op.infer(args), args)
+    out = new_result(op, found, cls, op.infer(args), args)
     if recorder is not None:
-        _note(op, args, cls, (out,), recorder)
+        note_results(op, args, cls, (out,), recorder)
     return out
-
-
-def _several(
-    op: Op, found: Any, cls: type[Any], metas: tuple[Any, ...], args: tuple[Any, ...]
-) -> tuple[Tensor, ...]:
-    pairs = zip(_tuple_of(op, found, cls, len(metas)), metas, strict=True)
-    return tuple([_new(op, out, cls, meta, args) for out, meta in pairs])
-
-
-def _tuple_of(op: Op, found: Any, cls: type[Any], count: int) -> Any:
-    if not isinstance(found, (tuple, list)) or len(found) != count:
-        raise _wrong(op, cls, found, f"a tuple of {count} tensors")
-    return found
-
-
-def _new(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> Tensor:
-    """The result in the op's geometry: no operand, nor a part of one but by another name."""
-    out = _checked(op, out, cls, meta)
-    for operand in op.operands(args):
-        if out is operand:
-            raise _wrong(op, cls, "an operand", "a new tensor")
-        if is_wrapper(operand) and any(out is each for each in inner_tensors(operand).values()):
-            out = _without_history(out.detach)  # a result's history is not that of a part
-    if meta is not None:
-        out = _without_history(partial(_restrided, op, out, meta))
-    if is_wrapper(out) and out.value is not None:
-        out = alias_of(out)  # the class has asked another op for it, and a value has one op
-        out.value = None
-    return out
-
-
-def _without_history(function: Callable[[], Tensor]) -> Tensor:
-    before = STATE.grad_mode
-    STATE.grad_mode = None if before is None else False
-    try:
-        return function()
-    finally:
-        STATE.grad_mode = before
-
-
-def _checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor:
-    if not isinstance(out, Tensor):
-        raise _wrong(op, cls, out, "a tensor")
-    if not is_made(out):
-        raise _wrong(op, cls, f"a {type(out).__name__} without geometry", MADE)
-    if meta is not None and (out.meta.shape != meta.shape or out.meta.dtype is not meta.dtype):
-        raise _wrong(op, cls, out.meta, f"shape and dtype of {meta}")
-    if STATE.recorder is None:
-        path = captured_part(out)
-        if path is not None:
-            where = f"a {type(out).__name__} whose {path!r} is a " if path else "a "
-            raise _wrong(op, cls, f"{where}tensor of a capture", "tensors with data")
-    return out
-
-
-def _wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
-    return noted(
-        ProtocolError(
-            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {told(found)}, "
-            f"expected {expected}"
-        ),
-        "What a class gives for an op has the outer geometry that the op has. (SUB-23)",
-    )
 
 
 # ------------------------------------------------------------------------------------------ views
@@ -356,7 +227,7 @@ def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | 
     found, cls = _ask(op, args, kinds)
     out = _window(op, source, found, cls, meta, start)
     if recorder is not None:
-        _note(op, args, cls, (out,), recorder)
+        note_results(op, args, cls, (out,), recorder)
     if not op.cuts_history:
         link_view(out, source, op, args[1:])
         if out._node is not None:
@@ -371,13 +242,13 @@ def _multi_view(
     parts = op.parts(args)
     found, cls = _ask(op, args, kinds)
     if not isinstance(found, (tuple, list)) or len(found) != len(parts):
-        raise _wrong(op, cls, found, f"a tuple of {len(parts)} views")
+        raise wrong(op, cls, found, f"a tuple of {len(parts)} views")
     outs = []
     for (view, rest), each in zip(parts, found, strict=True):
         meta, start = view.result((source, *rest))
         outs.append(_window(op, source, each, cls, meta, start))
     if recorder is not None:
-        _note(op, args, cls, tuple(outs), recorder)
+        note_results(op, args, cls, tuple(outs), recorder)
     for (view, rest), out in zip(parts, outs, strict=True):
         link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
         if out._node is not None:
@@ -389,9 +260,9 @@ def _window(
     op: Op, source: Tensor, out: Any, cls: type[Any], meta: TensorMeta, start: int
 ) -> Tensor:
     """SUB-17: a view of a wrapper is one of its class, on its storage, made of views."""
-    out = _checked(op, out, cls, meta)
+    out = checked(op, out, cls, meta)
     if out is source or type(out) is not type(source):
-        raise _wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
+        raise wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
     mine, theirs = inner_tensors(source), inner_tensors(out)
     for name, part in theirs.items():
         if name in mine and memory_of(part) is not memory_of(mine[name]):
@@ -473,7 +344,7 @@ def _inplace(
 
 def _the_target(op: Op, found: Any, cls: type[Any], target: Tensor) -> Tensor:
     if found is not target:
-        raise _wrong(op, cls, found, "the tensor that is written, itself")
+        raise wrong(op, cls, found, "the tensor that is written, itself")
     return target
 
 

@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 from aotlite.eager.autograd.context import FunctionCtx, Undifferentiable
 from aotlite.eager.autograd.custom import CustomNode
 from aotlite.eager.autograd.forms import keep_form
-from aotlite.eager.autograd.history import check_writable, edge_of, rebase
+from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.inplace_writes import check_writable, rebase
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrapped import refuse_hidden
+from aotlite.eager.wrapped_results import refuse_hidden
 from aotlite.ir.errors import ArgumentError, AutogradError, noted
 
 

@@ -14,17 +14,9 @@ import attrs
 
 from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
 from aotlite.eager.autograd.forms import keep_form
-from aotlite.eager.autograd.history import (
-    accumulator,
-    become,
-    change_geometry,
-    edge_of,
-    follow_base,
-    rebase,
-    root_of,
-    view_node,
-)
+from aotlite.eager.autograd.history import accumulator, edge_of, follow_base, root_of, view_node
 from aotlite.eager.autograd.hooks import RemovableHandle
+from aotlite.eager.autograd.inplace_writes import become, change_geometry, rebase
 from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
 from aotlite.eager.autograd.retained_grads import retain_at
 from aotlite.eager.autograd.tape import Call, OpNode

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from aotlite.eager.autograd.chain import overlaps_itself
-from aotlite.eager.autograd.history import is_leaf_family, is_stale, root_of
+from aotlite.eager.autograd.history import is_stale, root_of
+from aotlite.eager.autograd.inplace_writes import is_leaf_family
 from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.autograd.tape import InputNode
