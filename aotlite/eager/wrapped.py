@@ -30,7 +30,6 @@ from aotlite.eager.wrapped_results import (
     new_result,
     new_results,
     note_results,
-    refuse_hidden,
     restrided,
     tuple_of,
     wrong,
@@ -40,6 +39,7 @@ from aotlite.eager.wrappers import (
     is_wrapper,
     memory_of,
     refuse_form,
+    refuse_hidden,
 )
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import ProtocolError, SubclassError, noted

@@ -20,7 +20,7 @@ from aotlite.eager.autograd.node import Edge
 from aotlite.eager.autograd.view_root import CreationKind
 from aotlite.eager.state import STATE, no_grad
 from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrapped_results import refuse_hidden
+from aotlite.eager.wrappers import refuse_hidden
 from aotlite.ir.errors import ArgumentError, AutogradError, noted
 
 
