@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import Root
+from aotlite.eager.autograd.view_root import Root
 from aotlite.eager.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture import InputRole
