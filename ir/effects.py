@@ -238,11 +238,6 @@ def _next(graph: Graph, node: Node) -> Node | None:
     return taken[0] if len(taken) == 1 else None
 
 
-def only_sinks(node: Node) -> bool:
-    """Whether the node ends chains."""
-    return type(node.target) is TokenOp and node.target.name == "sink_tokens"
-
-
 def watched(of: str, graph: Graph, run: Callable[..., Any]) -> Callable[..., Any]:
     """`run`, which computes a graph, with its effects watched; itself if there are none."""
     expected: Expected = {}
