@@ -10,8 +10,8 @@ Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of seven
     RandomOp     draws from a generator; has a pure form         rand
     DataOp       fresh results whose shapes depend on values     nonzero, masked_select
 
-Two more are in `ir/effect_ops.py`: `EffectOp`, of which something happens, and `TokenOp`, its form in
-pure graphs.
+Two more are in `ir/effect_ops.py`: `EffectOp`, of which something happens, and `TokenOp`, its form
+in pure graphs.
 
 Everything that a layer may ask of an op is a field here; nobody keeps tables of op names.
 Spec: `specs/ops.md` (generated table) and `specs/op_declaration.md`.
