@@ -12,7 +12,7 @@ from aotlite.ir.composite import composite
 from aotlite.ir.dims import regrouped
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
-from aotlite.ir.ops import views
+from aotlite.ir.ops import reinterpret, views
 from aotlite.ir.ops.declare import pure
 
 
@@ -74,7 +74,7 @@ def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | Non
 _OTHERS = (views.AS_STRIDED, views.VIEW, views.HIDDEN_ALIAS)
 """Those whose copies are declared above, or would be `detach_copy` again."""
 
-for _op in tuple(OPS.values()):
-    known = f"{_op.name}_copy" in OPS or _op in _OTHERS
-    if isinstance(_op, (ViewOp, MultiViewOp)) and not known:
-        _declare_copy(_op)
+for _op in [*vars(views).values(), *vars(reinterpret).values()]:
+    if isinstance(_op, (ViewOp, MultiViewOp)):
+        if f"{_op.name}_copy" not in OPS and _op not in _OTHERS:
+            _declare_copy(_op)
