@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
-from aotlite.backends.cpu import folders, trimming
+from aotlite.backends.cpu import folders
 from aotlite.backends.cpu.cache import Cache
 from aotlite.backends.cpu.once import tell_once
 from aotlite.backends.native.single_flight import Once
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError
+
+if TYPE_CHECKING:
+    from aotlite.backends.cpu import trimming
+else:  # processes that find all they need write nothing
+    trimming = deferred("aotlite.backends.cpu.trimming")
 
 _EACH = "what is compiled is kept until this process ends, and compiled again by the next one"
 _ADVICE = "name another folder in AOTLITE_CACHE, or mend this one"
