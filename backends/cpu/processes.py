@@ -52,8 +52,8 @@ class Ended:
     def reason(self) -> str:
         """The problem, with the line that says most.
 
-        >>> Ended("ended with status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
-        'ended with status 1: f.c:2: error: no y'
+        >>> Ended("status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
+        'status 1: f.c:2: error: no y'
         """
         return ": ".join(filter(None, [self.problem, self.line()]))
 
