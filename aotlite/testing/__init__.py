@@ -82,6 +82,7 @@ _SUBMODULES: dict[str, str] = {
     "emulation": "aotlite.testing.emulation",
     "engines": "aotlite.testing.engines",
     "fuzzing": "aotlite.testing.fuzzing",
+    "generate": "aotlite.testing.draws",
     "laws": "aotlite.testing.laws",
     "machines": "aotlite.testing.machines",
     "memory": "aotlite.testing.memory",

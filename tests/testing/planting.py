@@ -72,13 +72,11 @@ def planted(plant: Plant) -> Iterator[None]:
             setattr(owner, name, right)
 
 
-STAGES = "aotlite.stages"
-
 PLANTS: dict[str, Plant] = {
     "stale view": Plant(
         "functionalize",
         "a view that was read before shows what it showed then",
-        f"{STAGES}.s6_functionalize",
+        "aotlite.stages.s6_functionalize",
         "_Functionalizer._sync",
         "if alias.value is None or alias.seen != group.version:",
         "if alias.value is None:",
@@ -86,7 +84,7 @@ PLANTS: dict[str, Plant] = {
     "lost scatter": Plant(
         "functionalize",
         "of several pending writes only the last is put back",
-        f"{STAGES}.s6_functionalize",
+        "aotlite.stages.s6_functionalize",
         "_Functionalizer._fold",
         "in group.pending:",
         "in group.pending[-1:]:",
@@ -94,7 +92,7 @@ PLANTS: dict[str, Plant] = {
     "fresh view": Plant(
         "analyze",
         "two results that are views of one intermediate are called new memory",
-        f"{STAGES}.s2_analyze",
+        "aotlite.stages.s2_analyze",
         "_Outputs._kind",
         "len(self.sharing[sight.root]) > 1",
         "len(self.sharing[sight.root]) > 2",
@@ -102,7 +100,7 @@ PLANTS: dict[str, Plant] = {
     "base offset": Plant(
         "convention",
         "a synthetic base begins where its first member begins",
-        f"{STAGES}.synthetic",
+        "aotlite.stages.s3_convention.synthetic_bases",
         "_base",
         "start - _start(anchor), False",
         "0, False",
@@ -118,7 +116,7 @@ PLANTS: dict[str, Plant] = {
     "no write back": Plant(
         "run time",
         "a 0-d input that was written keeps its value",
-        f"{STAGES}.s10_runtime",
+        "aotlite.stages.s10_runtime",
         "_Writer._write_data",
         "value = self._value_of(role)\n",
         "value = self._value_of(role)\n    if not value.meta.shape: return\n",
@@ -126,7 +124,7 @@ PLANTS: dict[str, Plant] = {
     "version": Plant(
         "run time",
         "several writes of an input count as one",
-        f"{STAGES}.s10_runtime",
+        "aotlite.stages.s10_runtime",
         "_Writer._write_inputs",
         "+= {each.version_bumps}",
         "+= 1",
@@ -134,7 +132,7 @@ PLANTS: dict[str, Plant] = {
     "view replay": Plant(
         "run time",
         "a view that is a result is rebuilt from the start of its storage",
-        f"{STAGES}.s10_effects",
+        "aotlite.stages.s10_runtime.support",
         "plain_view",
         "source.offset + how.start",
         "how.start",
@@ -142,7 +140,7 @@ PLANTS: dict[str, Plant] = {
     "stale save": Plant(
         "partition",
         "instead of a copy that is saved, what it is a copy of is saved, which may be written",
-        f"{STAGES}.s8_partition",
+        "aotlite.stages.s8_partition",
         "_forward",
         "values.append(node)",
         "values.append(node.args[0] if node.target is CLONE else node)",
@@ -150,7 +148,7 @@ PLANTS: dict[str, Plant] = {
     "dead write": Plant(
         "simplify",
         "a write is dropped where a later one has a window of the same shape",
-        f"{STAGES}.dead_writes",
+        "aotlite.stages.s7_simplify.dead_scatters",
         "_dead",
         "(write.window.meta, write.window.start + shift) in seen",
         "write.window.meta in [meta for meta, _ in seen]",
@@ -158,7 +156,7 @@ PLANTS: dict[str, Plant] = {
     "history": Plant(
         "autograd",
         "a write through a view does not become the history of its base",
-        f"{STAGES}.s2_analyze",
+        "aotlite.stages.s2_analyze",
         "_families",
         "_is_written(root.node, family.entry)",
         "False",

@@ -303,7 +303,10 @@ def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
     return not _is_ours(name) and package != "numpy" and package not in _LIBRARY
 
 
+_STANDS_FOR_USERS = ("aotlite.testing.", "aotlite.conformance.")
+
+
 def _is_ours(module: str | None) -> bool:
-    """Whether code is aotlite's own; what `aotlite.testing` compiles stands for a user's."""
+    """Whether code is aotlite's own; what tests and conformance compile stands for a user's."""
     module = module or ""
-    return module.split(".")[0] == "aotlite" and not module.startswith("aotlite.testing.")
+    return module.split(".")[0] == "aotlite" and not module.startswith(_STANDS_FOR_USERS)
