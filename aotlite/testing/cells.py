@@ -9,8 +9,8 @@ it ("new memory" and "number": is among the results), and the arguments on it ha
     Watcher                   looks on at an eager run and says which cells it hit
     cells_of(program)         the numbers of the cells that the calls of a program hit
 
-A watcher decides by the tensors that it sees; it asks no compiler. `aotlite.testing.coverage`
-counts hits, for this table or another one. Spec: specs/testing.md.
+A watcher decides by the tensors that it sees; it asks no compiler. `Coverage` counts hits, for this
+table or another one. Spec: specs/testing.md.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 import pytest
 
+import tests.testing.broken_autograd as broken
 from aotlite.testing.conformance import all_rules, check
 from aotlite.testing.conformance.adapters.aotlite import Aotlite
 from aotlite.testing.conformance.outcomes import Breaks, Keeps, Lacks
-from tests.testing import broken_autograd as broken
 
 GROUPS = ("autograd", "gradients", "vjp", "versions", "compilation", "training", "outside")
 RULES = [rule for rule in all_rules() if rule.group in GROUPS]

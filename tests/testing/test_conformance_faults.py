@@ -184,7 +184,7 @@ def test_a_fault_says_which_line_made_it():
     [
         ("Unwell", "TEN-2a", "crashes (exit status 4)", "outside of every method of the library"),
         ("Stuck", "MEM-1", "hangs (> 2 s)", "outside of every method of the library"),
-        ("Leaver", "TEN-2a", "SystemExit: 5", f"{Path(model.__file__).name}:2 in to_list"),
+        ("Leaver", "TEN-2a", "SystemExit: 5", Path(model.__file__).name + ":2 in to_list"),
     ],
 )
 def test_a_suite_that_ends_its_process_is_no_crash_of_the_library(library, rule, said, place):
