@@ -11,6 +11,9 @@ PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("spec
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
+FOLDERS = "aotlite|ir|backends|tests|specs|docs|tools|examples|benchmarks"
+NAMED = re.compile(rf"`((?:{FOLDERS})/[\w/.-]+\.\w+|\w+\.py)`")
+"""A file that a page names: its path from the root, or a name without one."""
 HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
 
 
@@ -52,6 +55,16 @@ def test_links_of_a_page_lead_to_files_and_headings(page):
     assert [] == list(broken(page, page.read_text("utf-8")))
 
 
+def missing(text):
+    """The files that a page names and that are not there; a name says nothing without a folder."""
+    return [name for name in NAMED.findall(FENCE.sub("", text)) if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "decisions" not in p.parts], ids=relative)
+def test_files_that_a_page_names_exist(page):
+    assert [] == missing(page.read_text("utf-8"))
+
+
 # ------------------------------------------------------------------------------- the check itself
 HEADINGS = """# One `two`: three (four)
 ```sh
@@ -80,6 +93,11 @@ def test_anchors_are_those_that_github_gives():
 )
 def test_a_link_that_leads_nowhere_is_found(text, reason):
     assert [reason] * (reason is not None) == list(broken(ROOT / "PAGE.md", text))
+
+
+def test_a_file_that_is_named_and_missing_is_found():
+    text = "`ir/graph.py` is not `ir/nowhere.py`, and `aotlite.ir.graph` and `f.py:loss` are no files"
+    assert ["ir/nowhere.py", "gone.py"] == missing(f"{text}; `gone.py`")
 
 
 # ------------------------------------------------------------------------------------- the indexes
