@@ -60,7 +60,6 @@ BUILT = {
     "policies": lambda: has_option("policy", "recompute_policy"),
     "reuse of saved memory": lambda: _names_it("backends/cpu", r"\bdonated\b"),
     "moves between devices": lambda: _names_it("aotlite/compiled_autograd", r"\bmoved_to_device\b"),
-    "bans": lambda: _names_it("aotlite/stages", r"\bused_far|far_apart\b"),
     "plain gradients of wrappers": takes_plain_gradients,
 }
 """What is announced -> whether it is there."""
@@ -73,8 +72,6 @@ ANNOUNCED = {
     "specs/rules/cag.md": [("moves between devices",)],
     "specs/rules/sav.md": [("reuse of saved memory",)],
     "specs/rules/rng.md": [("export",)],
-    "specs/s8_mincut.md": [("bans",)],
-    "specs/s8_partition.md": [("policies", "budgets")],
     "specs/s5_desugar.md": [("symbolic sizes", "plain gradients of wrappers")],
     "specs/subclasses.md": [("symbolic sizes",)],
 }
