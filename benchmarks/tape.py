@@ -28,8 +28,8 @@ from typing import Any
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, disable, enable
-from aotlite.compiled_autograd.look import look_at
-from aotlite.compiled_autograd.stretch import Stretch
+from aotlite.compiled_autograd.segment import Segment
+from aotlite.compiled_autograd.structure import look_at
 from aotlite.eager.autograd.history import edge_of
 from benchmarks.common import machine, table, wide_console
 
@@ -203,13 +203,13 @@ def _backward(model: Transformer, tapes: CompiledAutograd | None) -> float:
 def _captured(model: Transformer, backend: str) -> float:
     """A first backward, without stages, compilers and kernels."""
     tapes: Any = CompiledAutograd.of(backend)
-    compiling, executing = Watch(tapes._compile), Watch(Stretch.execute)
+    compiling, executing = Watch(tapes._compile), Watch(Segment.execute)
     tapes._compile = compiling
-    Stretch.execute = lambda *args: executing(*args)  # type: ignore[method-assign]
+    Segment.execute = lambda *args: executing(*args)  # type: ignore[method-assign]
     try:
         return _backward(model, tapes) - compiling.spent - executing.spent
     finally:
-        Stretch.execute = executing.function  # type: ignore[method-assign]
+        Segment.execute = executing.function  # type: ignore[method-assign]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

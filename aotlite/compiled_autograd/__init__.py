@@ -9,7 +9,7 @@ tensor([2., 4.])
 """
 
 from aotlite.compiled_autograd.compiler import CompiledAutograd, Counters
-from aotlite.compiled_autograd.switch import counters, disable, enable, is_enabled, reset
+from aotlite.compiled_autograd.context import counters, disable, enable, is_enabled, reset
 
 __all__ = [
     "CompiledAutograd",

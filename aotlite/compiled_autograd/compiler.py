@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.look import Look, alike, look_at, shares_gradients
-from aotlite.compiled_autograd.matcher import MISS, Matcher, look_again
-from aotlite.compiled_autograd.reasons import why
-from aotlite.compiled_autograd.running import Program, Tape, TapeRun, order_of
-from aotlite.compiled_autograd.templates import Templates
+from aotlite.compiled_autograd.dynamic.templates import Templates
+from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
+from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
+from aotlite.compiled_autograd.recompile_reasons import why
+from aotlite.compiled_autograd.structure import TapeStructure, alike, look_at, shares_gradients
 from aotlite.eager.autograd.engine import Run
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.state import STATE, Tapes, backward_task
@@ -101,7 +101,7 @@ class CompiledAutograd:
         self._alike: Counter[Hashable] = Counter()
         """How many tapes of the same ops were captured."""
         self._recent: tuple[Matcher, ...] = ()
-        self._last: Look | None = None
+        self._last: TapeStructure | None = None
         """A look at the tape that was captured last, without its nodes."""
 
     @classmethod
@@ -189,7 +189,7 @@ class CompiledAutograd:
                 self.counters.branches += run.branches
                 self._tell(f"tape {program.number}: what came behind a hook was not seen before")
 
-    def _is_endless(self, look: Look) -> bool:
+    def _is_endless(self, look: TapeStructure) -> bool:
         """Whether tapes of these ops come with ever other numbers or sizes (`recompile_limit`)."""
         count, most = self._alike[alike(look)], self.options.recompile_limit
         if count < most:

@@ -5,8 +5,8 @@ An optimizer that was given them keeps them. Rules: DEV-7, TEN-26.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from aotlite.eager.devices import device_of
 from aotlite.eager.memory import take_place, tell_apart
@@ -16,11 +16,15 @@ from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from aotlite.nn.module import Module
+from aotlite.nn.parameter import Buffer, Parameter
 
 Convert = Callable[[Tensor], Tensor]
+
+
+class Module(Protocol):
+    """What moves: a Module, as this file sees it."""
+
+    def modules(self) -> Iterable[Any]: ...
 
 
 def move(module: Module, device: Device | None, dtype: DType | None) -> None:
@@ -52,8 +56,6 @@ def each_tensor(module: Module, convert: Convert) -> None:
 
 
 def _is_member(held: Tensor) -> bool:
-    from aotlite.nn.parameter import Buffer, Parameter
-
     return isinstance(held, (Parameter, Buffer))
 
 

@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 
 from aotlite.compiled_autograd import CompiledAutograd
-from aotlite.compiled_autograd.recorded import Recorded
-from aotlite.compiled_autograd.stretch import Recording
-from aotlite.compiled_autograd.templates import Templates
+from aotlite.compiled_autograd.dynamic.templates import Templates
+from aotlite.compiled_autograd.segment import SegmentRecording
+from aotlite.compiled_autograd.segment_recording import Recorded
 from aotlite.ir.dims import WHICH
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
@@ -103,7 +103,7 @@ def checked(**options: Any) -> tuple[CompiledAutograd, Checked]:
     return tapes, templates
 
 
-def picture(recording: Recording) -> list[Any]:
+def picture(recording: SegmentRecording) -> list[Any]:
     """All that a recording says, in values that are equal where it says the same."""
     graph, views = recording.graph, dict[int, int]()
     nodes = () if graph is None else graph.nodes

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.compiled_autograd import CompiledAutograd, enable, recording
-from aotlite.compiled_autograd.recording import TapeRecorder
+from aotlite.compiled_autograd import CompiledAutograd, enable, recorder
+from aotlite.compiled_autograd.recorder import TapeRecorder
 from tests.compiled_autograd.test_structures import VARIANTS, leaf
 from tests.compiled_autograd.worlds import world
 from tests.program_strategy import programs
@@ -51,7 +51,7 @@ def recorded(run: Any) -> tuple[list[str], Any]:
 
 def check(run: Any) -> int:
     """How many fragments were copied for the graphs that formulas record."""
-    with patch.object(recording, "key_of", lambda *args: None):
+    with patch.object(recorder, "key_of", lambda *args: None):
         expected = recorded(run)
     with counted() as copied:
         assert recorded(run) == expected

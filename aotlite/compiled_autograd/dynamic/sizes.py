@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import CLOSED, Form
+from aotlite.compiled_autograd.node_signatures import CLOSED, Form
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.tape import SliceAssign
 from aotlite.ir.assumption import concrete

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from aotlite.compiled_autograd.forms import (
+from aotlite.compiled_autograd.node_graphs import Fragment, fragment_of, key_of
+from aotlite.compiled_autograd.node_signatures import (
     Form,
     records_of,
     saved_roles,
@@ -17,7 +18,6 @@ from aotlite.compiled_autograd.forms import (
     slots_read,
     twin_of,
 )
-from aotlite.compiled_autograd.fragments import Fragment, fragment_of, key_of
 from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.autograd.saved_tensors import SavedTensor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.compiled_autograd.forms import CLOSED, Form
-from aotlite.compiled_autograd.look import Look
+from aotlite.compiled_autograd.node_signatures import CLOSED, Form
+from aotlite.compiled_autograd.structure import TapeStructure
 from aotlite.ir.meta import TensorMeta
 
 
-def why(look: Look, before: Look | None) -> str:
+def why(look: TapeStructure, before: TapeStructure | None) -> str:
     """The first difference, in words."""
     if before is None:
         return "it is the first one"

@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.kept import kept_of
-from aotlite.compiled_autograd.look import Look
-from aotlite.compiled_autograd.running import Program, Tape
-from aotlite.compiled_autograd.way import way_of
-from aotlite.compiled_autograd.whole import WholeRun, is_whole, saved_places
+from aotlite.compiled_autograd.execution import Program, Tape
+from aotlite.compiled_autograd.fast_path.execution import WholeRun, is_whole, saved_places
+from aotlite.compiled_autograd.fast_path.saved import kept_of
+from aotlite.compiled_autograd.fast_path.topology import way_of
+from aotlite.compiled_autograd.structure import TapeStructure
 from aotlite.eager.state import STATE
 
 MISS = object()
@@ -64,7 +64,7 @@ class Matcher:
         return self.whole.run(roots, reached, values, retain=retain)
 
 
-def look_again(nodes: Sequence[Any], look: Look) -> Look:
+def look_again(nodes: Sequence[Any], look: TapeStructure) -> TapeStructure:
     """A look at other nodes of the same structure."""
     number = {node: k for k, node in enumerate(nodes)}
-    return Look(list(nodes), number, list(look.forms), look.key)
+    return TapeStructure(list(nodes), number, list(look.forms), look.key)

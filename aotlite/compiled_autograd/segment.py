@@ -10,14 +10,15 @@ from typing import Any, Protocol
 
 import attrs
 
-from aotlite.compiled_autograd.forms import is_released, records_of, saver_of, window_of
-from aotlite.compiled_autograd.recording import Place, note_forward
-from aotlite.compiled_autograd.sizes import Numbers
+from aotlite.compiled_autograd.dynamic.sizes import Numbers
+from aotlite.compiled_autograd.node_signatures import is_released, records_of, saver_of, window_of
+from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.eager.autograd.node import TapeNode, released
 from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import replay
 from aotlite.eager.new_tensors import tensors_over
 from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.interpreter import ArrayValue, array_value
 from aotlite.ir.memory import storage_root
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
@@ -35,8 +36,31 @@ class State(Protocol):
         """The gradient at a place: ("at", node's number, result's), or ("sink", number)."""
 
 
+class TapeRun(State, Protocol):
+    """A run of a tape that is recorded (`execution.TapeRun`), as recordings of it see it."""
+
+    nodes: Any
+    number: Any
+    is_recorded: bool
+    recorder: Any
+    compile: Any
+    tape: Any
+    outlines: Any
+
+    @property
+    def arrivals(self) -> Any: ...
+    @property
+    def on_their_way(self) -> Any: ...
+    @property
+    def notes(self) -> Any: ...
+    @property
+    def places(self) -> Any: ...
+    @property
+    def _step(self) -> Any: ...
+
+
 @attrs.frozen(eq=False)
-class Recording:
+class SegmentRecording:
     """What was recorded of open nodes that run one after another.
 
     A value is an input's place, the number of a result of the graph, or ("view", value, chain).
@@ -57,25 +81,25 @@ class Recording:
     collected: tuple[Any, ...]
     """The values for the sinks; Ellipsis for what the stretch leaves as it is."""
 
-    def at(self, values: Mapping[str, int]) -> Recording:
+    def at(self, values: Mapping[str, int]) -> SegmentRecording:
         """The recording where the symbols in it, by name, have these values."""
         graph = None if self.graph is None else _graph_at(self.graph, Numbers(values))
         seen = _ValuesAt(values)
         leaving = tuple([(number, tuple(map(seen.at, row))) for number, row in self.leaving])
         collected = tuple(map(seen.at, self.collected))
         parts = self.numbers, graph, self.places, self.kept, self.leaves
-        return Recording(*parts, leaving, collected)
+        return SegmentRecording(*parts, leaving, collected)
 
-    def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Stretch:
+    def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Segment:
         """The stretch that runs it."""
         graph, run = (None, None) if self.graph is None else compile(self.graph)
         shared = graph is not None and may_share(graph)
         parts = self.numbers, graph, self.places, self.kept, self.leaves, self.leaving
-        return Stretch(*parts, self.collected, run, shared)
+        return Segment(*parts, self.collected, run, shared)
 
 
 @attrs.frozen(eq=False)
-class Stretch(Recording):
+class Segment(SegmentRecording):
     """A recording whose graph is pure and compiled."""
 
     run: Callable[[list[Any]], list[Any]] | None
@@ -219,8 +243,6 @@ def _apart(window: Any, meta: Any, buffers: Any) -> Any:
     """The window of a result, copied if it lies in memory of an input."""
     if window is None or id(window[0]) not in buffers:
         return window
-    from aotlite.ir.interpreter import ArrayValue, array_value
-
     return array_value(ArrayValue(window[0], meta, window[1]).array, meta).buffer, 0
 
 

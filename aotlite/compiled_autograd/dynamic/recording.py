@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aotlite.compiled_autograd.forms import Form
-from aotlite.compiled_autograd.recorded import Recorded
-from aotlite.compiled_autograd.recording import Closed, TapeRecorder
-from aotlite.compiled_autograd.sizes import Symbols, with_items
-from aotlite.compiled_autograd.stretch import Recording
+from aotlite.compiled_autograd.dynamic.sizes import Symbols, with_items
+from aotlite.compiled_autograd.node_signatures import Form
+from aotlite.compiled_autograd.recorder import Closed, TapeRecorder
+from aotlite.compiled_autograd.segment import SegmentRecording, TapeRun
+from aotlite.compiled_autograd.segment_recording import Recorded
 from aotlite.eager.autograd.chain import Chain, Step, chain_of
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import TapeNode
@@ -27,15 +27,12 @@ from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.sizes import same_shape
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
-if TYPE_CHECKING:
-    from aotlite.compiled_autograd.running import TapeRun
-
 
 class Unsymbolic(Exception):
     """What the nodes do takes no symbols."""
 
 
-def record_with(run: TapeRun, symbols: Symbols, forms: Mapping[int, Form]) -> Recording:
+def record_with(run: TapeRun, symbols: Symbols, forms: Mapping[int, Form]) -> SegmentRecording:
     """What is recorded of the nodes that have these forms, of whose items the first symbols are.
 
     What is on its way stays as it is. Raises Unsymbolic where no graph of symbols can be recorded.

@@ -12,8 +12,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import CLOSED, is_number, is_plain
-from aotlite.compiled_autograd.look import Look
+from aotlite.compiled_autograd.node_signatures import CLOSED, is_number, is_plain
+from aotlite.compiled_autograd.structure import TapeStructure
 from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.ir.meta import TensorMeta
@@ -97,7 +97,7 @@ class Kept:
         return None if any(nodes[row].kept is None for row in self.rest) else found
 
 
-def kept_of(look: Look, numbers: Sequence[int], uses: Mapping[Slot, int] | None) -> Kept:
+def kept_of(look: TapeStructure, numbers: Sequence[int], uses: Mapping[Slot, int] | None) -> Kept:
     """The tables of a look, whose nodes have these numbers.
 
     `uses` says what becomes of each slot that is read; None: every one is checked.
@@ -127,7 +127,7 @@ class _Row:
 
 
 class _Tables:
-    def __init__(self, look: Look, uses: Mapping[Slot, int] | None) -> None:
+    def __init__(self, look: TapeStructure, uses: Mapping[Slot, int] | None) -> None:
         self.look = look
         self.uses = uses
         self.rows: list[_Row] = []

@@ -16,8 +16,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import CLOSED, Form, form_of, is_plain
-from aotlite.compiled_autograd.look import Look, Roots, signatures
+from aotlite.compiled_autograd.node_signatures import CLOSED, Form, form_of, is_plain
+from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.node import LAST, Edge, TapeNode
 from aotlite.eager.autograd.tape import Call, OpNode
@@ -177,7 +177,7 @@ def _is_held_once(leaf: Any) -> bool:
 
 # ------------------------------------------------------------------------------------- its making
 def way_of(
-    look: Look,
+    look: TapeStructure,
     roots: Roots,
     sinks: Sequence[Edge | None] | None,
     order: Iterable[int],
@@ -227,14 +227,14 @@ def _unlinked(nodes: Sequence[TapeNode]) -> Iterator[tuple[int, int]]:
             yield row, row + 1
 
 
-def _call_of(look: Look, number: int) -> Call | None:
+def _call_of(look: TapeStructure, number: int) -> Call | None:
     """What tells the node of an op."""
     node = look.nodes[number]
     plain = type(node) is OpNode and look.forms[number][0] != CLOSED and node.extra is None
     return node.call if plain else None  # type: ignore[attr-defined]
 
 
-def _end_of(look: Look, number: int, first: dict[Any, int]) -> Any:
+def _end_of(look: TapeStructure, number: int, first: dict[Any, int]) -> Any:
     node: Any = look.nodes[number]
     form, place = look.forms[number], first[node]
     if len(form) == 3 and form[0] is AccumulateGrad and not node.edges and node.extra is None:

@@ -11,13 +11,13 @@ from operator import itemgetter
 from typing import Any
 
 from aotlite.backends.values import is_read, travels_as_array
-from aotlite.compiled_autograd.forms import window_of
-from aotlite.compiled_autograd.kept import ARRAY, CHECKED, WINDOW, Kept, Slot
-from aotlite.compiled_autograd.look import Roots
-from aotlite.compiled_autograd.recording import note_forward
-from aotlite.compiled_autograd.running import Program, Tape
-from aotlite.compiled_autograd.stretch import Stretch
-from aotlite.compiled_autograd.way import Reached, Way
+from aotlite.compiled_autograd.execution import Program, Tape
+from aotlite.compiled_autograd.fast_path.saved import ARRAY, CHECKED, WINDOW, Kept, Slot
+from aotlite.compiled_autograd.fast_path.topology import Reached, Way
+from aotlite.compiled_autograd.node_signatures import window_of
+from aotlite.compiled_autograd.recorder import note_forward
+from aotlite.compiled_autograd.segment import Segment
+from aotlite.compiled_autograd.structure import Roots
 from aotlite.eager.autograd.leaf import AccumulateGrad
 from aotlite.eager.autograd.single import collect, collect_windows
 from aotlite.eager.autograd.tape import NO_RESULTS, OpNode
@@ -43,7 +43,7 @@ def is_whole(tape: Tape, program: Program) -> bool:
     return plain and all(type(node) in known and not node.extra for node in tape.look.nodes)
 
 
-def uses_of(stretch: Stretch) -> list[int]:
+def uses_of(stretch: Segment) -> list[int]:
     """What becomes of each input of a stretch."""
     compact = hasattr(stretch.run, "compact")
     assert stretch.graph is not None
@@ -55,7 +55,7 @@ def uses_of(stretch: Stretch) -> list[int]:
     return found
 
 
-def saved_places(stretch: Stretch) -> dict[Slot, int]:
+def saved_places(stretch: Segment) -> dict[Slot, int]:
     """The slots that a stretch reads, and what becomes of what is there."""
     pairs = zip(stretch.places, uses_of(stretch), strict=True)
     return {place[1:]: use for place, use in pairs if place[0] == "saved"}
@@ -77,7 +77,7 @@ def _layout(meta: TensorMeta, leaf: TensorMeta | None) -> tuple[TensorMeta, int]
 class WholeRun:
     """What a matcher does when a tape is as expected. A node's row is as in `kept`."""
 
-    def __init__(self, tape: Tape, stretch: Stretch, way: Way, kept: Kept) -> None:
+    def __init__(self, tape: Tape, stretch: Segment, way: Way, kept: Kept) -> None:
         self.call: Any = stretch.run
         """The kernels."""
         self.is_compact = hasattr(stretch.run, "compact")
@@ -88,7 +88,7 @@ class WholeRun:
         self._take_kept(tape, stretch, rows)
         self._take_results(tape, stretch, way)
 
-    def _take_inputs(self, tape: Tape, stretch: Stretch, rows: dict[int, int], kept: Kept) -> None:
+    def _take_inputs(self, tape: Tape, stretch: Segment, rows: dict[int, int], kept: Kept) -> None:
         number = tape.look.number
         roots = [edge and (number[edge[0]], edge[1]) for edge, _ in tape.roots]
         known: dict[Any, int] = {("saved", *slot): k for k, slot in enumerate(kept.given)}
@@ -119,7 +119,7 @@ class WholeRun:
         self.arrange = picker(places, len(known))
         """Puts the values into the order of the graph's inputs."""
 
-    def _take_kept(self, tape: Tape, stretch: Stretch, rows: dict[int, int]) -> None:
+    def _take_kept(self, tape: Tape, stretch: Segment, rows: dict[int, int]) -> None:
         nodes: Any = tape.look.nodes
         of_ops = [k for k, _ in stretch.kept if type(nodes[k]) is OpNode]
         self.ops = [rows[k] for k in of_ops]
@@ -129,7 +129,7 @@ class WholeRun:
         self.calls = [rows[k] for k, _ in stretch.kept if type(nodes[k]) is not OpNode]
         """Compiled calls."""
 
-    def _take_results(self, tape: Tape, stretch: Stretch, way: Way) -> None:
+    def _take_results(self, tape: Tape, stretch: Segment, way: Way) -> None:
         assert stretch.graph is not None
         self.metas: list[Any] = [value.meta for value in stretch.graph.outputs]
         ends = {number: k for k, number in enumerate(way.end_numbers)}

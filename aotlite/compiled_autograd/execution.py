@@ -17,12 +17,12 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import form_of, is_plain, is_released
-from aotlite.compiled_autograd.look import Look, Roots, signatures
-from aotlite.compiled_autograd.recorded import Recorded
-from aotlite.compiled_autograd.recording import Place, node_note
-from aotlite.compiled_autograd.stretch import Stretch
-from aotlite.compiled_autograd.templates import Outline, Remade, Templates
+from aotlite.compiled_autograd.dynamic.templates import Outline, Remade, Templates
+from aotlite.compiled_autograd.node_signatures import form_of, is_plain, is_released
+from aotlite.compiled_autograd.recorder import Place, node_note
+from aotlite.compiled_autograd.segment import Segment
+from aotlite.compiled_autograd.segment_recording import Recorded
+from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
 from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.engine import Run, reachable
 from aotlite.eager.autograd.hooks import Changes
@@ -41,7 +41,7 @@ Compile = Callable[[Graph], tuple[Graph, Any]]
 class Piece:
     """A stretch, the closed node behind it, and what may follow."""
 
-    stretch: Stretch | None
+    stretch: Segment | None
     closed: int | None
     """Number of the node that the engine runs then; None at the end."""
     place: int
@@ -69,7 +69,7 @@ class Program:
         return found
 
 
-def order_of(look: Look, roots: Roots) -> tuple[int, ...]:
+def order_of(look: TapeStructure, roots: Roots) -> tuple[int, ...]:
     """The order in which the engine runs the nodes, which depends on edges alone (TEN-27)."""
     starts = [edge[0] for edge, _ in roots if edge is not None]
     order, waiting = reachable(starts)
@@ -90,7 +90,7 @@ def order_of(look: Look, roots: Roots) -> tuple[int, ...]:
 class Tape:
     """One backward: what is asked, and what was seen of the tape."""
 
-    look: Look
+    look: TapeStructure
     roots: Roots
     sinks: Sequence[Edge | None] | None
     accumulate: bool
@@ -312,14 +312,14 @@ class _Pieces:
         self.found: list[tuple[Hashable, Piece]] = []
         self.pattern: Hashable = None
 
-    def add(self, stretch: Stretch | None, closed: int | None, place: int) -> None:
+    def add(self, stretch: Segment | None, closed: int | None, place: int) -> None:
         """A stretch that has run, and the closed node behind it, which runs now."""
         self.found.append((self.pattern, Piece(stretch, closed, place)))
         if closed is not None:
             self.run._step(self.run.nodes[closed])
             self.pattern = self.run._pattern(self.order[place + 1 :])
 
-    def ended(self, recorded: Recorded | Remade, place: int) -> Stretch | None:
+    def ended(self, recorded: Recorded | Remade, place: int) -> Segment | None:
         """The stretch before this place, which has run; None where no graph can do it (CAG-4)."""
         try:
             return recorded.end()

@@ -8,27 +8,18 @@ assumed of the symbols holds: no formula runs. Rule: CAG-5. Spec: `specs/compile
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import is_plain, records_of, saver_of
-from aotlite.compiled_autograd.sizes import (
-    Item,
-    Symbols,
-    outline_of,
-    rank_of,
-    symbols_of,
-)
-from aotlite.compiled_autograd.stretch import Recording, Stretch
-from aotlite.compiled_autograd.symbolic import Unsymbolic, record_with
+from aotlite.compiled_autograd.dynamic.recording import Unsymbolic, record_with
+from aotlite.compiled_autograd.dynamic.sizes import Item, Symbols, outline_of, rank_of, symbols_of
+from aotlite.compiled_autograd.node_signatures import is_plain, records_of, saver_of
+from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.ir.assumption import Assumption, concrete
 from aotlite.ir.errors import AotliteError
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
-
-if TYPE_CHECKING:
-    from aotlite.compiled_autograd.running import TapeRun
 
 _MOST_TAPES = 256
 """Outlines of so many are kept, that differ in edges; then those of the oldest one go."""
@@ -41,7 +32,7 @@ class Template:
     """A recording with symbols in it."""
 
     symbols: Symbols
-    recording: Recording
+    recording: SegmentRecording
     log: tuple[Assumption, ...]
 
     def values(self, items: Sequence[Item]) -> dict[str, int] | None:
@@ -114,12 +105,12 @@ class Seen:
 class Remade:
     """A stretch that needs no recording."""
 
-    def __init__(self, run: TapeRun, recording: Recording) -> None:
+    def __init__(self, run: TapeRun, recording: SegmentRecording) -> None:
         self.run = run
         self.recording = recording
         self.numbers = recording.numbers
 
-    def end(self) -> Stretch:
+    def end(self) -> Segment:
         """The stretch, which has run."""
         stretch = self.recording.compiled(self.run.compile)
         stretch.execute(self.run.nodes, self.run)
@@ -198,7 +189,7 @@ class Templates:
             found = self._outlines[edges] = {}
         return found
 
-    def _remade(self, seen: Seen) -> Recording | None:
+    def _remade(self, seen: Seen) -> SegmentRecording | None:
         """What a template says of these sizes."""
         for family in seen.outline.families:
             if family.template is not None:
@@ -207,7 +198,9 @@ class Templates:
                     return family.template.recording.at(values)
         return None
 
-    def _symbolic(self, run: TapeRun, numbers: Sequence[int], seen: Seen) -> Recording | None:
+    def _symbolic(
+        self, run: TapeRun, numbers: Sequence[int], seen: Seen
+    ) -> SegmentRecording | None:
         """What is recorded with symbols for what differs from earlier stretches."""
         outline = seen.outline
         for family in outline.families:

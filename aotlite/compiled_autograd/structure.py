@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import (
+from aotlite.compiled_autograd.node_signatures import (
     CLOSED,
     Form,
     form_of,
@@ -32,7 +32,7 @@ Roots = Sequence[tuple[Edge | None, Any]]
 
 
 @attrs.frozen(eq=False)
-class Look:
+class TapeStructure:
     """The nodes of a tape, in the order in which edges lead to them, and what they are."""
 
     nodes: list[TapeNode]
@@ -45,7 +45,9 @@ class Look:
         return self.forms[number][0] != CLOSED
 
 
-def look_at(roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool) -> Look:
+def look_at(
+    roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool
+) -> TapeStructure:
     """The nodes that gradients pass from these roots, by the edges as they are now."""
     number: dict[TapeNode, int] = {}
     nodes: list[TapeNode] = []
@@ -78,10 +80,10 @@ def look_at(roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bo
         None if sinks is None else _numbered(sinks, number),
         accumulate,
     )
-    return Look(nodes, number, forms, key)
+    return TapeStructure(nodes, number, forms, key)
 
 
-def alike(look: Look) -> Hashable:
+def alike(look: TapeStructure) -> Hashable:
     """What tapes of the same ops have in common, whatever their sizes and numbers are."""
     key: Any = look.key
     return tuple([form[0] for form in look.forms]), key[3]
@@ -105,7 +107,7 @@ def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def shares_gradients(look: Look, roots: Roots) -> bool:
+def shares_gradients(look: TapeStructure, roots: Roots) -> bool:
     """Whether the `.grad` of a leaf is memory that a node has saved, or of a gradient at the start.
 
     A stretch adds to it at its end, when all is read; the engine does when the leaf's turn comes.

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.forms import Form
+from aotlite.compiled_autograd.node_signatures import Form
 from aotlite.eager.autograd.history import link_view
 from aotlite.eager.autograd.tape import OpNode
 from aotlite.eager.tensor import Tensor

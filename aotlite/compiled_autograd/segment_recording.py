@@ -7,17 +7,14 @@ runs for the first time. Rules: CAG-1, CAG-3. Spec: `specs/compiled_autograd.md`
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aotlite.compiled_autograd.recording import Closed, Place, TapeRecorder
-from aotlite.compiled_autograd.stretch import Recording, Stretch
+from aotlite.compiled_autograd.recorder import Closed, Place, TapeRecorder
+from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
 from aotlite.eager.autograd.node import TapeNode
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from aotlite.compiled_autograd.running import TapeRun
 
 
 class Recorded:
@@ -82,7 +79,7 @@ class Recorded:
         """Where a gradient is that arrived."""
         return self.places[id(tensor)]
 
-    def end(self) -> Stretch | None:
+    def end(self) -> Segment | None:
         """The stretch, which has run."""
         if self.recorder is None:
             return None
@@ -97,7 +94,7 @@ class Recorded:
         self.run.gradients, self.run.collected = self.before, self.collected
         self.recorder.close()
 
-    def recording(self) -> Recording:
+    def recording(self) -> SegmentRecording:
         """What was recorded."""
         run, number, recorder = self.run, self.run.number, self.recorder
         assert recorder is not None
@@ -112,7 +109,7 @@ class Recorded:
         pairs = zip(run.collected, self.starting, strict=True)
         collected = tuple([Ellipsis if new is old else values.seen(new) for new, old in pairs])
         results = values.results
-        return Recording(
+        return SegmentRecording(
             tuple(self.numbers),
             recorder.graph(results, "tape") if results else None,
             tuple(recorder.places),

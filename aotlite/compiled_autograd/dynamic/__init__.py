@@ -1,0 +1,1 @@
+"""Recordings with symbolic sizes, which serve tapes of other sizes."""
