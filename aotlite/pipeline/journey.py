@@ -49,10 +49,8 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_runtime import runtime
-from aotlite.stages.s10_runtime.entry import CompiledEntry
+from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
 from aotlite.stages.s10_runtime.guards.guarded_values import world_of
-from aotlite.stages.s10_runtime.plan import RuntimePlan
 
 _TEN = (
     *(capture, analyze, convention, joint, desugar),
