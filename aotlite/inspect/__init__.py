@@ -7,7 +7,7 @@ same as files while something compiles; the `explain_` functions say records as 
 `specs/pipeline.md`.
 """
 
-from aotlite.inspect.counters import Ran, counting
+from aotlite.inspect.run_counts import Ran, counting
 from aotlite.inspect.stage_records import Stages, stages_of
 from aotlite.pipeline.observers import StageRecord, dump_to
 from aotlite.stages.records.sentences import (

@@ -21,9 +21,9 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.role import Kept, Output, Saved
 from aotlite.options import Options
 from aotlite.pipeline.lowering import backward_compiler
-from aotlite.pipeline.partitioning import partitioned
-from aotlite.pipeline.passes import decomposed, opened_for_fusion, with_passes
+from aotlite.pipeline.partitioning import opened_for_fusion, partitioned
 from aotlite.pipeline.request import Compilation
+from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import Reading

@@ -16,7 +16,7 @@ the graph is verified, and with `verify=True` run and compared. A stage is calle
 `STAGES`: `compile(stages={"simplify": mine})` puts another function there, `partition=` one for 8.
 
 Read next, in this order: `stages/records` (what stages hand on), the `__init__` of each stage,
-`request`, `observers`, `passes`, `partitioning`, `lowering`, `derivatives` (specs/pipeline.md).
+`request`, `observers`, `user_code`, `partitioning`, `lowering`, `derivatives` (specs/pipeline.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aotlite.eager.refusals import raising_refusals
 from aotlite.eager.state import outside_regions
 from aotlite.ir.collector import collector_paused
 from aotlite.options import Options
-from aotlite.pipeline import derivatives, lowering, partitioning, passes
+from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.reanalysis import check_metadata
 from aotlite.pipeline.request import Compilation, Compiled, Request
 from aotlite.stages import NAMES
@@ -100,17 +100,16 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     observers.check_and_compare("5 desugar" if meta.wrappers else "4 joint", whole)
     pure = stages["functionalize"](whole)
     observers.check_and_compare("6 functionalize", pure, functional=True, of=whole)
-    plain = passes.decomposed(pure, compilation)
+    plain = user_code.decomposed(pure, compilation)
     simple = stages["simplify"](plain)
     observers.check_and_compare("7 simplify", simple, functional=True, of=pure)
-    graph = passes.with_passes(simple, compilation)
+    graph = user_code.with_passes(simple, compilation)
 
     # 8: a graph for each
     derivable = derivatives.Derivable()
     if meta.training and not meta.failure:
-        cut = attrs.evolve(
-            passes.opened_for_fusion(graph, compilation), exported=derivatives.exported(captured)
-        )
+        cut = partitioning.opened_for_fusion(graph, compilation)
+        cut = attrs.evolve(cut, exported=derivatives.exported(captured))
         partition = partitioning.partitioned(cut, compilation)
         derivable = derivatives.Derivable.of(captured, both, options, simple, cut)
         if both.taped is not None:

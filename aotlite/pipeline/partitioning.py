@@ -14,9 +14,10 @@ from aotlite.ir.verify import verify
 from aotlite.options import PARTITIONERS, Options
 from aotlite.partition import min_cut_rematerialization_partition
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.user_code import call_partitioner, static_roles
+from aotlite.pipeline.user_code import applied, call_partitioner, static_roles
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
+from aotlite.stages.s7_simplify import normalisations, opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
@@ -32,6 +33,13 @@ def partitioner(options: Options) -> Callable[[Graph], Any] | None:
     """What divides joint graphs; None for the stage's own way."""
     chosen = "min_cut" if options.cuts_for_fusion() else options.partition
     return _BY_NAME[chosen] if isinstance(chosen, str) else chosen
+
+
+def opened_for_fusion(graph: Graph, compilation: Compilation) -> Graph:
+    """The graph as it is cut for a backend that fuses (PART-38)."""
+    if compilation.options.cuts_for_fusion() and normalisations(graph):
+        return applied(opened, graph, compilation)
+    return graph
 
 
 def partitioned(graph: Graph, compilation: Compilation) -> Partition:

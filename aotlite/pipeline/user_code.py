@@ -1,4 +1,4 @@
-"""What users supply to a compilation: passes and partitioners are called here, and looked at.
+"""What users supply to a compilation: their decompositions, passes and partitioners, checked.
 
 Whatever is wrong with one is an error that says whose it is; what it gives has the inputs and
 results that it was given. Spec: `specs/pipeline.md`, `specs/s8_partition.md`. Rules: PIP-3, PART-8,
@@ -27,7 +27,9 @@ from aotlite.ir.role import (
     Role,
     Saved,
 )
+from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.s7_simplify.decompositions import decompose
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."
 
@@ -50,6 +52,36 @@ def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
     _check_results(name, graph.output_roles, result.outputs, graph.outputs)
     same_effects(name, graph, result)
     return result
+
+
+def decomposed(graph: Graph, compilation: Compilation) -> Graph:
+    """The graph without ops of the options' table; a decomposition that is wrong names itself."""
+    table, observers = compilation.options.decompositions, compilation.observers
+    if not table:
+        return graph
+    if observers.runner is not None:
+        for op in table:
+            alone = decompose(graph, {op: table[op]})
+            observers.compare(f"decomposition of {op.name!r}", alone, exact=False)
+    result = decompose(graph, table)
+    observers.check("7 decompose", result, functional=True)
+    observers.compare("7 decompose", result, exact=False)
+    return result
+
+
+def applied(each: Callable[[Graph], Graph], graph: Graph, compilation: Compilation) -> Graph:
+    """The graph that a pass makes, looked at as those of stages are."""
+    result = apply_pass(each, graph)
+    compilation.observers.check(pass_name(each), result, functional=True)
+    compilation.observers.compare(pass_name(each), result, exact=False)
+    return result
+
+
+def with_passes(graph: Graph, compilation: Compilation) -> Graph:
+    """The graph behind the users' passes, in their order."""
+    for each in compilation.options.passes:
+        graph = applied(each, graph, compilation)
+    return graph
 
 
 def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partition:
