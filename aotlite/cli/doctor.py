@@ -7,7 +7,6 @@ status is 1 where something that is set up is broken, and 0 else, however much i
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -15,7 +14,7 @@ from importlib import import_module
 import attrs
 
 from aotlite.cli.doctor_findings import examine, is_sound
-from aotlite.cli.doctor_record import Finding
+from aotlite.cli.doctor_record import Finding, sections, verdict
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +58,3 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
         for each in group:
             yield "  " + " - ".join(filter(None, [each.name, each.state, each.value, each.advice]))
     yield verdict(findings)
-
-
-def sections(findings: Sequence[Finding]) -> Iterator[tuple[str, Iterator[Finding]]]:
-    """The findings of each section, in their order."""
-    return itertools.groupby(findings, lambda finding: finding.section)
-
-
-def verdict(findings: Sequence[Finding]) -> str:
-    """The last line: which findings are broken."""
-    broken = [finding.name for finding in findings if finding.state == "broken"]
-    return f"Broken: {', '.join(broken)}." if broken else "Nothing that is set up is broken."

@@ -1,7 +1,9 @@
-"""`Finding`: one thing that `aotlite doctor` looked at."""
+"""`Finding`: one thing that `aotlite doctor` looked at; what all of them come to."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import attrs
@@ -21,3 +23,14 @@ class Finding:
     """A version, a place, or why it does not work."""
     advice: str = ""
     """What to do or install; empty where there is nothing to do."""
+
+
+def sections(findings: Sequence[Finding]) -> Iterator[tuple[str, Iterator[Finding]]]:
+    """The findings of each section, in their order."""
+    return itertools.groupby(findings, lambda finding: finding.section)
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """The last line: which findings are broken."""
+    broken = [finding.name for finding in findings if finding.state == "broken"]
+    return f"Broken: {', '.join(broken)}." if broken else "Nothing that is set up is broken."

@@ -1,6 +1,6 @@
 """Tables of what `aotlite doctor` found, on a terminal.
 
-Place: above `doctor`, which imports it where rich works.
+Place: below `doctor`, which imports it where rich works.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aotlite.cli.doctor import sections, verdict
-from aotlite.cli.doctor_record import Finding
+from aotlite.cli.doctor_record import Finding, sections, verdict
 
 _STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 

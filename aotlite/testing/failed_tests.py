@@ -1,6 +1,6 @@
 """What a failed test leaves behind: a script of its program, made smaller, or the report of a law.
 
-Place: behind `plugin`, which imports it when the first such test fails.
+Place: below `plugin`, which imports it when the first such test fails.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ import pytest
 from aotlite.ir import written
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.drawing import drawing
-from aotlite.testing.plugin import carries_program
 from aotlite.testing.programs.program import Program
 
 LONGEST = 120
 """Characters of a file's name."""
 
 
-def stored(item: pytest.Item, error: Any) -> str:
+def stored(item: pytest.Item, error: Any, has_program: bool) -> str:
     """Stores what an error carries; the section of the report."""
     config = item.config
     folder = config.rootpath / config.getoption("--aotlite-scripts")
-    if not carries_program(error):
+    if not has_program:
         file, text = folder / f"{file_name(item.nodeid)}.txt", str(error.report)
         more = ""
     else:

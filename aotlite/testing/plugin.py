@@ -54,12 +54,12 @@ def last_of(error: BaseException | None) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from last_of(each)
-    if carries_program(error) or _is_of_law(error):
+    if _has_program(error) or _is_of_law(error):
         yield error
     yield from last_of(error.__cause__ or error.__context__)
 
 
-def carries_program(error: Any) -> bool:
+def _has_program(error: Any) -> bool:
     """Whether an error has a program; errors of others have attributes of that name, too."""
     programs = sys.modules.get("aotlite.testing.programs.program")
     # Where the module is not imported, there are no programs.
@@ -74,6 +74,7 @@ def _is_of_law(error: Any) -> bool:
 def _section(item: pytest.Item, error: Any) -> str:
     """The section of the report; why there is none, so that the tests go on."""
     try:
-        return import_module("aotlite.testing.failed_tests").stored(item, error)
+        failed_tests = import_module("aotlite.testing.failed_tests")
+        return str(failed_tests.stored(item, error, _has_program(error)))
     except Exception as raised:
         return f"nothing is stored: {type(raised).__name__}: {raised}"
