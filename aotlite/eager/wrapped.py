@@ -34,13 +34,7 @@ from aotlite.eager.wrapped_results import (
     tuple_of,
     wrong,
 )
-from aotlite.eager.wrappers import (
-    inner_tensors,
-    is_wrapper,
-    memory_of,
-    refuse_form,
-    refuse_hidden,
-)
+from aotlite.eager.wrappers import inner_tensors, is_wrapper, memory_of, refuse_form, refuse_hidden
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import ProtocolError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta
