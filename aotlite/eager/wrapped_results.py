@@ -18,7 +18,6 @@ from aotlite.eager.wrappers import (
     MADE,
     alias_of,
     captured_part,
-    hidden_inside,
     inner_tensors,
     is_made,
     is_wrapper,
@@ -106,21 +105,6 @@ def _without_history(function: Callable[[], Tensor]) -> Tensor:
         return function()
     finally:
         STATE.grad_mode = before
-
-
-def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
-    """Raises for a class with other gradients inside of a wrapper that has a gradient."""
-    asked = is_wrapper(tensor) and (of_gradients or tensor.requires_grad)
-    part = hidden_inside(tensor) if asked else None
-    if part is not None:
-        raise noted(
-            SubclassError(
-                f"{name}: {what} is a {type(tensor).__name__} with a {part.__name__} "
-                f"inside, expected the {part.__name__} outside where gradients are asked for"
-            ),
-            f"Gradients of a {part.__name__} are not those of the op, which its "
-            "__tensor_function__ says, and that is not asked for a part. (SUB-10)",
-        )
 
 
 def note_results(
