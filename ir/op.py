@@ -183,9 +183,7 @@ class Op:
     def operands(self, args: tuple[Any, ...]) -> list[Any]:
         """The tensors among canonical arguments, in order, those in lists too."""
         found = [args[i] for i in self.tensors if args[i] is not None]
-        found += [
-            args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in KINDS
-        ]
+        found += [args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in KINDS]
         for i in self.lists:
             found += args[i]
         return found
