@@ -31,7 +31,7 @@ from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guard
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s1_capture import capture as capture_stage
-from aotlite.stages.s10_runtime.guards.failures import Failure
+from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
@@ -179,7 +179,7 @@ class CompiledFunction:
             why = compiled.entry.why_not(call.leaves) if compiled in known else None
             if why is None:
                 given, expected = str(call.spec)[:200], str(specs[id(compiled)])[:200]
-                why = Failure("the form of the arguments", given, expected)
+                why = GuardFailure("the form of the arguments", given, expected)
             found.append(Miss(number, compiled.meta, why))
         return found
 

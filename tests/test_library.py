@@ -152,9 +152,7 @@ def test_a_declaration_that_does_not_fit_is_refused_and_leaves_no_trace(
 
 def test_a_cost_class_that_does_not_exist_is_refused(registered):
     with pytest.raises(al.ArgumentError, match="argument 'cost' is 'free', expected one of pointw"):
-        registered(
-            "my_op(Tensor self) -> Tensor", meta=print, kernel=print, vjp=None, cost="free"
-        )
+        registered("my_op(Tensor self) -> Tensor", meta=print, kernel=print, vjp=None, cost="free")
 
 
 def test_an_op_whose_results_are_several_has_no_in_place_form(registered):

@@ -38,12 +38,12 @@ Not even the caller.
 ### BOX-3 · Gradients, too
 Pending: export
 """
-TEST = '''
+TEST = """
 import pytest
 
 @pytest.mark.rules("BOX-1", "BOX-2")
 def test_the_list_is_empty_afterwards(): ...
-'''
+"""
 OTHERS = (
     "GEN",
     "FUN",

@@ -34,7 +34,7 @@ from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.scope import TAPE_NODE, Scope
 from aotlite.stages.records.subclass_meta import gradient_of
-from aotlite.stages.s1_capture.hooks.dry_run import Trial
+from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
@@ -59,7 +59,7 @@ class TapeRecorder(CaptureRecorder):
     """Records one stretch of a tape."""
 
     def __init__(self, place_of: Callable[[Tensor], Place]) -> None:
-        super().__init__(None, [], Trial)
+        super().__init__(None, [], HookDryRun)
         self.places: list[Place] = []
         """Of each placeholder."""
         self.pending: list[tuple[int, Any]] = []

@@ -26,17 +26,17 @@ from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import Reading
+from aotlite.stages.records.gradient_reads import GradientReads
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
-from aotlite.stages.s4_joint.anomaly_trace import watched
-from aotlite.stages.s4_joint.double_backward import Differentiated, Taped, differentiated
+from aotlite.stages.s4_joint.anomaly_trace import anomaly_trace
+from aotlite.stages.s4_joint.double_backward import DerivativeJoint, KeptTape, derivative_joint
 from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s7_simplify.linearity import is_linear
 from aotlite.stages.s8_partition.double_backward_saves import (
-    Held,
     Reads,
+    SavedOperand,
     closed,
     fed,
     following,
@@ -44,13 +44,17 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     with_kept,
 )
 from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
-from aotlite.stages.s10_runtime.backward.anomaly import Inside, Look
-from aotlite.stages.s10_runtime.backward.double_backward import Arriving, Order, Orders
+from aotlite.stages.s10_runtime.backward.anomaly import CompiledAnomalyTrace, CompiledAnomalyTraces
+from aotlite.stages.s10_runtime.backward.double_backward import (
+    Arriving,
+    CompiledOrder,
+    CompiledOrders,
+)
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.backward.planning import plan_backward
-from aotlite.stages.s10_runtime.backward.single_visit import WholeBackward
-from aotlite.stages.shared.value_numbering import Numbering
+from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
+from aotlite.stages.shared.value_numbering import ValueNumbering
 
 NOT_LINEAR = (
     "What users' Python or a class of wrappers computes in its backward is not linear in the "
@@ -100,7 +104,7 @@ class Derivable:
         return with_kept(
             partition,
             whole,
-            Numbering(),
+            ValueNumbering(),
             {},
             requires.__contains__,
             exported,
@@ -112,7 +116,7 @@ class Derivable:
 def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
     """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
     wrapped = captured.recorder.wrapped
-    if not wrapped or both.memory or both.runs_user_code or both.taped is None:
+    if not wrapped or both.memory or both.runs_user_code or both.kept_tape is None:
         return lambda role: True
     return partial(is_read, read=inputs_read(both.graph, captured, wrapped.nodes))
 
@@ -136,16 +140,16 @@ def orders_of(
     """How a backward is differentiated, or why it is not; what anomaly mode looks at."""
     if compilation.options.saved_hooks is not None:
         return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
-    if both.taped is None:
+    if both.kept_tape is None:
         what = "has effects, draws, writes memory, or passes hooks of results"
         return {"why": f"Its backward {what}."}
     alone = compilation.of_derivatives()
     higher = HigherOrders(alone, bases, derivable.reads, is_compact)
-    inside = higher.inside(both.taped, partition, {}, both.reads)
+    inside = higher.inside(both.kept_tape, partition, {}, both.reads)
     if partition.backward is None:
         return {"inside": inside}
     splits = derivable.is_linear
-    orders = higher.of(both.taped, partition, {}, both.reads, splits=splits)
+    orders = higher.of(both.kept_tape, partition, {}, both.reads, splits=splits)
     return {
         "orders": orders,
         "splits": splits,
@@ -166,18 +170,18 @@ class HigherOrders:
     """What is known of what derivatives read."""
     is_compact: bool
     """Saved values travel as arrays (`backends.values`)."""
-    numbering: Numbering = attrs.field(init=False, factory=Numbering)
+    numbering: ValueNumbering = attrs.field(init=False, factory=ValueNumbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 
     def of(
         self,
-        taped: Taped,
+        kept_tape: KeptTape,
         partition: Partition,
         given: Mapping[Any, int],
-        reads: Reading,
+        reads: GradientReads,
         *,
         splits: bool,
-    ) -> Orders:
+    ) -> CompiledOrders:
         """The backward of a partition as something to differentiate.
 
         `given` has the numbers of the forward's inputs that are no inputs of the function, `reads`
@@ -185,30 +189,30 @@ class HigherOrders:
         may arrive at all earlier orders in parts.
         """
         values = _Values(self, partition, given, reads, splits)
-        return Orders(partial(self._order, taped, values), taped.incoming)
+        return CompiledOrders(partial(self._order, kept_tape, values), kept_tape.incoming)
 
-    def _order(self, taped: Taped, values: _Values, arriving: Arriving) -> Order:
+    def _order(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> CompiledOrder:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
-            made = differentiated(taped, arriving)
+            made = derivative_joint(kept_tape, arriving)
             places = values.places(arriving)
-            pure, roles = self._joint(made, taped)
+            pure, roles = self._joint(made, kept_tape)
             whole = fed(pure, self.numbering.of(pure, {}), values.saved, places)
             graph = self._simple(whole, roles)
             self.compilation.observers.check(
-                f"7 simplify, order {taped.order + 1}", graph, functional=True
+                f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
             )
             given: dict[Any, int] = {Kept(k): number for number, k in places.items()}
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            partition = self._cut(graph, pure, given, taped.further)
+            partition = self._cut(graph, pure, given, kept_tape.further)
             return self._lowered(made, graph, partition, given, splits=splits)
 
-    def _joint(self, made: Differentiated, taped: Taped) -> tuple[Graph, set[Any]]:
+    def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
         """The pure joint graph, from the inputs on, and the roles of those that stay inputs where
         it is fed from saved values: gradients that arrive."""
-        plain = without_wrappers(made.graph, made.taped.wrapped)
-        pure = self._pure(plain, f"order {taped.order + 1}")
+        plain = without_wrappers(made.graph, made.kept_tape.wrapped)
+        pure = self._pure(plain, f"order {kept_tape.order + 1}")
         roles = set(made.incoming)
         roles.update([node.role for node in pure.placeholders if node.phase.name == "BACKWARD"])
         return pure, roles
@@ -232,23 +236,33 @@ class HigherOrders:
 
     # --- anomaly mode
     def inside(
-        self, taped: Taped, partition: Partition, given: Mapping[Any, int], reads: Reading
-    ) -> Inside | None:
+        self,
+        kept_tape: KeptTape,
+        partition: Partition,
+        given: Mapping[Any, int],
+        reads: GradientReads,
+    ) -> CompiledAnomalyTraces | None:
         """What anomaly mode looks at in the backward of a partition (JNT-8).
 
         None where that is the gradients it gives: of wrappers, and with memory of others.
         """
-        if taped.wrapped or taped.memory:
+        if kept_tape.wrapped or kept_tape.memory:
             return None
-        return Inside(partial(self._look, taped, _Values(self, partition, given, reads, True)))
+        return CompiledAnomalyTraces(
+            partial(self._look, kept_tape, _Values(self, partition, given, reads, True))
+        )
 
     def _look(
-        self, taped: Taped, values: _Values, arriving: frozenset[Any], wanted: frozenset[Any] | None
-    ) -> Look:
+        self,
+        kept_tape: KeptTape,
+        values: _Values,
+        arriving: frozenset[Any],
+        wanted: frozenset[Any] | None,
+    ) -> CompiledAnomalyTrace:
         with self._lock, collector_paused():
-            made = watched(taped, arriving, wanted)
+            made = anomaly_trace(kept_tape, arriving, wanted)
             pure = self._pure(made.graph, "anomaly mode")
-            roles = {taped.incoming(role): role for role in arriving}
+            roles = {kept_tape.incoming(role): role for role in arriving}
             places = values.places(dict.fromkeys(arriving, False))
             numbers = self.numbering.of(pure, {})
             known = following(pure, numbers, places, roles)
@@ -258,7 +272,7 @@ class HigherOrders:
                 (roles[node.role], node.meta) for node in graph.placeholders if node.role in roles
             ]
             found = [made.readings[role.index] for role, _ in graph.outputs_with(Output)]
-            return Look(
+            return CompiledAnomalyTrace(
                 REFERENCE.compile(graph),
                 tuple(arrived),
                 tuple([(each.node, each.index, each.value.meta) for each in found]),
@@ -283,13 +297,13 @@ class HigherOrders:
 
     def _lowered(
         self,
-        made: Differentiated,
+        made: DerivativeJoint,
         graph: Graph,
         partition: Partition,
         given: Mapping[Any, int],
         *,
         splits: bool,
-    ) -> Order:
+    ) -> CompiledOrder:
         lower = partial(
             self.compilation.stages["lower"],
             backend=backward_compiler(partition, self.compilation),
@@ -300,12 +314,12 @@ class HigherOrders:
         results = tuple(
             [(role, None if meta is None else next(count)) for role, meta in made.gradients]
         )
-        kind = CompiledBackward if splits and not made.taped.memory else WholeBackward
-        return Order(partition.forward, run, plan, results, made.wrappings, kind, made.why)
+        kind = CompiledBackward if splits and not made.kept_tape.memory else SingleVisitBackward
+        return CompiledOrder(partition.forward, run, plan, results, made.wrappings, kind, made.why)
 
     def _plan(
         self,
-        made: Differentiated,
+        made: DerivativeJoint,
         graph: Graph,
         partition: Partition,
         lower: Any,
@@ -322,7 +336,7 @@ class HigherOrders:
             {**made.reach, **made.second.flows},
             made.reads,
             arrivals=made.second.arrivals,
-            layouts={start.role: start.meta for start in made.taped.starts},
+            layouts={start.role: start.meta for start in made.kept_tape.starts},
             wrappings=made.wrappings,
             apart=made.second.apart,
             choices=made.second.choices,
@@ -336,13 +350,13 @@ class HigherOrders:
             is_compact=self.is_compact,
             lent=partition.lent,
             guarded=partition.guarded,
-            orders=self.of(made.taped, partition, given, made.reads, splits=splits),
+            orders=self.of(made.kept_tape, partition, given, made.reads, splits=splits),
             why="" if splits else NOT_LINEAR,
             splits=splits,
-            inside=self.inside(made.taped, partition, given, made.reads),
+            inside=self.inside(made.kept_tape, partition, given, made.reads),
         )
         number = self.compilation.number
-        return plan and attrs.evolve(plan, order=made.taped.order, number=number)
+        return plan and attrs.evolve(plan, order=made.kept_tape.order, number=number)
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -352,11 +366,11 @@ class _Values:
     orders: HigherOrders
     partition: Partition
     given: Mapping[Any, int]
-    reads: Reading
+    reads: GradientReads
     splits: bool
 
     @cached_property
-    def saved(self) -> list[Held]:
+    def saved(self) -> list[SavedOperand]:
         """Each value, in order."""
         forward, backward = self.partition.forward, self.partition.backward
         if backward is None:
@@ -364,7 +378,7 @@ class _Values:
         numbers = self.orders.numbering.of(forward, self.given)
         inputs: dict[Any, Any] = {node.role: node.meta for node in backward.placeholders}
         values = zip(forward.outputs_with(Saved), self.partition.saved, strict=True)
-        return [Held.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
+        return [SavedOperand.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
 
     def places(self, arriving: Arriving) -> dict[int, int]:
         """Where each value is that gradients of these results read."""

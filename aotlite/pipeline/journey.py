@@ -50,7 +50,7 @@ from aotlite.stages.s7_simplify import opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
-from aotlite.stages.s10_runtime.guards.guarded_values import world_of
+from aotlite.stages.s10_runtime.guards.guarded_values import guarded_values_of
 
 _TEN = (
     *(capture, analyze, convention, joint, desugar),
@@ -112,7 +112,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         cut = attrs.evolve(cut, exported=derivatives.exported(captured))
         partition = partitioning.partitioned(cut, compilation)
         derivable = derivatives.Derivable.of(captured, both, options, simple, cut)
-        if both.taped is not None:
+        if both.kept_tape is not None:
             whole = graph if options.passes else plain
             whole = opened(whole) if cut.nodes != graph.nodes else whole
             partition = derivable.saved(partition, whole, meta, cut.exported, is_read)
@@ -122,7 +122,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     partition = partitioning.unlifted(partition, calling.tokens, compilation)
 
     # 9 and 10: what is called
-    world = world_of(request.leaves, captured, meta, calling, partition)
+    world = guarded_values_of(request.leaves, captured, meta, calling, partition)
     partition, run = lowering.lowered_forward(partition, meta, compilation)
     compiler = lowering.backward_compiler(partition, compilation)
     compact = lowering.is_compact(run, compiler, options)

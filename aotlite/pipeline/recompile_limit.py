@@ -17,7 +17,7 @@ from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.role import Primal
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.s10_runtime.guards.failures import Failure
+from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
 ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"
 _SHOWN = 3
@@ -30,7 +30,7 @@ class Miss:
 
     number: int
     meta: FunctionMeta
-    failure: Failure
+    failure: GuardFailure
 
     def __str__(self) -> str:
         return f"entry {self.number}: {self.failure}"

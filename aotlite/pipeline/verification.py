@@ -50,7 +50,7 @@ from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
-from aotlite.stages.shared.extents import whole_node
+from aotlite.stages.shared.extents import extent_node
 
 SEED, OFFSET = 20240607, 8
 """Where the generator stands in every run (VER-13)."""
@@ -440,7 +440,7 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
     inputs = captured.graph.placeholders
     whole = {n: n for n in inputs if type(n.role) not in RNG_INPUTS and n not in wrappers}
     whole |= {
-        given.placeholder: whole_node(given.placeholder, captured.reach[given.role])
+        given.placeholder: extent_node(given.placeholder, captured.reach[given.role])
         for given in captured.inputs
         if given.role in captured.reach
     }

@@ -178,7 +178,5 @@ ELSEWHERE: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("way", ELSEWHERE)
 @pytest.mark.parametrize("typed", TYPES.values(), ids=lambda each: each.__name__)
 def test_dtypes_of_python_types_are_pytorchs(way: str, typed: type, torch: Any) -> None:
-    mine, its = (
-        ELSEWHERE[way](lib, lib.zeros(4, dtype=lib.float64), typed) for lib in (al, torch)
-    )
+    mine, its = (ELSEWHERE[way](lib, lib.zeros(4, dtype=lib.float64), typed) for lib in (al, torch))
     assert str(its.dtype) == f"torch.{mine.dtype}"

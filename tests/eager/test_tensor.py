@@ -165,9 +165,7 @@ def test_the_engine_runs_on_an_array_library_of_lists():
     found, b = program(LISTS)
     assert expected == found
     assert isinstance(b.array, ListArray)
-    with pytest.raises(
-        al.DeviceError, match="^numpy: the tensor is on lists, expected the CPU"
-    ):
+    with pytest.raises(al.DeviceError, match="^numpy: the tensor is on lists, expected the CPU"):
         b.detach().numpy()
     with pytest.raises(al.ShapeError, match="needs 800 bytes, expected .* the storage's 72 bytes"):
         b.as_strided((100,), (1,), 0)

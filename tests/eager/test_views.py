@@ -213,15 +213,11 @@ def test_a_view_under_no_grad_requires_grad_and_leads_nowhere():
         w = b * 1
     assert (True, None, b, True) == (v.requires_grad, v.grad_fn, v.base, v.is_leaf)
     assert not w.requires_grad
-    with pytest.raises(
-        al.AutogradError, match="made under no_grad or in inference_mode, expected"
-    ):
+    with pytest.raises(al.AutogradError, match="made under no_grad or in inference_mode, expected"):
         v.mul_(2)
     with al.no_grad():
         v.mul_(2)
-    with pytest.raises(
-        al.AutogradError, match="made under no_grad or in inference_mode, and its"
-    ):
+    with pytest.raises(al.AutogradError, match="made under no_grad or in inference_mode, and its"):
         v.grad_fn  # noqa: B018
 
 

@@ -279,8 +279,10 @@ def test_spaces_and_order_of_keys_do_not_matter() -> None:
     document = json.loads(text)
     document["nodes"] = [dict(reversed(node.items())) for node in document["nodes"]]
     other = json.dumps(dict(reversed(document.items())), indent=3)
-    assert text == serialize.dumps(serialize.loads(other)) == serialize.dumps(
-        serialize.loads(other.encode())
+    assert (
+        text
+        == serialize.dumps(serialize.loads(other))
+        == serialize.dumps(serialize.loads(other.encode()))
     )
 
 

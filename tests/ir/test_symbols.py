@@ -365,7 +365,7 @@ def test_assumption_of_a_rule_names_the_op():
     OPS["add"].infer((Operand(a), Operand(b)))
     (assumption,) = table.log
     assert ("s0 == s1", "add") == (assumption.text, assumption.op)
-    assert "OPS[\"add\"].infer((Operand(a), Operand(b)))" in repr(assumption)
+    assert 'OPS["add"].infer((Operand(a), Operand(b)))' in repr(assumption)
 
 
 def test_rule_runs_once_for_equal_symbols_and_keeps_no_table_alive():

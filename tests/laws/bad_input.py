@@ -156,9 +156,7 @@ def _state(tensor: Any) -> Any:
     return memory(tensor).tobytes(), storage.version, tensor.meta, tensor.offset
 
 
-def _wrong_error(
-    name: str, broken: Break, error: AotliteError, is_written: bool
-) -> str | None:
+def _wrong_error(name: str, broken: Break, error: AotliteError, is_written: bool) -> str | None:
     if is_written:
         return f"raises {error!r} after something was written"
     if broken.raises and not isinstance(error, broken.raises):

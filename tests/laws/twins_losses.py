@@ -34,17 +34,15 @@ twins(
 )
 twins(
     **{
-        "nll_loss()": lambda torch, *args, **kwargs: (
-            torch.nn.functional.nll_loss(*args, **kwargs)
-        ),
-        "cross_entropy": lambda torch, *args, **kwargs: (
-            torch.nn.functional.cross_entropy(*args, **kwargs)
+        "nll_loss()": lambda torch, *args, **kwargs: torch.nn.functional.nll_loss(*args, **kwargs),
+        "cross_entropy": lambda torch, *args, **kwargs: torch.nn.functional.cross_entropy(
+            *args, **kwargs
         ),
         "one_hot": lambda torch, *args: torch.nn.functional.one_hot(*args),
         "one_hot()": lambda torch, *args: torch.nn.functional.one_hot(*args),
         "binary_cross_entropy_with_logits()": lambda torch, *args, **kwargs: (
             torch.nn.functional.binary_cross_entropy_with_logits(*args, **kwargs)
-        )
+        ),
     }
 )
 

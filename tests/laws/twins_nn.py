@@ -38,12 +38,10 @@ twins(
     adaptive_avg_pool2d=lambda torch, x, size: torch.ops.aten._adaptive_avg_pool2d(
         x, size * 2 if len(size) == 1 else size
     ),
-    adaptive_avg_pool2d_backward=lambda torch, *args: (
-        torch.ops.aten._adaptive_avg_pool2d_backward(*args)
+    adaptive_avg_pool2d_backward=lambda torch, *args: torch.ops.aten._adaptive_avg_pool2d_backward(
+        *args
     ),
-    upsample_nearest_exact2d=lambda torch, *args: (
-        torch.ops.aten._upsample_nearest_exact2d(*args)
-    ),
+    upsample_nearest_exact2d=lambda torch, *args: torch.ops.aten._upsample_nearest_exact2d(*args),
     upsample_nearest_exact2d_backward=lambda torch, *args: (
         torch.ops.aten._upsample_nearest_exact2d_backward(*args)
     ),

@@ -26,15 +26,17 @@ differences(
         ("scatter", "scatter_", "scatter_reduce", "scatter_reduce_"),
         "gradient",
         "PyTorch's fails where the index spans less than src; ours has zeros there",
-        lambda sample: getattr(sample.args[3], "shape", sample.args[2].shape)
-        != sample.args[2].shape,
+        lambda sample: (
+            getattr(sample.args[3], "shape", sample.args[2].shape) != sample.args[2].shape
+        ),
     ),
     Difference(
         ("scatter_reduce", "scatter_reduce_"),
         "gradient",
         "PyTorch's shares with self where it equals the extreme, though self is not in it",
-        lambda sample: sample.args[-1] in ("amax", "amin")
-        and not sample.kwargs.get("include_self", True),
+        lambda sample: (
+            sample.args[-1] in ("amax", "amin") and not sample.kwargs.get("include_self", True)
+        ),
     ),
     Difference(
         ("index_fill", "index_fill_"),

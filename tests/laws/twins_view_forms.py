@@ -26,6 +26,8 @@ twins(
         "reshape_copy": lambda torch, x, size: torch.ops.aten._reshape_copy(x, size),
     }
 )
+
+
 def _overlaps(sample: Any) -> bool:
     """Whether elements of the first operand overlap, other than by strides of 0."""
     array = sample.args[0]

@@ -1,6 +1,6 @@
 """A recorder for tests of what a capture is told of Modules and optimizers."""
 
-from aotlite.stages.s1_capture.module_scopes import Scopes
+from aotlite.stages.s1_capture.module_scopes import ModuleScopes
 
 
 class Listener:
@@ -9,7 +9,7 @@ class Listener:
     def __init__(self):
         self.reads = []
         self.made = []
-        self.scopes = Scopes()
+        self.scopes = ModuleScopes()
 
     def created(self, obj):
         self.made.append(obj)

@@ -94,6 +94,7 @@ def function_of(program: Hooked, outside: Outside) -> Callable[..., Any]:
         if kind == "note value":
             return tensor.register_hook(lambda grad: log.append((number, grad.sum().item())))
         if kind == "note and scale":
+
             def scaled(grad: Any) -> Any:
                 log.append(number)
                 return grad * 7
@@ -114,6 +115,7 @@ def function_of(program: Hooked, outside: Outside) -> Callable[..., Any]:
                 lambda leaf: log.append((number, leaf.grad.tolist()))
             )
         if kind == "counts":
+
             def counted(grad: Any) -> Any:
                 counts[number] = counts.get(number, 0) + 1
                 return grad * counts[number]

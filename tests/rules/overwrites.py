@@ -174,9 +174,7 @@ def writes() -> tuple[Write, ...]:
     for write in (*_of_methods(), *_of_indices(), *_of_out()):
         if (write.name, True) not in found and _runs(write):
             found.setdefault((write.name, write.covers()), write)
-    return tuple(
-        [w for (name, covers), w in found.items() if covers or (name, True) not in found]
-    )
+    return tuple([w for (name, covers), w in found.items() if covers or (name, True) not in found])
 
 
 def covering() -> tuple[Write, ...]:

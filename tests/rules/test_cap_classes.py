@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.stages.s1_capture.access_search import PlaceIndex
+from aotlite.stages.s1_capture.access_search import AccessPathIndex
 from tests.rules.class_ways import FUNCTION_WAYS, WAYS, Way
 
 NUMBERS = (2.0, -1.0, 3.0, 0.5)
@@ -115,7 +115,7 @@ def test_what_packages_register_with_pythons_library_is_not_searched() -> None:
 
     copyreg.pickle(Odd, reduced)
     try:
-        assert not {reduced, Odd} & set(PlaceIndex(f, []).functions())
+        assert not {reduced, Odd} & set(AccessPathIndex(f, []).functions())
         assert [2.0, 2.0] == al.compile(f)(al.ones(2)).tolist()
     finally:
         copyreg.dispatch_table.pop(Odd)

@@ -319,9 +319,7 @@ def test_a_weight_of_the_closure_that_was_written_since_is_an_error(compiles):
 def test_what_nothing_has_saved_is_read_as_it_is_then(compiles):
     """As in PyTorch: a sum saves nothing of what it adds, and sees a later value."""
     shift = al.zeros(2)
-    found = changed(
-        lambda b: shift.fill_(1.0), lambda x, b: (x + shift).exp(), compiles=compiles
-    )
+    found = changed(lambda b: shift.fill_(1.0), lambda x, b: (x + shift).exp(), compiles=compiles)
     assert (al.ones(2) * 2).exp().tolist() == found
 
 

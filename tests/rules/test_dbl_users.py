@@ -124,9 +124,7 @@ def test_derivatives_of_random_programs_that_draw_are_eagers() -> None:
 @pytest.mark.long
 @pytest.mark.rules("DBL-2", "RNG-8")
 @pytest.mark.parametrize(("backend", "count"), [("reference", 1500), ("auto", 200)])
-def test_derivatives_of_many_random_programs_that_draw_are_eagers(
-    backend: str, count: int
-) -> None:
+def test_derivatives_of_many_random_programs_that_draw_are_eagers(backend: str, count: int) -> None:
     assert check_draws(count, backend) >= count
 
 

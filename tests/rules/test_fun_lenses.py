@@ -182,7 +182,6 @@ def test_of_two_writes_through_one_chain_the_second_counts(chain: Chain) -> None
     assert equal(twice, chain) == equal(once, chain)
 
 
-
 @given(
     st.integers(0, 1), st.integers(1, 4), st.integers(1, 5), st.sampled_from([(6,), (5, 7), (6, 4)])
 )

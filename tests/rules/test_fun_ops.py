@@ -66,9 +66,7 @@ def test_most_composites_run_ops():
     """Few give their argument, and make no graph in the test before."""
     samples = {name: samples_of(entry(name))[0] for name in sorted(COMPOSITES)}
     calls = {name: arguments(sample) for name, sample in samples.items()}
-    run_none = [
-        name for name, given in calls.items() if not eager_ops(partial(call, name, *given))
-    ]
+    run_none = [name for name, given in calls.items() if not eager_ops(partial(call, name, *given))]
     assert {"contiguous", "cpu", "positive", "to"} <= set(run_none)
     assert len(run_none) <= len(COMPOSITES) // 20
 

@@ -57,9 +57,7 @@ def test_a_write_that_is_left_is_named_with_its_line() -> None:
 @given(st.lists(st.booleans(), min_size=1, max_size=4), st.booleans())
 @settings(max_examples=60)
 @pytest.mark.rules("FUN-22", "FUN-25", "FUN-26")
-def test_writes_are_counted_and_dead_code_removes_none(
-    written: list[bool], returned: bool
-) -> None:
+def test_writes_are_counted_and_dead_code_removes_none(written: list[bool], returned: bool) -> None:
     """One closing copy for each written input, behind all that computes."""
 
     def body(*xs: Any) -> Any:
@@ -76,9 +74,7 @@ def test_writes_are_counted_and_dead_code_removes_none(
     ]
     graph = compiled.forward_graph
     assert sum(written) == verify(graph, functional=True, closing_copies=True)
-    assert sum(written) == verify(
-        eliminate_dead_code(graph), functional=True, closing_copies=True
-    )
+    assert sum(written) == verify(eliminate_dead_code(graph), functional=True, closing_copies=True)
     writes = [node for node in graph.calls if not node.target.pure]
     assert list(graph.calls[len(graph.calls) - len(writes) :]) == writes
     assert len({node.args[0] for node in writes}) == len(writes)

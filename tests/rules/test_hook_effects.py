@@ -424,5 +424,3 @@ def test_a_hook_that_fails_fails_in_the_backward(hook: Call, error: type[Excepti
             with pytest.raises(error):
                 result.sum().backward()
             assert x.grad is None
-
-

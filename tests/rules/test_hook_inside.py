@@ -396,5 +396,3 @@ def test_a_backward_inside_gives_intermediates_their_gradients() -> None:
         return run(x).tolist(), x.grad.tolist()
 
     both(f, story)
-
-

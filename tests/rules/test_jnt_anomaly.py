@@ -156,7 +156,7 @@ def test_nans_are_let_be_where_none_are_looked_for() -> None:
 @pytest.mark.rules("JNT-8")
 def test_nothing_is_made_outside_of_the_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
-    monkeypatch.setattr(anomaly.Inside, "look", lambda *args: looked.append(args))
+    monkeypatch.setattr(anomaly.CompiledAnomalyTraces, "look", lambda *args: looked.append(args))
     compiled = al.compile(zero_root)
     compiled(start()).backward()
     assert looked == []

@@ -303,9 +303,7 @@ def functions_of(seed: int) -> tuple[str, Call]:
 
 def nones(found: list[Any]) -> list[Any]:
     """Of each outcome which gradients are None."""
-    return [
-        [grad is None for grad in each] if isinstance(each, list) else each for each in found
-    ]
+    return [[grad is None for grad in each] if isinstance(each, list) else each for each in found]
 
 
 def check_compiled(seeds: range) -> Counter[str]:

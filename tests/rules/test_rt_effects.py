@@ -98,9 +98,7 @@ def verdict(action, *args):
 @pytest.mark.rules("RT-6", "RT-7", "RT-8", "RT-12", "FUN-16", "META-10")
 @settings(max_examples=100)
 @given(
-    st.lists(
-        st.lists(st.sampled_from(sorted(VIEWS)), max_size=3), min_size=1, max_size=3
-    ),
+    st.lists(st.lists(st.sampled_from(sorted(VIEWS)), max_size=3), min_size=1, max_size=3),
     st.sampled_from(["an argument", "an intermediate", "a written argument"]),
     st.integers(0, 2),
     st.booleans(),

@@ -152,7 +152,7 @@ CALLS: dict[str, tuple[str, Any]] = {
             0,
         ),
     ),
-    "inner": ("exp", lambda x: (x.exp())),
+    "inner": ("exp", lambda x: x.exp()),
     "ä": ("abs", lambda x: ("ä", x.abs())[1]),
 }
 

@@ -14,8 +14,8 @@ import pytest
 import aotlite as al
 from aotlite import inspect, nn
 from aotlite.eager.facts import facts_of
-from aotlite.stages.records.guards.access_paths import Place
-from aotlite.stages.s1_capture.access_search import PlaceIndex
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.s1_capture.access_search import AccessPathIndex
 
 Function = Callable[..., Any]
 
@@ -184,7 +184,7 @@ def test_what_aotlites_own_functions_read_is_none_of_the_functions_places() -> N
         called = {f"f{number}": function for number, function in enumerate(ours[:count])}
         names: dict[str, Any] = {"__name__": "elsewhere", **called}
         exec(f"def function(x):\n    return {' + '.join([f'{name}(x)' for name in called])}", names)
-        places = [place.path for place in PlaceIndex(names["function"], []).roots()]
+        places = [place.path for place in AccessPathIndex(names["function"], []).roots()]
         assert [(("global", name),) for name in called] == places
 
 
@@ -434,7 +434,7 @@ def test_what_is_put_onto_new_memory_has_the_history_that_is_written_there() -> 
 @pytest.mark.rules("CAP-4")
 def test_places_are_named_as_a_program_reaches_them() -> None:
     """What wraps a function has that function's name."""
-    root = Place(None, _add_all)
+    root = AccessPath(None, _add_all)
     for key in ("__self__", "args", "keywords", "__wrapped__"):
         assert f"_add_all.{key}" == str(root.then("member", key))
     for key in ("__func__", "func"):

@@ -63,9 +63,7 @@ def test_the_backward_expects_the_layout_of_its_result(result):
     x = numbered((2, 3)).requires_grad_()
     y = compiled(x)
     y.sum().backward()
-    (tangent,) = [
-        n for n in compiled.backward_graph.placeholders if isinstance(n.role, Tangent)
-    ]
+    (tangent,) = [n for n in compiled.backward_graph.placeholders if isinstance(n.role, Tangent)]
     overlaps = has_internal_overlap(y.shape, y.stride())
     expected = numbered(y.shape).stride() if overlaps else y.stride()
     assert (y.shape, expected) == (tangent.meta.shape, tangent.meta.stride)

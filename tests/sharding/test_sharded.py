@@ -110,9 +110,7 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
     from tests.sharding import test_op_table
 
     if planted == "sum of one rank":
-        monkeypatch.setattr(
-            running, "redistributed", lambda mesh, parts, source, target: parts
-        )
+        monkeypatch.setattr(running, "redistributed", lambda mesh, parts, source, target: parts)
         name = "mul"
     elif planted == "taken for linear":  # parts of sums are taken for the whole
         monkeypatch.setattr(

@@ -221,9 +221,7 @@ def test_as_strided_between_the_elements_of_a_view_is_refused(placement: Any) ->
     with pytest.raises(SubclassError, match="reaches beyond a ShardedTensor"):
         seen.as_strided((2,), (1,))
     step = seen.stride()[-1]
-    assert whole(seen.as_strided((2,), (step,))).tolist() == (
-        whole(seen).reshape(-1)[:2].tolist()
-    )
+    assert whole(seen.as_strided((2,), (step,))).tolist() == (whole(seen).reshape(-1)[:2].tolist())
 
 
 def test_a_write_through_a_window_reaches_every_rank() -> None:

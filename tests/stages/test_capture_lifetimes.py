@@ -311,5 +311,3 @@ def test_the_cases_are_counted():
 def test_each_failure_fails(failure):
     """A law of calls that do not fail would say nothing."""
     assert check_failure(failure, in_a_list, True)
-
-

@@ -17,7 +17,7 @@ from aotlite.stages.s8_partition.flow_network import (
     SINK,
     SOURCE,
     UNLIMITED,
-    Network,
+    ReducedNetwork,
     minimum_cut,
     solver_of,
     unlimited_path,
@@ -26,7 +26,7 @@ from aotlite.stages.s8_partition.flow_reductions import Edges, Vertex, contracte
 
 
 @st.composite
-def networks(draw: Callable[[Any], Any]) -> Network:
+def networks(draw: Callable[[Any], Any]) -> ReducedNetwork:
     """Of up to 14 values, a few of them without limit; all that are live lead to the sink.
 
     Several that begin and several that end, all of one size, are what is hardest to reduce.
@@ -46,7 +46,7 @@ def networks(draw: Callable[[Any], Any]) -> Network:
     return network_of(inputs, capacities, starts, ends)
 
 
-def network_of(inputs: Any, capacities: Any, starts: Any, ends: Any) -> Network:
+def network_of(inputs: Any, capacities: Any, starts: Any, ends: Any) -> ReducedNetwork:
     """The network in which what reaches the sink is live."""
     live, users = [int(end) for end in ends], [0] * len(ends)
     for i in range(len(ends) - 1, -1, -1):
@@ -54,10 +54,12 @@ def network_of(inputs: Any, capacities: Any, starts: Any, ends: Any) -> Network:
             for p in inputs[i]:
                 live[p] = 1
                 users[p] += 1
-    return Network(inputs, capacities, live, list(map(int, starts)), list(map(int, ends)), users)
+    return ReducedNetwork(
+        inputs, capacities, live, list(map(int, starts)), list(map(int, ends)), users
+    )
 
 
-def whole(network: Network) -> Any:
+def whole(network: ReducedNetwork) -> Any:
     """The network as PART-17 words it, nothing reduced."""
     digraph = networkx.DiGraph()
     digraph.add_nodes_from((SOURCE, SINK))
@@ -73,7 +75,7 @@ def whole(network: Network) -> Any:
     return digraph
 
 
-def separates(network: Network, values: set[int]) -> bool:
+def separates(network: ReducedNetwork, values: set[int]) -> bool:
     """Whether no path from source to sink avoids these values."""
     reached = set()
     for i in range(len(network.capacities)):
@@ -87,7 +89,9 @@ def separates(network: Network, values: set[int]) -> bool:
 
 @settings(max_examples=600)
 @given(networks(), st.sampled_from(ALGORITHMS))
-def test_reduced_networks_have_the_cuts_of_the_whole_ones(network: Network, solver: str) -> None:
+def test_reduced_networks_have_the_cuts_of_the_whole_ones(
+    network: ReducedNetwork, solver: str
+) -> None:
     try:
         expected, _ = networkx.minimum_cut(whole(network), SOURCE, SINK)
     except networkx.NetworkXUnbounded:
@@ -100,7 +104,7 @@ def test_reduced_networks_have_the_cuts_of_the_whole_ones(network: Network, solv
     assert expected == sum(network.capacities[i] for i in found.values)
 
 
-def next_to_the_sink(network: Network) -> tuple[int, ...]:
+def next_to_the_sink(network: ReducedNetwork) -> tuple[int, ...]:
     """The values that networkx cuts of the whole network, but for those that nothing leads to.
 
     Such are values of no bytes behind others of the cut.
@@ -141,7 +145,7 @@ NOTHING_MORE = network_of(
 @example(NOTHING_MORE)
 @example(TWO_OR_TWO)
 @example(FIRST_OR_FOURTH)
-def test_reductions_do_not_choose(network: Network) -> None:
+def test_reductions_do_not_choose(network: ReducedNetwork) -> None:
     """Of cuts of equal weight it is the one that networkx gives for the whole network."""
     if not unlimited_path(network):
         assert next_to_the_sink(network) == minimum_cut(network).values
@@ -149,7 +153,7 @@ def test_reductions_do_not_choose(network: Network) -> None:
 
 @settings(max_examples=200)
 @given(networks())
-def test_algorithms_agree_on_the_values(network: Network) -> None:
+def test_algorithms_agree_on_the_values(network: ReducedNetwork) -> None:
     """The cut next to the sink is one and the same for all of them (PART-7)."""
     if not unlimited_path(network):
         found = {minimum_cut(network, solver_of(name)).values for name in ALGORITHMS}
@@ -162,7 +166,7 @@ def test_random_networks_have_something_to_solve() -> None:
 
     @settings(max_examples=400)
     @given(networks())
-    def collect(network: Network) -> None:
+    def collect(network: ReducedNetwork) -> None:
         if not unlimited_path(network):
             solved.append(minimum_cut(network, solver_of(ALGORITHMS[0])).edges > 0)
 
@@ -172,7 +176,7 @@ def test_random_networks_have_something_to_solve() -> None:
 
 @settings(max_examples=400)
 @given(networks())
-def test_paths_without_limit_lead_from_source_to_sink(network: Network) -> None:
+def test_paths_without_limit_lead_from_source_to_sink(network: ReducedNetwork) -> None:
     path = unlimited_path(network)
     if path:
         assert network.starts[path[0]]
@@ -181,7 +185,7 @@ def test_paths_without_limit_lead_from_source_to_sink(network: Network) -> None:
         assert all(p in network.inputs[i] for p, i in itertools.pairwise(path))
 
 
-def ladder(steps: int) -> Network:
+def ladder(steps: int) -> ReducedNetwork:
     """Values of which each feeds the sink, too: what a chain of ops and its backward make."""
     inputs = [[i - 1] if i else [] for i in range(steps)]
     return network_of(inputs, [5] * steps, [i == 0 for i in range(steps)], [True] * steps)
@@ -197,7 +201,7 @@ def test_long_chains_need_no_solver_and_no_stack() -> None:
     assert (0,) == minimum_cut(ladder(steps), "no solver").values
 
 
-def silu(first: int, last: int) -> Network:
+def silu(first: int, last: int) -> ReducedNetwork:
     """What x * sigmoid(x) makes: all goes through the first and the last value."""
     inputs = [[], [0], [0, 1], [1, 2], [3]]
     return network_of(inputs, [first, 7, 7, 7, last], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1])
@@ -224,7 +228,7 @@ def test_groups_that_hang_together_are_on_one_side() -> None:
     assert (328, [0, 1, 3, 4]) == (weight, sorted(leaves(tree)))
 
 
-def minimum_cut_unsolved(network: Network) -> tuple[Any, tuple[int, ...]]:
+def minimum_cut_unsolved(network: ReducedNetwork) -> tuple[Any, tuple[int, ...]]:
     found = minimum_cut(network, refuses)
     return found.weight, found.values
 
@@ -233,7 +237,7 @@ def refuses(digraph: Any, source: Any, sink: Any) -> Any:
     raise AssertionError("a solver is asked")
 
 
-def crossed() -> Network:
+def crossed() -> ReducedNetwork:
     """Two inputs that cross, and two values for the sink: not reducible to single edges."""
     return network_of([[], [], [0, 1], [0, 1]], [3, 3, 2, 5], [1, 1, 0, 0], [0, 0, 1, 1])
 

@@ -15,7 +15,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.role import Gradient, Primal
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.shared.memory_windows import LOOK_BACK
-from aotlite.stages.shared.value_numbering import Numbering
+from aotlite.stages.shared.value_numbering import ValueNumbering
 from tests.stages.journeys import run_graph
 from tests.stages.window_graphs import VIEWS, Step, copying, graph_of, input_of, roles
 
@@ -29,7 +29,7 @@ THREE = VIEWS.index(("as_strided", ((3,), (2,), 0)))
 @example([("view", 0, TURN, 0), ("view", 0, THREE, 0), ("copy", 1, 0, 0), ("view", 0, THREE, 0)])
 @pytest.mark.rules("DBL-2")
 def test_values_with_one_number_are_equal(program: list[Step]) -> None:
-    check_numbers(graph_of(program, [2]), Numbering())
+    check_numbers(graph_of(program, [2]), ValueNumbering())
 
 
 @pytest.mark.draws(long=3000)
@@ -41,7 +41,7 @@ def test_values_with_one_number_are_equal_behind_a_graph_with_an_input_of_anothe
     before: list[Step], program: list[Step], shape: tuple[int, ...]
 ) -> None:
     """In the same role, as gradients are that arrive at several orders."""
-    numbering = Numbering()
+    numbering = ValueNumbering()
     earlier = numbering.of(graph_of(before, [2], shape), {})
     numbers = check_numbers(graph_of(program, [2]), numbering)
     shapes = {number: node.shape for node, number in earlier.items()}
@@ -49,7 +49,7 @@ def test_values_with_one_number_are_equal_behind_a_graph_with_an_input_of_anothe
         assert shapes.get(number, node.shape) == node.shape, f"{node}"
 
 
-def check_numbers(graph: Graph, numbering: Numbering) -> dict[Node, int]:
+def check_numbers(graph: Graph, numbering: ValueNumbering) -> dict[Node, int]:
     """The numbers of the values, of which those with one are equal."""
     values = graph.nodes[:-1]
     closing = output_node(values, [Gradient(Primal(k)) for k in range(len(values))])
@@ -74,7 +74,7 @@ def test_what_stage_7_makes_of_a_value_has_its_number(
     assume(views.isdisjoint(("expand", "unfold")) or all(step[0] != "copy" for step in program))
     graph = graph_of(program, wanted)
     simple = simplify(graph)
-    numbering = Numbering()
+    numbering = ValueNumbering()
     before, after = numbering.of(graph, {}), numbering.of(simple, {})
     for one, other in zip(graph.outputs, simple.outputs, strict=True):
         assert before[one] == after[other], f"{graph.code}\n{simple.code}"
@@ -91,7 +91,7 @@ def test_what_is_viewed_back_of_what_was_written_has_the_number_of_the_view(turn
     seen = after.as_strided((3, 2), (1, 3), 4) if turned else after.as_strided((6,), (1,), 4)
     back = seen.t() if turned else seen.view((2, 3))
     again = written.t() if turned else written.view((6,))
-    numbers = Numbering().of(build.finish([seen, back, again], [Gradient(Primal(0))] * 3), {})
+    numbers = ValueNumbering().of(build.finish([seen, back, again], [Gradient(Primal(0))] * 3), {})
     assert numbers[back.node] == numbers[written.node]
     assert numbers[seen.node] == numbers[again.node]
 
@@ -105,5 +105,5 @@ def test_a_row_is_found_behind_as_many_writes_as_stage_7_looks_back() -> None:
         rows.append(value.select(0, row) * 2.0)
         value = value.select_scatter(rows[-1], 0, row)
     last = value.select(0, 0)
-    numbers = Numbering().of(build.finish([last], [Gradient(Primal(0))]), {})
+    numbers = ValueNumbering().of(build.finish([last], [Gradient(Primal(0))]), {})
     assert numbers[rows[0].node] == numbers[last.node]

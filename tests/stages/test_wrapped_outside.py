@@ -279,8 +279,6 @@ def test_the_gradient_of_a_part_from_outside_is_its_own() -> None:
 Change = Callable[[dict[str, Any]], Any]
 
 
-
-
 CHANGES: dict[str, tuple[Callable[[], dict[str, Any]], Callable[..., Any], list[Change]]] = {
     "another wrapper": (
         lambda: {"pair": two()},

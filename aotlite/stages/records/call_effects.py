@@ -33,7 +33,7 @@ class HookPlace(Enum):
 
 
 @attrs.frozen(repr=False)
-class InnerHook(Record):
+class RegisteredHook(Record):
     """Each call registers a hook on an input or a result, or lets it retain its gradient.
 
     Rules: HOOK-1, HOOK-4.

@@ -25,7 +25,7 @@ from aotlite.ir.role import (
     Primal,
 )
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.call_effects import GradWrite, InnerHook
+from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 
 if TYPE_CHECKING:
     pass
@@ -112,7 +112,7 @@ class Captured(Record):
     """What the last results are the inner tensors of (SUB-13)."""
     grads: tuple[GradWrite, ...] = ()
     """What becomes the `.grad` of inputs: results behind the function's own."""
-    hooks: tuple[tuple[InnerHook, Any], ...] = ()
+    hooks: tuple[tuple[RegisteredHook, Any], ...] = ()
     """What each call registers, and the functions."""
 
     def role_of(self, index: int) -> Output | Part:

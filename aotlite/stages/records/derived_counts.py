@@ -23,7 +23,7 @@ from aotlite.stages.records.function_facts import (
 
 
 @attrs.frozen(repr=False)
-class Counts(Record):
+class DerivedCounts(Record):
     """Which inputs and results are of which class, by position (META-19)."""
 
     out_graph: tuple[int, ...]
@@ -47,7 +47,7 @@ class Counts(Record):
     """The roles of what the forward returns before the saved values, in order (META-20)."""
 
 
-def counts_of(meta: FunctionFacts) -> Counts:
+def counts_of(meta: FunctionFacts) -> DerivedCounts:
     """The derived numbers of a function's metadata."""
 
     def places(kind: Any) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ def counts_of(meta: FunctionFacts) -> Counts:
 
     inside = [i for i, each in enumerate(meta.inputs) if each.in_graph]
     outside = [i for i, each in enumerate(meta.inputs) if each.writes and not each.in_graph]
-    return Counts(
+    return DerivedCounts(
         out_graph=tuple(outside),
         in_graph=tuple(inside),
         in_graph_counted=tuple([i for i in inside if meta.inputs[i].version_bumps]),

@@ -18,7 +18,7 @@ from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Family, Output, Part, Result
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.call_effects import GradWrite, InnerHook
+from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.version_counts import CountPlan
 
@@ -264,10 +264,11 @@ class FunctionFacts(Record):
     parts: tuple[Part, ...] = ()
     """What the last of `outputs` are the inner tensors of (SUB-13)."""
     wrappers: Mapping[Any, Any] = {}
-    """How inputs, results and bases that are wrappers are made, by role: `Wrapping`s (SUB-3)."""
+    """How inputs, results and bases that are wrappers are made, by role: `SubclassMeta`s
+    (SUB-3)."""
     grads: tuple[GradWrite, ...] = ()
     """What becomes the `.grad` of inputs."""
-    hooks: tuple[InnerHook, ...] = ()
+    hooks: tuple[RegisteredHook, ...] = ()
     """What each call registers."""
     inside: Mapping[int, tuple[int, str]] = {}
     """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.stages.records.derived_counts import Counts, counts_of
+from aotlite.stages.records.derived_counts import DerivedCounts, counts_of
 from aotlite.stages.records.function_facts import FunctionFacts
 from aotlite.stages.records.sentences import explain_meta
 
@@ -21,7 +21,7 @@ class FunctionMeta(FunctionFacts):
     """
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> DerivedCounts:
         """The numbers and orders that follow from the records (META-19)."""
         return counts_of(self)
 

@@ -28,7 +28,7 @@ class SavedOf(Record):
 
 
 @attrs.frozen(slots=False)
-class Reading:
+class GradientReads:
     """Tensors that eager's tape saves, and the results of which some gradient reads each."""
 
     results: tuple[Result, ...]
@@ -63,10 +63,10 @@ class Reading:
         """The results for which bits stand."""
         return frozenset([result for k, result in enumerate(self.results) if bits >> k & 1])
 
-    def with_late(self, more: Iterable[tuple[SavedOf, Container[Any]]]) -> Reading:
+    def with_late(self, more: Iterable[tuple[SavedOf, Container[Any]]]) -> GradientReads:
         """With further tensors behind the others, and the results that read each."""
         pairs = [(each, self.bits_among(results)) for each, results in more]
-        return Reading(self.results, merged(dict(self.saved), pairs))
+        return GradientReads(self.results, merged(dict(self.saved), pairs))
 
     def read_by(self, bits: int) -> list[bool]:
         """For each of `links` whether a gradient of these results reads it."""

@@ -29,7 +29,7 @@ from aotlite.stages.records.function_facts import BaseMeta
 
 # --------------------------------------------------------------------------------- 4 joint
 @attrs.frozen(eq=False, repr=False)
-class LateMemory(Record):
+class BackwardMemory(Record):
     """Memory that outlives the forward and that the backward reads as it is by then, or writes."""
 
     owner: InputRole | Output | IntermediateBase
@@ -57,7 +57,7 @@ class Joint(Record):
     """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
     reads: Any
     """Memory of inputs and results that gradients read: a `reading.Reading` (SAV-2)."""
-    memory: tuple[LateMemory, ...] = ()
+    memory: tuple[BackwardMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
     arrivals: tuple[frozenset[Result], ...] = ()
     """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
@@ -72,15 +72,15 @@ class Joint(Record):
     wrappings: Mapping[Any, Any] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     effects: tuple[Any, ...] = ()
-    """What happens in the backward, in order, and when (`late_effects.LateEffect`)."""
+    """What happens in the backward, in order, and when (`BackwardEffect`)."""
     after: Any = None
-    """Where the backward leaves the generator: None, or a `streams.After` (RNG-5)."""
+    """Where the backward leaves the generator: None, or a `FinalRngState` (RNG-5)."""
     apart: tuple[Any, ...] = ()
-    """Results whose gradients have to arrive together: `apart.Apart`."""
+    """Results whose gradients have to arrive together: `RequiredArrivals`."""
     choices: tuple[Any, ...] = ()
-    """Where gradients are other ones for each choice of results: `wrapped_choices.Choice`."""
-    taped: Any = None
-    """What derivatives of the backward are recorded from, a `higher.Taped`; None if it has none."""
+    """Where gradients are other ones for each choice of results: `ArrivalChoice`."""
+    kept_tape: Any = None
+    """What derivatives of the backward are recorded from, a `KeptTape`; None if it has none."""
     runs_user_code: bool = False
     """Users' Python has run in the backward."""
     has_backward: bool = True
@@ -92,7 +92,7 @@ class Joint(Record):
 
 
 @attrs.frozen(eq=False)
-class LateEffect:
+class BackwardEffect:
     """One effect of a backward, and when it happens."""
 
     effect: str
@@ -106,7 +106,7 @@ class LateEffect:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Choice(Record):
+class ArrivalChoice(Record):
     """A choice of results, and what their gradients give."""
 
     arrived: frozenset[Any]

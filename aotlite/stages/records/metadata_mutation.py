@@ -17,7 +17,7 @@ from aotlite.stages.records.function_facts import StateStep
 
 
 @attrs.frozen(eq=False)
-class Growth:
+class StorageGrowth:
     """A memory that grew: in the graph another one stands for it from then on."""
 
     old: Node
@@ -27,7 +27,7 @@ class Growth:
 
 
 @attrs.frozen(eq=False)
-class Change:
+class MetadataMutation:
     """A change of an input."""
 
     step: StateStep | Node
@@ -37,7 +37,7 @@ class Change:
 
 
 @attrs.frozen(eq=False)
-class Put:
+class MemoryReplacement:
     """An input is put onto a storage."""
 
     role: InputRole

@@ -14,14 +14,14 @@ from aotlite.ir.graph import Phase
 
 # ---------------------------------------------------------------------------------------- states
 @attrs.frozen(eq=False)
-class Start:
+class StateAtEntry:
     """Where the generator stood when the call, or its backward, began."""
 
     phase: Phase
 
 
 @attrs.frozen(eq=False)
-class Given:
+class KnownState:
     """Offset 0 or another of a seed, both known numbers."""
 
     seed: int
@@ -29,32 +29,32 @@ class Given:
 
 
 @attrs.frozen(eq=False)
-class Drawn:
+class Advanced:
     """Behind draws from another state."""
 
-    before: State
+    before: RngState
     count: int
     moment: Any
-    """When it happens (`late_effects.LateEffect`); None if in any case."""
+    """When it happens (`BackwardEffect`); None if in any case."""
 
 
 @attrs.frozen(eq=False)
-class Put:
+class Reseeded:
     """Another state, if its moment comes; else the one before."""
 
-    before: State
-    to: State
+    before: RngState
+    to: RngState
     moment: Any
 
 
-State = Start | Given | Drawn | Put
+RngState = StateAtEntry | KnownState | Advanced | Reseeded
 
 
 @attrs.frozen(eq=False)
-class After:
+class FinalRngState:
     """Where a call, or a backward, leaves the generator."""
 
-    state: State
+    state: RngState
     phase: Phase
 
     def consumed(self, absent: frozenset[Any] = frozenset()) -> int | None:
@@ -65,12 +65,12 @@ class After:
         count, state = 0, self.state
         while True:
             match state:
-                case Drawn(before, drawn, moment):
+                case Advanced(before, drawn, moment):
                     count += 0 if moment in absent else drawn
                     state = before
-                case Put(before, to, moment):
+                case Reseeded(before, to, moment):
                     state = before if moment in absent else to
-                case Start(phase):
+                case StateAtEntry(phase):
                     return count if phase is self.phase else None
-                case Given():
+                case KnownState():
                     return None

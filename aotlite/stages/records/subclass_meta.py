@@ -16,13 +16,13 @@ from aotlite.stages.records.base import Record
 
 
 @attrs.frozen(eq=False, repr=False)
-class Wrapping(Record):
+class SubclassMeta(Record):
     """A wrapper by its class, spec and outer geometry, and the roles of its parts (SUB-3)."""
 
     kind: type[Any]
     spec: Any
     meta: TensorMeta
-    parts: tuple[tuple[str, Any, Wrapping | None], ...]
+    parts: tuple[tuple[str, Any, SubclassMeta | None], ...]
     """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
     layouts: Mapping[Any, TensorMeta]
     """The geometry of each dense part, by role."""
@@ -42,7 +42,7 @@ class Wrapping(Record):
         return f"{self.kind.__name__}({self.meta}, {parts})"
 
 
-def whole_of(role: Any) -> Any:
+def outermost_role(role: Any) -> Any:
     """The role of the outermost wrapper that this is a part of; of anything else the role."""
     return role.whole if isinstance(role, Part) else role
 

@@ -11,7 +11,11 @@ from typing import Any, Protocol
 
 from aotlite.eager.storage import Storage
 from aotlite.ir.graph import Node
-from aotlite.stages.records.metadata_mutation import Change, Growth, Put
+from aotlite.stages.records.metadata_mutation import (
+    MemoryReplacement,
+    MetadataMutation,
+    StorageGrowth,
+)
 from aotlite.stages.records.version_counts import CountStep
 
 
@@ -26,12 +30,12 @@ class StorageCounts(Protocol):
         ...
 
 
-class MetadataMutations(Protocol):
+class MetadataTrace(Protocol):
     """The changes of the inputs' geometry, memory and history, in order, by input."""
 
-    of: Mapping[Any, list[Change]]
-    puts: dict[Node, Put]
-    growths: list[Growth]
+    of: Mapping[Any, list[MetadataMutation]]
+    puts: dict[Node, MemoryReplacement]
+    growths: list[StorageGrowth]
 
     @property
     def counts(self) -> StorageCounts: ...

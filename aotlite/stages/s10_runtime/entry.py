@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.stages.s10_runtime.guards.failures import Check, Failure, what_fails
+from aotlite.stages.s10_runtime.guards.failures import GuardCheck, GuardFailure, what_fails
 
 
 class CompiledEntry:
@@ -19,8 +19,8 @@ class CompiledEntry:
         self.call = call
         self.source = source
         self._scope = scope
-        self._checks: tuple[Check, ...] = checks
+        self._checks: tuple[GuardCheck, ...] = checks
 
-    def why_not(self, leaves: Sequence[Any]) -> Failure | None:
+    def why_not(self, leaves: Sequence[Any]) -> GuardFailure | None:
         """What makes the entry not valid for these flat arguments; None if it is."""
         return what_fails(self._checks, self._scope, leaves)

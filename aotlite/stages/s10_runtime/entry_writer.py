@@ -32,16 +32,16 @@ from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.function_facts import Alias, InputMeta, Plain
 from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
-from aotlite.stages.s10_runtime.backward.single_visit import WholeBackward
+from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.backward.version_checks import write_links, write_loans
 from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
 from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.inputs import InputTexts, copy_line
-from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter
+from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.results import ResultWriter
-from aotlite.stages.s10_runtime.rng import DrawWriter
+from aotlite.stages.s10_runtime.rng import RngWriter
 from aotlite.stages.s10_runtime.source import MANY, Source, listed
 from aotlite.stages.s10_runtime.support import (
     arrays_of,
@@ -71,13 +71,13 @@ class EntryWriter:
         self.raw: dict[Any, str] = {}
         """The same before they are tensors: arrays or windows."""
         consumed = None if plan.sets_generator else plan.consumed
-        self.draws = DrawWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
+        self.draws = RngWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
         self.leaders: dict[Any, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
-        self.changes = ChangeWriter(source, plan.meta, self.values, storages)
+        self.changes = MetadataUpdateWriter(source, plan.meta, self.values, storages)
         self.results = ResultWriter(plan, source, self.values, self.changes)
 
     def write(self) -> None:
@@ -272,7 +272,7 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
-        kind = CompiledBackward if backward.splits else WholeBackward
+        kind = CompiledBackward if backward.splits else SingleVisitBackward
         self.source.use(kind)
         plan = self.source.constant(backward, "B", "the plan of the backward")
         roles = self.plan.forward.output_roles

@@ -28,7 +28,7 @@ from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
 
 
-class ChangeWriter:
+class MetadataUpdateWriter:
     """Writes the changes of inputs, in order, and the results that were taken in between."""
 
     def __init__(

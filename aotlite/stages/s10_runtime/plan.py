@@ -10,7 +10,7 @@ from aotlite.ir.graph import Graph
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
-from aotlite.stages.s10_runtime.guards.guarded_values import World
+from aotlite.stages.s10_runtime.guards.guarded_values import GuardedValues
 
 
 @attrs.frozen(eq=False)
@@ -36,4 +36,4 @@ class RuntimePlan:
     """False: by the general ways, which do the same more slowly."""
     backward: BackwardPlan | None
     result_spec: Any
-    world: World
+    world: GuardedValues

@@ -23,10 +23,10 @@ from aotlite.stages.records.function_facts import (
     ViewFacts,
 )
 from aotlite.stages.s10_runtime.guards.guarded_values import name_of
-from aotlite.stages.s10_runtime.metadata_updates import ChangeWriter, hide
+from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter, hide
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.source import Source, chain_words
-from aotlite.stages.s10_runtime.subclass_code import WrapWriter
+from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
 from aotlite.stages.s10_runtime.support import (
     QuickView,
     as_leaf,
@@ -45,7 +45,11 @@ class ResultWriter:
     """Writes how the results come about."""
 
     def __init__(
-        self, plan: RuntimePlan, source: Source, values: dict[Any, str], changes: ChangeWriter
+        self,
+        plan: RuntimePlan,
+        source: Source,
+        values: dict[Any, str],
+        changes: MetadataUpdateWriter,
     ) -> None:
         self.plan = plan
         self.meta = plan.meta
@@ -53,7 +57,7 @@ class ResultWriter:
         self.values = values
         """Variables of what the forward returned, and of the wrappers made of it, by role."""
         self.changes = changes
-        self.wraps = WrapWriter(source)
+        self.wraps = SubclassWriter(source)
         backward = plan.backward
         tangents = () if backward is None else backward.tangents
         self._places = {of: place for place, (of, _) in enumerate(tangents)}

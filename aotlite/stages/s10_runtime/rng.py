@@ -17,7 +17,7 @@ from aotlite.eager.new_tensors import tensor_over
 from aotlite.eager.random import Generator, current
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import BackwardSeed
-from aotlite.stages.records.rng_state import After
+from aotlite.stages.records.rng_state import FinalRngState
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.shared.rng_inputs import STATE_META
 
@@ -42,7 +42,7 @@ def stand(generator: Generator, seed: Any, offset: Any) -> None:
     generator.stand(*place)
 
 
-class DrawWriter:
+class RngWriter:
     """Writes the lines of one half around its run. `consumed` is None if the graph says where."""
 
     def __init__(self, source: Source, *, reads: bool, consumed: int | None) -> None:
@@ -52,7 +52,9 @@ class DrawWriter:
         self.consumed = consumed
 
     @classmethod
-    def of_backward(cls, source: Source, graph: Graph, after: After | None, absent: Any) -> Any:
+    def of_backward(
+        cls, source: Source, graph: Graph, after: FinalRngState | None, absent: Any
+    ) -> Any:
         """The writer for a backward without the gradients of these results."""
         reads = any(type(node.role) is BackwardSeed for node in graph.placeholders)
         return cls(source, reads=reads, consumed=0 if after is None else after.consumed(absent))

@@ -25,7 +25,7 @@ from aotlite.eager.wrappers import (
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Part
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.source import Source
 
 _FEW = 4
@@ -54,14 +54,14 @@ def spec_test(source: Source, name: str, spec: Any) -> str:
 
 
 # ----------------------------------------------------------------------------------------- results
-class WrapWriter:
+class SubclassWriter:
     """Writes how wrappers are made."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.count = 0
 
-    def made(self, wrapping: Wrapping, parts: list[str]) -> str:
+    def made(self, wrapping: SubclassMeta, parts: list[str]) -> str:
         """Adds the lines that make a wrapper of these variables; its own variable (SUB-5)."""
         source, name = self.source, f"u{self.count}"
         self.count += 1
@@ -138,7 +138,7 @@ def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
 
 
 # ---------------------------------------------------------------------------------------- tangents
-def write_tangent(source: Source, name: str, result: Any, wrapping: Wrapping | None) -> None:
+def write_tangent(source: Source, name: str, result: Any, wrapping: SubclassMeta | None) -> None:
     """Adds the lines that bring an arriving gradient into the form that is expected (TAN-5)."""
     source.use(coerced)
     what = source.constant(result, "R", str(result))
@@ -170,7 +170,7 @@ def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
 
 
 def coerced(
-    grad: Tensor, result: Any, wrapping: Wrapping | None, *, keeps_history: bool = False
+    grad: Tensor, result: Any, wrapping: SubclassMeta | None, *, keeps_history: bool = False
 ) -> Tensor:
     """TAN-5: a gradient of another class or spec, in the form that the backward was recorded for.
 
@@ -201,7 +201,7 @@ def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = Fal
         STATE.grad_mode = mode
 
 
-def coerced_with_history(grad: Tensor, result: Any, wrapping: Wrapping | None) -> Tensor | None:
+def coerced_with_history(grad: Tensor, result: Any, wrapping: SubclassMeta | None) -> Tensor | None:
     """A gradient as `coerced` gives it, with the history that it has; None where that is lost."""
     if _is_formed(grad, wrapping):
         return grad
@@ -210,7 +210,7 @@ def coerced_with_history(grad: Tensor, result: Any, wrapping: Wrapping | None) -
     return found if kept or edge_of(grad) is None else None
 
 
-def _is_formed(grad: Any, wrapping: Wrapping | None) -> bool:
+def _is_formed(grad: Any, wrapping: SubclassMeta | None) -> bool:
     """Whether a gradient is of the class, the parts and the spec that are expected, all through."""
     if wrapping is None:
         return not is_wrapper(grad)
@@ -231,7 +231,7 @@ def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorM
     return dense
 
 
-def _refused(grad: Any, found: Any, result: Any, wrapping: Wrapping | None) -> Exception:
+def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) -> Exception:
     """The error of TAN-5: the class that arrives, what it becomes, and the class expected."""
     got = _named(grad)
     if isinstance(found, Tensor):

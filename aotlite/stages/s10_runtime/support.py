@@ -27,7 +27,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.stages.records.call_effects import HookPlace, InnerHook
+from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.records.function_facts import Alias, OutputMeta, ViewFacts
 
 Detached = dict[int, Tensor]
@@ -69,7 +69,7 @@ class _Meta:
         self.meta = meta
 
 
-def register(hook: InnerHook, function: Any, tensor: Tensor, entry: Edge | None) -> None:
+def register(hook: RegisteredHook, function: Any, tensor: Tensor, entry: Edge | None) -> None:
     """HOOK-1: registers a hook of the function on a tensor of this call."""
     if hook.place is HookPlace.LEAF:
         node, index = accumulator(tensor), 0

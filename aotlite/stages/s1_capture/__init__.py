@@ -20,9 +20,9 @@ from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
 from aotlite.stages.records.capture import ArgumentLeaf, Captured
-from aotlite.stages.records.guards.guard_records import AnomalyMode
+from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
-from aotlite.stages.s1_capture.hooks.dry_run import Trial
+from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.shared.user_frames import describe, is_internal
 
@@ -41,7 +41,7 @@ def capture(
     on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured; a
     fake that the function put somewhere keeps nothing alive then.
     """
-    recorder = CaptureRecorder(function, list(leaves), Trial)
+    recorder = CaptureRecorder(function, list(leaves), HookDryRun)
     try:
         return _captured(recorder, call, leaves, tensors, flatten, name)
     except BaseException:
@@ -54,7 +54,7 @@ def abandon(recorder: CaptureRecorder) -> None:
 
     A fake that the function put somewhere holds it, and neither arguments nor the function then.
     """
-    CaptureRecorder.__init__(recorder, None, [], Trial)
+    CaptureRecorder.__init__(recorder, None, [], HookDryRun)
     recorder.close()
 
 
@@ -83,7 +83,7 @@ def _captured(
             results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
-        if AnomalyMode.now() != mode:
+        if AnomalyModeGuard.now() != mode:
             raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
     except AotliteError as error:
         _note_place(error)

@@ -1,8 +1,8 @@
 """Places: where a tensor or object outside the arguments is found again at each call.
 
 A place is a root (an argument of the call, or the compiled function) and a path of steps from it.
-`PlaceIndex` searches a function's closure, globals, defaults and bound object, and the Modules,
-optimizers, wrappers and classes among these and the arguments, for what a capture meets.
+`AccessPathIndex` searches a function's closure, globals, defaults and bound object, and the
+Modules, optimizers, wrappers and classes among these and the arguments, for what a capture meets.
 Spec: `specs/s1_capture.md`.
 """
 
@@ -22,10 +22,16 @@ import numpy as np
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import inner_tensors, is_wrapper
-from aotlite.stages.records.guards.access_paths import NOTHING, Place, _cell, _opened, attributes_of
+from aotlite.stages.records.guards.access_paths import (
+    NOTHING,
+    AccessPath,
+    _cell,
+    _opened,
+    attributes_of,
+)
 
 
-class PlaceIndex:
+class AccessPathIndex:
     """The tensors and observed objects reachable from a function and its arguments, by identity.
 
     Built on the first question: most captures never ask.
@@ -34,15 +40,15 @@ class PlaceIndex:
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.function = function
         self.leaves = leaves
-        self._found: dict[int, list[Place]] | None = None
-        self._roots: list[Place] = []
+        self._found: dict[int, list[AccessPath]] | None = None
+        self._roots: list[AccessPath] = []
         self._alive: list[Any] = []
 
-    def find(self, thing: Any) -> Place | None:
+    def find(self, thing: Any) -> AccessPath | None:
         """The first place at which `thing` is found, breadth first."""
         return next(iter(self.all_of(thing)), None)
 
-    def all_of(self, thing: Any) -> list[Place]:
+    def all_of(self, thing: Any) -> list[AccessPath]:
         """All places at which `thing` is found, breadth first; an argument itself is none."""
         if self._found is None:
             self._found = self._search()
@@ -58,13 +64,13 @@ class PlaceIndex:
         self.roots()
         return [thing for thing in self._alive if isinstance(thing, types.FunctionType)]
 
-    def roots(self) -> list[Place]:
+    def roots(self) -> list[AccessPath]:
         """The places of the variables that the function, and those that it names, can read."""
         if self._found is None:
             self._found = self._search()
         return self._roots
 
-    def _search(self) -> dict[int, list[Place]]:
+    def _search(self) -> dict[int, list[AccessPath]]:
         search = _Search(self.function, self.leaves)
         found = search.run()
         self._roots, self._alive = search.roots, search.alive
@@ -76,29 +82,29 @@ class _Search:
 
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.function = function
-        self.roots: list[Place] = []
+        self.roots: list[AccessPath] = []
         self.alive: list[Any] = []
-        self._found: dict[int, list[Place]] = {}
+        self._found: dict[int, list[AccessPath]] = {}
         self._seen: set[int] = set()
         self._names: set[str] = set(_ALWAYS_NAMED)
         """The attributes that some function asks for."""
-        self._classes: list[tuple[type, Place]] = []
+        self._classes: list[tuple[type, AccessPath]] = []
         self._taken: set[tuple[int, int, str]] = set()
-        self._queue: list[tuple[Any, Place]] = [
-            (leaf, Place(i, function))
+        self._queue: list[tuple[Any, AccessPath]] = [
+            (leaf, AccessPath(i, function))
             for i, leaf in enumerate(leaves)
             if isinstance(leaf, (Observed, Tensor))
         ]
-        self._queue.append((function, Place(None, function)))
+        self._queue.append((function, AccessPath(None, function)))
 
-    def run(self) -> dict[int, list[Place]]:
+    def run(self) -> dict[int, list[AccessPath]]:
         while self._queue:
             for thing, place in self._queue:  # grows while it is walked
                 self._visit(thing, place)
             self._queue = [each for found in self._classes for each in self._named_in(*found)]
         return self._found
 
-    def _visit(self, thing: Any, place: Place) -> None:
+    def _visit(self, thing: Any, place: AccessPath) -> None:
         argument = not place.path and place.argument is not None
         if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
             self._found.setdefault(id(thing), []).append(place)
@@ -116,7 +122,7 @@ class _Search:
         if isinstance(thing, _NAMING) or thing is self.function:
             self.roots += [at for _, at in further]
 
-    def _inside(self, thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+    def _inside(self, thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
         if not isinstance(thing, types.FunctionType):
             yield from _inside(thing, place)
         elif _is_ours(thing.__module__) or _is_ours(thing.__globals__.get("__name__")):
@@ -128,7 +134,7 @@ class _Search:
             self._names.update(attributes if is_users(thing) else ())
             yield from _inside_function(thing, place, variables, attributes)
 
-    def _named_in(self, kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
+    def _named_in(self, kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
         """What users' code in a class has under names that are asked for."""
         for number, base in enumerate(kind.__mro__):
             if not is_users(base):
@@ -154,7 +160,7 @@ _ALWAYS_NAMED = ("__init__", "__new__", "__call__", "forward", "backward", "vjp"
 """What is called though nobody names it, of a `Function` too."""
 
 
-def parts_at(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
+def parts_at(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, AccessPath]]:
     """All that a wrapper at a place is made of, at any depth, and where it lies."""
     for part, at in _parts_of(wrapper, place):
         yield part, at
@@ -162,14 +168,14 @@ def parts_at(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
             yield from parts_at(part, at)
 
 
-def _parts_of(wrapper: Tensor, place: Place) -> Iterator[tuple[Tensor, Place]]:
+def _parts_of(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, AccessPath]]:
     """The inner tensors of a wrapper, which can be asked for them (SUB-1)."""
     if wrapper.storage.capture is None:
         for name, part in inner_tensors(wrapper).items():
             yield part, place.then("part", name)
 
 
-def _inside(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
     """What lies one step further."""
     match thing:
         case Tensor():
@@ -212,7 +218,7 @@ def _wraps_a_function(thing: Any) -> bool:
     return isinstance(getattr(thing, "__wrapped__", None), types.FunctionType)
 
 
-def _inside_object(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
+def _inside_object(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
     """What the compiled function's own object holds: attributes, and what its class has."""
     for name, value in list(attributes_of(thing).items()):
         yield value, place.then("attr", name)
@@ -223,7 +229,7 @@ def _inside_object(thing: Any, place: Place) -> Iterator[tuple[Any, Place]]:
     yield from _functions_of(type(thing), place)
 
 
-def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
+def _functions_of(kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
     """The methods of a class that is not aotlite's: what they read is read by who calls them."""
     for number, cls in enumerate(kind.__mro__):
         if is_users(cls):
@@ -235,10 +241,10 @@ def _functions_of(kind: type, place: Place) -> Iterator[tuple[Any, Place]]:
 
 def _inside_function(
     function: types.FunctionType,
-    place: Place,
+    place: AccessPath,
     variables: tuple[str, ...],
     attributes: tuple[str, ...],
-) -> Iterator[tuple[Any, Place]]:
+) -> Iterator[tuple[Any, AccessPath]]:
     for i in range(len(function.__closure__ or ())):
         yield _cell(function, i), place.then("cell", i)
     for i, value in enumerate(function.__defaults__ or ()):
@@ -254,15 +260,17 @@ def _inside_function(
     yield from _what_it_wraps(function, place)
 
 
-def _what_it_wraps(function: types.FunctionType, place: Place) -> Iterator[tuple[Any, Place]]:
+def _what_it_wraps(
+    function: types.FunctionType, place: AccessPath
+) -> Iterator[tuple[Any, AccessPath]]:
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         yield wrapped, place.then("member", "__wrapped__")
 
 
 def _inside_module(
-    module: types.ModuleType, names: tuple[str, ...], place: Place
-) -> Iterator[tuple[Any, Place]]:
+    module: types.ModuleType, names: tuple[str, ...], place: AccessPath
+) -> Iterator[tuple[Any, AccessPath]]:
     package = module.__name__.split(".")[0]
     if package in ("aotlite", *_FOREIGN):
         return

@@ -21,7 +21,7 @@ from aotlite.stages.shared.extents import Extent
 
 
 @attrs.define(eq=False)
-class Reach:
+class AsStridedExtents:
     """How far windows reach, of the inputs of which some reach outside."""
 
     extents: dict[InputRole, Extent] = attrs.field(factory=dict)

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.location import Location
-from aotlite.stages.records.guards.access_paths import NOTHING, Place
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.s1_capture.access_search import is_users, names_used
 
 
@@ -55,7 +55,7 @@ _BY_NAME = {"attr": lambda key: key, "module": lambda key: key, "class": lambda 
 
 
 def first_read(
-    place: Place, items: Items, leaves: list[Any], functions: Sequence[types.FunctionType]
+    place: AccessPath, items: Items, leaves: list[Any], functions: Sequence[types.FunctionType]
 ) -> Location | None:
     """The first instruction that reads what lies under these keys of what is at a place.
 
@@ -63,7 +63,7 @@ def first_read(
     `partial`) counts as read where the function begins.
     """
     kind, key = place.path[-1]
-    owner = Place(place.argument, place.function, place.path[:-1]).resolve(leaves)
+    owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     if kind in _BY_NAME:
         codes = [each.__code__ for each in functions]
         return _first(codes, _OF_ATTRIBUTES, _BY_NAME[kind](key), items)

@@ -11,25 +11,25 @@ from typing import Any
 from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.records.guards.access_paths import Place
-from aotlite.stages.records.guards.guard_records import Surroundings, Unwatched
-from aotlite.stages.records.guards.snapshots import deep_image
-from aotlite.stages.s1_capture.python_numbers import OwnNumbers
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.guard_records import EnvironmentGuard, NoHooksGuard
+from aotlite.stages.records.guards.snapshots import deep_snapshot_of
+from aotlite.stages.s1_capture.python_numbers import SelfChangedNumbers
 
 
-class Around:
+class EnvironmentBefore:
     """What a function can reach by name, as it was before the function ran."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[Place, Any]] = []
+        self._before: list[tuple[AccessPath, Any]] = []
         self._changed: set[int] = set()
         """The numbers of those that hooks change, which are put back when they have been tried."""
-        self._guard: Surroundings | None = None
-        self.numbers = OwnNumbers()
+        self._guard: EnvironmentGuard | None = None
+        self.numbers = SelfChangedNumbers()
 
-    def look(self, places: Sequence[Place], leaves: list[Any]) -> None:
+    def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Before the function runs."""
-        self._before = [(place, deep_image(place.resolve(leaves))) for place in places]
+        self._before = [(place, deep_snapshot_of(place.resolve(leaves))) for place in places]
         self.numbers.look(places, leaves)
 
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
@@ -47,7 +47,7 @@ class Around:
         """
         leaves, kept = recorder.leaves, []
         for number, (place, before) in enumerate(self._before):
-            if deep_image(place.resolve(leaves)) == before:
+            if deep_snapshot_of(place.resolve(leaves)) == before:
                 if number not in self._changed:
                     kept.append(place)
             elif isinstance(place.resolve(leaves), Observed):
@@ -58,7 +58,7 @@ class Around:
                 )
         if self._guard is not None:
             recorder.guards.remove(self._guard)
-        self._guard = Surroundings.at(tuple(kept), leaves, tensors) if kept else None
+        self._guard = EnvironmentGuard.at(tuple(kept), leaves, tensors) if kept else None
         if self._guard is not None:
             recorder.guards.append(self._guard)
 
@@ -79,4 +79,4 @@ def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:
                 what = f"the gradient of {given.place}, a view that was written before,"
                 raise recorder.refuse(what, "pass what it is a view of, too")
         if given is not None:
-            recorder.guards.append(Unwatched(given.role))
+            recorder.guards.append(NoHooksGuard(given.role))

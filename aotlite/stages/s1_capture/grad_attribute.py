@@ -17,18 +17,18 @@ from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper
 from aotlite.ir.role import Output
 from aotlite.stages.records.call_effects import GradWrite
-from aotlite.stages.records.guards.access_paths import Place
-from aotlite.stages.records.guards.guard_records import HasGradient
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.guard_records import GradAttributeGuard
 
 
-class OutsideGrads:
+class GradAttributes:
     """What the `.grad` of each tensor from outside is by now. The eager layer asks and tells."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
         self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
         """By id the fake, and what the function has put there."""
-        self._looked_at: dict[int, tuple[Tensor, Place]] = {}
+        self._looked_at: dict[int, tuple[Tensor, AccessPath]] = {}
         """By id the fake, the gradient that was read, and its place."""
         self._over = False
         """The function has returned: what writes now is users' Python in its backward."""
@@ -44,7 +44,7 @@ class OutsideGrads:
         given, real = recorder.input_of(fake), recorder.real_of(fake)
         place = recorder.place_at(given.role).then("grad", None)
         if real._grad is None:
-            recorder.guards.append(HasGradient(place, False))
+            recorder.guards.append(GradAttributeGuard(place, False))
             return None
         recorder.learn(real._grad, place)
         found: Tensor = real._grad
@@ -95,7 +95,7 @@ class OutsideGrads:
         used = {id(recorder.real_of(given.fake)) for given in recorder.inputs}
         for grad, place in self._looked_at.values():
             if id(grad) not in used:
-                recorder.guards.append(HasGradient(place, True))
+                recorder.guards.append(GradAttributeGuard(place, True))
 
     def written(self, results: list[Any]) -> tuple[GradWrite, ...]:
         """What each call puts where; the tensors are added to the results of the function.

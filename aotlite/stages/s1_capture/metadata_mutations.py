@@ -18,23 +18,27 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import CapturedInput, InputRole
 from aotlite.stages.records.function_facts import StateStep
-from aotlite.stages.records.metadata_mutation import Change, Growth, Put
+from aotlite.stages.records.metadata_mutation import (
+    MemoryReplacement,
+    MetadataMutation,
+    StorageGrowth,
+)
 from aotlite.stages.records.version_counts import CountStep
 from aotlite.stages.s1_capture.storage_resize import resized
 
 
-class Changes:
+class MetadataMutations:
     """The changes of one capture, in order, by input. The eager layer tells them."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
-        self.of: dict[InputRole, list[Change]] = {}
-        self.puts: dict[Node, Put] = {}
+        self.of: dict[InputRole, list[MetadataMutation]] = {}
+        self.puts: dict[Node, MemoryReplacement] = {}
         """The inputs that were put onto other memory, by the values that they then had."""
         self.moved: dict[int, Tensor] = {}
         """The tensors of the function's own that were put onto other memory, by their id."""
-        self.counts = Counts()
-        self.growths: list[Growth] = []
+        self.counts = VersionCounts()
+        self.growths: list[StorageGrowth] = []
         self.sizes: dict[InputRole, int] = {}
         """The bytes of the storages of inputs that grow."""
         self.viewed: set[InputRole] = set()
@@ -83,7 +87,9 @@ class Changes:
             self._note(given, window.value)
             left = tensor._root
             node = None if left is None else left.node
-            self.puts[window.value] = Put(given.role, window.storage, left=left, history=node)
+            self.puts[window.value] = MemoryReplacement(
+                given.role, window.storage, left=left, history=node
+            )
         else:
             self.moved[id(tensor)] = tensor
         before = tensor.storage
@@ -103,7 +109,7 @@ class Changes:
         given = recorder.input_of(tensor)
         if given is not None:
             self._note(given, growth.value)
-            self.puts[growth.value] = Put(given.role, tensor.storage, grows=True)
+            self.puts[growth.value] = MemoryReplacement(given.role, tensor.storage, grows=True)
 
     def check_old(self, root: Node, name: str) -> None:
         """Refuses a window on memory that has grown since, of which the graph has the old part."""
@@ -118,10 +124,10 @@ class Changes:
                 "a change of the state of a tensor from outside in a backward",
                 "do it in a hook that uses nothing of the compiled function, or outside",
             )
-        self.of.setdefault(given.role, []).append(Change(step, len(self._recorder.nodes)))
+        self.of.setdefault(given.role, []).append(MetadataMutation(step, len(self._recorder.nodes)))
 
 
-class Counts:
+class VersionCounts:
     """How often storages were written before and after tensors were put from one onto another.
 
     Then the one's count becomes at least the other's: what a count is in the end depends on what

@@ -20,7 +20,7 @@ Table = dict[int, Scope]
 State = tuple[Scope | None, Table | None]
 
 
-class Scopes:
+class ModuleScopes:
     """The scope of the ops that are recorded now."""
 
     __slots__ = ("_inner", "_table", "is_backward", "now")

@@ -20,8 +20,8 @@ import numpy as np
 
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
-from aotlite.stages.records.guards.access_paths import NOTHING, Place, attributes_of
-from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, frozen_value
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
+from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
 from aotlite.stages.s1_capture.access_search import is_users
 from aotlite.stages.s1_capture.bytecode_reads import (
     ANY,
@@ -51,18 +51,18 @@ _Name = tuple[int | None, Any]
 class _World:
     """Numbers at the places that a function can name."""
 
-    numbers: dict[_Name, tuple[Place, dict[Items, Any]]] = attrs.field(factory=dict)
+    numbers: dict[_Name, tuple[AccessPath, dict[Items, Any]]] = attrs.field(factory=dict)
     """What lies there: numbers by the keys of the containers that they are in."""
     objects: dict[_Name, Any] = attrs.field(factory=dict)
     """Plain objects, Modules and optimizers by where they were met."""
     held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
     """Containers, objects and small arrays by `id`, with a copy of what is in them."""
-    variables: list[tuple[Place, Any]] = attrs.field(factory=list)
+    variables: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
     met: set[int] = attrs.field(factory=set)
     methods: set[str] = attrs.field(factory=set)
     """Names of the methods that lie there bound: they are called by other names."""
 
-    def meet(self, thing: Any, at: Place) -> list[tuple[Place, Any]]:
+    def meet(self, thing: Any, at: AccessPath) -> list[tuple[AccessPath, Any]]:
         """The attributes of an object that is there."""
         self.met.add(id(thing))
         held = _attributes(thing)
@@ -80,14 +80,14 @@ class _World:
             self.held[id(thing)] = thing, _content(thing)
 
 
-class OwnNumbers:
+class SelfChangedNumbers:
     """The numbers that one function can reach."""
 
     def __init__(self) -> None:
-        self._roots: list[Place] = []
+        self._roots: list[AccessPath] = []
         self._before = _World()
 
-    def look(self, roots: Sequence[Place], leaves: list[Any]) -> None:
+    def look(self, roots: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Before the function runs; `roots` are its variables and the Modules it is given."""
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
@@ -131,13 +131,13 @@ _WAY_OUT = (
 _IF_LAZY = ", or compute it before the first compiled call"
 
 
-def _is_lazy(place: Place, items: Items, was: Any) -> bool:
+def _is_lazy(place: AccessPath, items: Items, was: Any) -> bool:
     """Whether an attribute has come that was not there: one that is computed when it is needed."""
     return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
 
 
 # ------------------------------------------------------------------------------------- looking
-def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World:
+def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _World:
     """What lies at the roots and, breadth first, at the attributes of objects there.
 
     With `keeps`, what is to be put back is copied.
@@ -145,7 +145,7 @@ def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World
     world, left = _World(), IN_ALL
     queue = [(place, place.resolve(leaves)) for place in roots]
     world.variables.extend(each for each in queue if each[0].path and each[0].path[-1][0] != "attr")
-    bound = Place(None, roots[0].function) if roots else None
+    bound = AccessPath(None, roots[0].function) if roots else None
     owners = [bound, bound.then("member", "__self__")] if bound is not None else []
     queue += [(at, at.resolve(leaves)) for at in owners]  # what a method belongs to
     for place, value in queue:  # grows while it is walked
@@ -168,9 +168,9 @@ def _looked(roots: Sequence[Place], leaves: list[Any], *, keeps: bool) -> _World
     return world
 
 
-def _spread(place: Place, value: Any) -> Iterator[tuple[Items, Any, Place]]:
+def _spread(place: AccessPath, value: Any) -> Iterator[tuple[Items, Any, AccessPath]]:
     """A value and all that is in it, where it is a container, with keys and place."""
-    queue: list[tuple[Items, Any, Place, tuple[int, ...]]] = [((), value, place, ())]
+    queue: list[tuple[Items, Any, AccessPath, tuple[int, ...]]] = [((), value, place, ())]
     for items, inner, at, above in queue:  # grows while it is walked
         yield items, inner, at
         if _is(inner, _SETS):
@@ -178,7 +178,7 @@ def _spread(place: Place, value: Any) -> Iterator[tuple[Items, Any, Place]]:
             image = _set_image(inner) if number <= MANY else number
             yield (*items, ANY), _Image(image, f"a set of {number}"), at
         elif _is_small_array(inner) and inner.dtype != object:
-            yield (*items, ANY), _Image(frozen_value(inner), str(inner)), at
+            yield (*items, ANY), _Image(snapshot_of(inner), str(inner)), at
         elif _is(inner, (*_LISTS, dict)) and id(inner) not in above:
             number = _base(inner).__len__(inner)
             yield (*items, LENGTH), number, at
@@ -210,7 +210,7 @@ def _content(thing: Any) -> list[Any]:
 def _set_image(thing: Any) -> Any:
     """Plain values and tuples by what they are, all others by identity."""
     return frozenset(
-        frozen_value(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
+        snapshot_of(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
         for each in _content(thing)
     )
 
@@ -255,13 +255,13 @@ def _is_filled(slot: types.MemberDescriptorType, thing: Any) -> bool:
 
 
 # ----------------------------------------------------------------------------------- comparing
-def _changes(before: _World, after: _World) -> Iterator[tuple[Place, Items, Any, Any]]:
+def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items, Any, Any]]:
     """Where one number has become another, has come or has gone, and what it was and is."""
     for name in dict.fromkeys((*before.numbers, *after.numbers)):
         if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
             continue
         was, now = before.numbers.get(name), after.numbers.get(name)
-        place: Place = (now or was)[0]  # type: ignore[index]
+        place: AccessPath = (now or was)[0]  # type: ignore[index]
         one, other = (each[1] if each is not None else {} for each in (was, now))
         for items in dict.fromkeys((*one, *other)):
             a, b = one.get(items, NOTHING), other.get(items, NOTHING)
@@ -275,12 +275,12 @@ def _owner_is_in(world: _World, name: _Name) -> bool:
 
 
 def _image(value: Any) -> Any:
-    return value.image if type(value) is _Image else frozen_value(value)
+    return value.image if type(value) is _Image else snapshot_of(value)
 
 
-def _text(place: Place, items: Items, leaves: list[Any]) -> str:
+def _text(place: AccessPath, items: Items, leaves: list[Any]) -> str:
     """What the function calls it."""
-    at, text = Place(place.argument, place.function), ""
+    at, text = AccessPath(place.argument, place.function), ""
     for kind, key in place.path:
         owner, at = at.resolve(leaves), at.then(kind, key)
         if kind in ("cell", "default") and isinstance(owner, types.FunctionType):
@@ -297,7 +297,7 @@ def _text(place: Place, items: Items, leaves: list[Any]) -> str:
 
 
 def _step(kind: str, key: Any) -> str:
-    step = Place(0, None).then(kind, key)
+    step = AccessPath(0, None).then(kind, key)
     return str(step).removeprefix("argument 0")
 
 
@@ -355,10 +355,10 @@ def _slot(thing: Any, name: str) -> Any:
     return next((each for each in found if type(each) is types.MemberDescriptorType), None)
 
 
-def _bind(place: Place, value: Any, leaves: list[Any]) -> None:
+def _bind(place: AccessPath, value: Any, leaves: list[Any]) -> None:
     """Makes a variable what it was."""
     kind, key = place.path[-1]
-    owner = Place(place.argument, place.function, place.path[:-1]).resolve(leaves)
+    owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     if kind == "cell":
         cell = owner.__closure__[key]
         cell.cell_contents = value

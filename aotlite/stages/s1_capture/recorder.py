@@ -32,27 +32,27 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.records.capture import CapturedInput, InputRole
-from aotlite.stages.records.guards.access_paths import NOTHING, Place
+from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.guard_records import (
-    AnomalyMode,
+    AnomalyModeGuard,
     Guard,
-    HiddenPlace,
-    PlainValue,
-    SamePlace,
+    HiddenInputGuard,
+    SameTensorGuard,
+    ValueGuard,
 )
-from aotlite.stages.records.guards.snapshots import frozen_value
-from aotlite.stages.s1_capture.access_search import PlaceIndex, parts_at
-from aotlite.stages.s1_capture.as_strided_extents import Reach, check_window
-from aotlite.stages.s1_capture.environment import Around, check_unwatched
-from aotlite.stages.s1_capture.grad_attribute import OutsideGrads
-from aotlite.stages.s1_capture.hooks.registered import DryRun, InnerHooks
-from aotlite.stages.s1_capture.metadata_mutations import Changes
-from aotlite.stages.s1_capture.module_scopes import Scopes, backward_in, sum_in
-from aotlite.stages.s1_capture.rng_tracking import Streams
-from aotlite.stages.s1_capture.subclass_fakes import WrapperValues, values_of, with_parts_of
+from aotlite.stages.records.guards.snapshots import snapshot_of
+from aotlite.stages.s1_capture.access_search import AccessPathIndex, parts_at
+from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
+from aotlite.stages.s1_capture.environment import EnvironmentBefore, check_unwatched
+from aotlite.stages.s1_capture.grad_attribute import GradAttributes
+from aotlite.stages.s1_capture.hooks.registered import DryRun, RegisteredHooks
+from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
+from aotlite.stages.s1_capture.module_scopes import ModuleScopes, backward_in, sum_in
+from aotlite.stages.s1_capture.rng_tracking import RngTracker
+from aotlite.stages.s1_capture.subclass_fakes import SubclassFakes, values_of, with_parts_of
 from aotlite.stages.shared.tape_queries import passes_outside
 from aotlite.stages.shared.user_frames import describe, user_location
-from aotlite.stages.shared.view_families import Families, copy_autograd, ways
+from aotlite.stages.shared.view_families import ViewFamilies, copy_autograd, ways
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
@@ -71,9 +71,9 @@ class CaptureRecorder:
         self.placeholders: list[Node] = []
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
-        self.changes = Changes(self)
+        self.changes = MetadataMutations(self)
         """What the function does to inputs besides ops."""
-        self.streams = Streams(self)
+        self.streams = RngTracker(self)
         self.offset_read: set[InputRole] = set()
         self.phase = Phase.FORWARD
         self.origin: Node | None = None
@@ -83,32 +83,32 @@ class CaptureRecorder:
         """Number of the next tape node, which an op that makes none shares (SEQ-1, SEQ-3); when
         the capture is over, that of the tape node which ran last."""
         self.counts = True
-        self.scopes = Scopes()
-        self.outer_mode: AnomalyMode | None = AnomalyMode.now()
+        self.scopes = ModuleScopes()
+        self.outer_mode: AnomalyModeGuard | None = AnomalyModeGuard.now()
         """That of the call; None when the function has run."""
         self._location: Location | None = None
         self.closed = self.unrecorded = False
         self.leaves = leaves
-        self._index = PlaceIndex(function, leaves)
+        self._index = AccessPathIndex(function, leaves)
         self._fakes: dict[int, Tensor] = {}
         self._reals: dict[int, Tensor] = {}
         self._inputs: dict[int, CapturedInput] = {}
         self._reached: set[int] = set()
         self._real_by_node: dict[Node, Tensor] = {}
         self._storages: dict[int, Storage] = {}
-        self._places: dict[int, Place] = {}
-        self._parts: dict[int, Place] = {}
+        self._places: dict[int, AccessPath] = {}
+        self._parts: dict[int, AccessPath] = {}
         """Where the parts of wrappers lie that attributes were read as."""
-        self._hidden: list[Place] = []
+        self._hidden: list[AccessPath] = []
         """Where the hidden inputs lie, in order."""
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
-        self.around = Around()
+        self.around = EnvironmentBefore()
         self._alive: list[Any] = []
-        self.families, self.reach = Families(), Reach()
-        self.wrapped = WrapperValues(self)
-        self.grads = OutsideGrads(self)
-        self.hooks = InnerHooks(self, dry_run)
+        self.families, self.reach = ViewFamilies(), AsStridedExtents()
+        self.wrapped = SubclassFakes(self)
+        self.grads = GradAttributes(self)
+        self.hooks = RegisteredHooks(self, dry_run)
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -142,7 +142,7 @@ class CaptureRecorder:
         places = self._index.all_of(tensor)
         if not places and self._place_of(tensor) is None:
             raise self._refuse_placeless(tensor)
-        self.guards.extend(SamePlace(place, role) for place in places)
+        self.guards.extend(SameTensorGuard(place, role) for place in places)
 
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if type(op) is GeometryOp or op is AS_STRIDED:
@@ -247,10 +247,10 @@ class CaptureRecorder:
             raise self._refuse_placeless(tensor)
         role = Hidden(len(self._hidden), str(place))
         self._hidden.append(place)
-        self.guards.append(HiddenPlace(role.index, place))
+        self.guards.append(HiddenInputGuard(role.index, place))
         if id(tensor) not in self._places:  # which of its places the function used is not known
             others = self._index.all_of(tensor)[1:]
-            self.guards.extend(SamePlace(other, role) for other in others)
+            self.guards.extend(SameTensorGuard(other, role) for other in others)
         return self._fake_input(tensor, role, str(place))
 
     def _refuse_placeless(self, tensor: Tensor) -> Exception:
@@ -365,7 +365,7 @@ class CaptureRecorder:
                 self.offset_read.add(given.role)
 
     # --- places and guards
-    def _place_of(self, thing: Any) -> Place | None:
+    def _place_of(self, thing: Any) -> AccessPath | None:
         place = self._places.get(id(thing)) or self._index.find(thing)
         return place or self._parts.get(id(thing))
 
@@ -388,18 +388,18 @@ class CaptureRecorder:
     def read_absent(self, owner: Any, name: str) -> None:
         place = self._place_of(owner)
         if place is not None and id(owner) not in self._created:
-            self.guards.append(PlainValue(place.then("attr", name), frozen_value(NOTHING)))
+            self.guards.append(ValueGuard(place.then("attr", name), snapshot_of(NOTHING)))
 
-    def _note(self, value: Any, place: Place) -> None:
+    def _note(self, value: Any, place: AccessPath) -> None:
         """Remembers where tensors and objects lie, and guards what is plain."""
         self.learn(value, place)
         if not isinstance(value, Tensor):
-            self.guards.append(PlainValue(place, frozen_value(value)))
+            self.guards.append(ValueGuard(place, snapshot_of(value)))
 
-    def learn(self, value: Any, place: Place) -> None:
+    def learn(self, value: Any, place: AccessPath) -> None:
         """Remembers the places of the tensors and objects in nested containers, in order."""
         above: set[int] = set()
-        stack: list[tuple[Any, Place | None]] = [(value, place)]
+        stack: list[tuple[Any, AccessPath | None]] = [(value, place)]
         while stack:
             value, at = stack.pop()
             if at is None:  # all that is in this container has been seen
@@ -417,14 +417,14 @@ class CaptureRecorder:
                 items = list(value.items() if isinstance(value, dict) else enumerate(value))
                 stack.extend((item, at.then("item", key)) for key, item in reversed(items))
 
-    def _same(self, tensor: Tensor, place: Place) -> None:
+    def _same(self, tensor: Tensor, place: AccessPath) -> None:
         role = self._inputs[id(self.here(tensor))].role
-        self.guards.append(SamePlace(place, role))
+        self.guards.append(SameTensorGuard(place, role))
 
     def note_surroundings(self) -> None:
         """Looks at what the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
-        places = [Place(i, self.function) for i in observed] + self._index.roots()
+        places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
         self.around.look(places, self.leaves)
         self.families.look_at(with_parts_of(self._index.tensors()))
 
@@ -450,14 +450,14 @@ class CaptureRecorder:
             fake = self._fakes.get(real_id)
             given = None if fake is None else self._inputs[id(fake)]
             if given is not None and isinstance(given.role, Primal):
-                self.guards.append(SamePlace(place, given.role))
+                self.guards.append(SameTensorGuard(place, given.role))
 
-    def place_at(self, role: InputRole) -> Place:
+    def place_at(self, role: InputRole) -> AccessPath:
         """Where an input lies."""
         if isinstance(role, Part):
             return self.place_at(role.of).then("part", role.attr)  # type: ignore[arg-type]
         is_argument = isinstance(role, Primal)
-        return Place(role.index, self.function) if is_argument else self._hidden[role.index]
+        return AccessPath(role.index, self.function) if is_argument else self._hidden[role.index]
 
     def created(self, thing: Any) -> None:
         """A Module or optimizer made during the capture may be written."""
@@ -489,11 +489,11 @@ class CaptureRecorder:
         for table in (*tables, self._created):
             table.clear()
         self.wrapped.close()
-        self.grads = OutsideGrads(self)
+        self.grads = GradAttributes(self)
         self.grads.end()
-        self.around = Around()
+        self.around = EnvironmentBefore()
         self._real_by_node.clear()
         self._alive.clear()
-        self._index = PlaceIndex(None, [])
-        self.families = Families()
+        self._index = AccessPathIndex(None, [])
+        self.families = ViewFamilies()
         self.nodes, self.placeholders, self.guards = [], [], []

@@ -31,7 +31,14 @@ from aotlite.ir.role import (
     Role,
     Seed,
 )
-from aotlite.stages.records.rng_state import After, Drawn, Given, Put, Start, State
+from aotlite.stages.records.rng_state import (
+    Advanced,
+    FinalRngState,
+    KnownState,
+    Reseeded,
+    RngState,
+    StateAtEntry,
+)
 from aotlite.stages.shared.rng_inputs import STATE_META
 
 WHERE = OPS["where"]
@@ -56,7 +63,7 @@ class TrackedState:
 
     __slots__ = ("_state", "_streams")
 
-    def __init__(self, streams: Streams, state: State) -> None:
+    def __init__(self, streams: RngTracker, state: RngState) -> None:
         self._streams = streams
         self._state = state
 
@@ -74,13 +81,13 @@ class TrackedState:
 
 
 # --------------------------------------------------------------------------------------- tracking
-class Streams:
+class RngTracker:
     """The tracked state of one capture, and the inputs by which graphs know it."""
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
-        self.state: State = Start(Phase.FORWARD)
-        self.forward: State = self.state
+        self.state: RngState = StateAtEntry(Phase.FORWARD)
+        self.forward: RngState = self.state
         """The state when the function returned."""
         self.inputs: dict[type, Node] = {}
         """Placeholders by the class of their role."""
@@ -99,7 +106,7 @@ class Streams:
         self._last: Any = None
         """The last draw: where the generator is left has its line."""
         self._now: _Moments = lambda: None
-        self._made: dict[tuple[State, Any], tuple[Any, Any]] = {}
+        self._made: dict[tuple[RngState, Any], tuple[Any, Any]] = {}
 
     # --- what the generator is asked while a function is captured
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
@@ -123,19 +130,19 @@ class Streams:
     def get(self) -> Any:
         """The present state; its numbers where they are known."""
         count, state = 0, self.state
-        while type(state) is Drawn and state.moment is None:
+        while type(state) is Advanced and state.moment is None:
             count, state = count + state.count, state.before
-        if type(state) is Given:
+        if type(state) is KnownState:
             return state.seed, state.offset + count
         return TrackedState(self, self.state)
 
     def put(self, state: Any) -> None:
         """Goes to a state of `get`, or to (seed, offset)."""
         self._explicit = True
-        to = state._state if type(state) is TrackedState else Given(*state)
+        to = state._state if type(state) is TrackedState else KnownState(*state)
         moment = self._moment()
         before = _without(self.state, moment)
-        self.state = to if moment is None or before is to else Put(before, to, moment)
+        self.state = to if moment is None or before is to else Reseeded(before, to, moment)
 
     def knows(self, state: Any) -> bool:
         """Whether this is a state that `get` gave. UnsupportedError for one of another capture."""
@@ -158,7 +165,7 @@ class Streams:
     def replaying(self, state: Any) -> Iterator[None]:
         """A block in which draws are made from a state of `get`, and which leaves no trace."""
         before = self.state, self._explicit, self._replays
-        self.state = state._state if type(state) is TrackedState else Given(*state)
+        self.state = state._state if type(state) is TrackedState else KnownState(*state)
         self._explicit = self._replays = True
         try:
             yield
@@ -172,7 +179,7 @@ class Streams:
 
     def begin_backward(self, now: _Moments = lambda: None) -> None:
         """A backward is recorded; `now()` is the moment of what is recorded now (RNG-5)."""
-        self.state = Start(Phase.BACKWARD)
+        self.state = StateAtEntry(Phase.BACKWARD)
         self._explicit = self._backward = True
         self._now = now
         self.moments.clear()
@@ -181,19 +188,23 @@ class Streams:
         for kind in _START[Phase.BACKWARD]:
             self.inputs.pop(kind, None)
 
-    def after_forward(self) -> After | None:
+    def after_forward(self) -> FinalRngState | None:
         """Where the function leaves the generator; None where it leaves it alone."""
-        if type(self.forward) is Start and not self._forward_says and Offset not in self.inputs:
+        if (
+            type(self.forward) is StateAtEntry
+            and not self._forward_says
+            and Offset not in self.inputs
+        ):
             return None
-        return After(self.forward, Phase.FORWARD)
+        return FinalRngState(self.forward, Phase.FORWARD)
 
-    def after_backward(self) -> After | None:
+    def after_backward(self) -> FinalRngState | None:
         """Where the recorded backward leaves the generator; None where it leaves it alone."""
         state = self.state
-        untouched = type(state) is Start and state.phase is Phase.BACKWARD
+        untouched = type(state) is StateAtEntry and state.phase is Phase.BACKWARD
         if not self._backward or (untouched and BackwardOffset not in self.inputs):
             return None
-        return After(self.state, Phase.BACKWARD)
+        return FinalRngState(self.state, Phase.BACKWARD)
 
     def placeholders(self) -> tuple[Node, ...]:
         """The inputs, in the order in which graphs take them (RNG-2)."""
@@ -222,7 +233,7 @@ class Streams:
             known.clear()
 
     # --- inside
-    def _ends(self, after: After, phase: Phase) -> list[tuple[Role, Any]]:
+    def _ends(self, after: FinalRngState, phase: Phase) -> list[tuple[Role, Any]]:
         self.recorder.origin = self._last
         seed, offset, advance = self._place(after.state, None)
         found = [(_END[phase][1], self._add(ADVANCE_OFFSET, (offset, advance)))]
@@ -239,20 +250,20 @@ class Streams:
 
     def _use(self, count: int) -> None:
         moment, state = self._moment(), self.state
-        if type(state) is Drawn and state.moment is moment:
-            self.state = Drawn(state.before, state.count + count, moment)
+        if type(state) is Advanced and state.moment is moment:
+            self.state = Advanced(state.before, state.count + count, moment)
         else:
-            self.state = Drawn(state, count, moment)
+            self.state = Advanced(state, count, moment)
 
-    def _place(self, state: State, moment: Any) -> tuple[Any, Any, int]:
+    def _place(self, state: RngState, moment: Any) -> tuple[Any, Any, int]:
         """(seed, offset, advance) of a state, for what happens in this moment."""
         match state:
-            case Start(phase):
+            case StateAtEntry(phase):
                 seed, offset = map(self._input, _START[phase])
                 return seed, offset, 0
-            case Given(seed, offset):
+            case KnownState(seed, offset):
                 return seed, offset, 0
-            case Drawn(before, count, of):
+            case Advanced(before, count, of):
                 seed, offset, advance = self._place(before, moment)
                 if _implied(moment, of):
                     return seed, offset, advance + count
@@ -262,7 +273,7 @@ class Streams:
                     no = self._offset_value(offset, advance)
                     self._made[drawn] = seed, self._chosen(of, yes, no)
                 return (*self._made[drawn], 0)
-            case Put(before, to, of):
+            case Reseeded(before, to, of):
                 if _implied(moment, of):
                     return self._place(to, moment)
                 key = state, moment
@@ -322,8 +333,8 @@ def _implied(moment: Any, of: Any) -> bool:
     return bool(moment.arrivals <= of.arrivals and moment.reach <= of.reach)
 
 
-def _without(state: State, moment: Any) -> State:
+def _without(state: RngState, moment: Any) -> RngState:
     """The state without the last changes, as far as they are made in this moment."""
-    while isinstance(state, (Drawn, Put)) and state.moment is moment:
+    while isinstance(state, (Advanced, Reseeded)) and state.moment is moment:
         state = state.before
     return state

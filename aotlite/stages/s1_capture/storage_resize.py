@@ -18,12 +18,12 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.create import RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.stages.records.metadata_mutation import Growth
+from aotlite.stages.records.metadata_mutation import StorageGrowth
 
 AS_STRIDED_ = OPS["as_strided_"]
 
 
-def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, Growth | None]:
+def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, StorageGrowth | None]:
     """The value of a tensor that is given this window from its first element on."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]
@@ -57,7 +57,7 @@ def _check_input(recorder: Any, tensor: Tensor, meta: TensorMeta, start: int) ->
     recorder.changes.sizes[given.role] = have
 
 
-def _grown(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[Any, Growth]:
+def _grown(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[Any, StorageGrowth]:
     held: TensorMeta = root.meta  # type: ignore[assignment]
     size = start + meta.span
     if tensor.storage.exported:
@@ -66,7 +66,7 @@ def _grown(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[An
         return _copied(tensor, root, meta, start)
 
 
-def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[Any, Growth]:
+def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[Any, StorageGrowth]:
     held: TensorMeta = root.meta  # type: ignore[assignment]
     whole = Tensor(tensor.storage, held, tensor.offset - start)
     whole.value = root
@@ -75,4 +75,4 @@ def _copied(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[A
     out: Tensor = memory._apply(AS_STRIDED, (memory, meta.shape, meta.stride, start))
     if not start and tensor._base is None:  # the object that its views are views of
         memory = out = out._apply(RESTRIDE, (out, meta.stride))
-    return out.value, Growth(root, memory.value, out.value)
+    return out.value, StorageGrowth(root, memory.value, out.value)

@@ -31,11 +31,11 @@ from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.records.capture import InputRole
-from aotlite.stages.shared.required_arrivals import Apart
-from aotlite.stages.shared.subclass_rebuild import again
+from aotlite.stages.shared.required_arrivals import RequiredArrivals
+from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 
-class WrapperValues:
+class SubclassFakes:
     """The wrappers of one capture."""
 
     def __init__(self, recorder: Any) -> None:
@@ -44,7 +44,7 @@ class WrapperValues:
         """Every node that stands for a wrapper, and the object, where the node made one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
-        self.apart: list[Apart] = []
+        self.apart: list[RequiredArrivals] = []
         """Gradients that have to arrive together, unless each choice of them is recorded."""
         self.unlike = False
         """Whether gradients are other ones for each choice of results: they are summed, and of
@@ -64,7 +64,7 @@ class WrapperValues:
             part = getattr(tensor, name)
             part = self.recorder.input_for(part, Part(role, name), f"{place}.{name}")
             inner[name], roles[name] = part.fake, part.role
-        fake = again(self.recorder, tensor, inner)
+        fake = rebuilt_wrapper(self.recorder, tensor, inner)
         self.parts[role] = roles
         self._given.append((fake, inner, fake.meta, place))
         fake.offset = tensor.offset

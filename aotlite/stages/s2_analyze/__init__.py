@@ -42,7 +42,7 @@ from aotlite.stages.records.function_facts import (
     ViewFacts,
 )
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.s2_analyze.mutation_order import Timeline, count_plan, refuse_grown
+from aotlite.stages.s2_analyze.mutation_order import MutationOrder, count_plan, refuse_grown
 from aotlite.stages.s2_analyze.storage_resize import check_growths
 from aotlite.stages.s2_analyze.unsupported import (
     refuse_history,
@@ -56,7 +56,7 @@ from aotlite.stages.s2_analyze.unsupported import (
 )
 from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
 from aotlite.stages.shared.user_frames import describe
-from aotlite.stages.shared.view_analysis import Sight, Sights, behind, is_hidden
+from aotlite.stages.shared.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
 
 
 def analyze(captured: Captured) -> FunctionMeta:
@@ -64,7 +64,7 @@ def analyze(captured: Captured) -> FunctionMeta:
 
     Raises AliasError, before anything ran, for inputs that overlap while one of them is written.
     """
-    seen = Sights(captured.graph)
+    seen = ViewAnalysis(captured.graph)
     inputs = _Inputs(captured, seen)
     metas = tuple(inputs.metas())
     refuse_late(captured, metas)
@@ -73,7 +73,7 @@ def analyze(captured: Captured) -> FunctionMeta:
     refuse_overlap_with_history(metas, families)
     changes = captured.recorder.changes
     check_growths(changes.growths, captured.graph.nodes, captured.results, tuple(changes.puts))
-    timeline = Timeline(captured.recorder.changes, captured.graph.nodes)
+    timeline = MutationOrder(captured.recorder.changes, captured.graph.nodes)
     results = _Outputs(captured, seen, timeline)
     outputs = results.all()
     metas = tuple(_with_changes(inputs, metas, results, outputs))
@@ -139,7 +139,7 @@ def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[Fami
 class _Inputs:
     """Collects the writes to each input."""
 
-    def __init__(self, captured: Captured, seen: Sights) -> None:
+    def __init__(self, captured: Captured, seen: ViewAnalysis) -> None:
         self.captured = captured
         self.seen = seen
         self.kin = {role for family in captured.families for role in family.members}
@@ -155,7 +155,7 @@ class _Inputs:
         for given in self.captured.inputs:
             yield self._meta(given)
 
-    def final(self, node: Node) -> Sight:
+    def final(self, node: Node) -> ViewOf:
         """How the object that this value is of is seen in the end."""
         return self.seen[self.last.get(node, node)]
 
@@ -205,7 +205,7 @@ def _with_changes(
 
 
 def _elsewhere(
-    given: CapturedInput, meta: InputMeta, final: Sight, results: _Outputs, put: Node
+    given: CapturedInput, meta: InputMeta, final: ViewOf, results: _Outputs, put: Node
 ) -> InputMeta:
     """The record of an input that was put onto other memory: its geometry is told from there."""
     fake = given.fake
@@ -242,7 +242,7 @@ def _is_written(node: TapeNode | None, entry: Edge | None) -> bool:
 class _Outputs:
     """Decides the kind of each result, first match wins (META-7)."""
 
-    def __init__(self, captured: Captured, seen: Sights, timeline: Timeline) -> None:
+    def __init__(self, captured: Captured, seen: ViewAnalysis, timeline: MutationOrder) -> None:
         self.captured = captured
         self.seen = seen
         self.timeline = timeline
@@ -348,7 +348,7 @@ class _Outputs:
         if left and given.family is not None and result.requires_grad_outside():
             refuse_view_of_moved_kin(index, result, given.place)
 
-    def _view(self, index: int, result: Tensor, sight: Sight) -> ViewFacts:
+    def _view(self, index: int, result: Tensor, sight: ViewOf) -> ViewFacts:
         """What is said of every result that is rebuilt as a view."""
         is_leaf = result._leaf and result._node is None
         return ViewFacts(
@@ -367,7 +367,7 @@ class _Outputs:
             version=result.storage.version if is_hidden(sight.chain) else None,
         )
 
-    def _alias(self, sight: Sight, view: ViewFacts) -> Alias:
+    def _alias(self, sight: ViewOf, view: ViewFacts) -> Alias:
         output = self.made.get(sight.root)
         if output is not None:
             return AliasOfOutput(output, view)
@@ -377,7 +377,7 @@ class _Outputs:
             self.bases.append(self._base(sight))
         return AliasOfBase(base, view)
 
-    def _base(self, sight: Sight) -> BaseMeta:
+    def _base(self, sight: ViewOf) -> BaseMeta:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
         version, exported = 0, False
         for output in self.sharing[sight.root]:
@@ -397,7 +397,7 @@ class _Outputs:
         if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
             refuse_leaf_window(index, given)
 
-    def _own_history(self, index: int, result: Tensor, sight: Sight) -> bool:
+    def _own_history(self, index: int, result: Tensor, sight: ViewOf) -> bool:
         """Whether the gradient of a rebuilt result goes through the compiled backward (META-8)."""
         if not result.requires_grad_outside() or result._leaf and result._node is None:
             return False
@@ -426,7 +426,7 @@ class _Outputs:
             )
         return False
 
-    def _under_grad(self, result: Tensor, sight: Sight) -> bool:
+    def _under_grad(self, result: Tensor, sight: ViewOf) -> bool:
         """Whether grad mode was on, so that the view has its source's history.
 
         A view of a leaf that does not require grad was taken through one made under no_grad.
@@ -434,11 +434,11 @@ class _Outputs:
         taken = result._kind is not CreationKind.NO_GRAD or result._node is not None
         return taken and (result.requires_grad_outside() or not self._is_of_leaf(sight))
 
-    def _is_of_leaf(self, sight: Sight) -> bool:
+    def _is_of_leaf(self, sight: ViewOf) -> bool:
         given = self.inputs.get(sight.root)
         return given is not None and given.fake._leaf
 
-    def _is_of_detached(self, sight: Sight) -> bool:
+    def _is_of_detached(self, sight: ViewOf) -> bool:
         """Whether what detach() gave is a result, of which this is then a view like any other."""
         made = [self.seen[self.results[i].value] for i in self.sharing[sight.root]]
         last = [step for step in sight.chain if step.op.cuts_history][-1]

@@ -24,16 +24,16 @@ from aotlite.stages.records.function_facts import (
     Plain,
     StateStep,
 )
-from aotlite.stages.records.trace import MetadataMutations, StorageCounts
+from aotlite.stages.records.trace import MetadataTrace, StorageCounts
 from aotlite.stages.records.version_counts import CountPlan
 from aotlite.stages.shared.memory_owners import windows_of
 from aotlite.stages.shared.user_frames import describe
 
 
-class Timeline:
+class MutationOrder:
     """Which changes of an input came before what."""
 
-    def __init__(self, changes: MetadataMutations, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, changes: MetadataTrace, nodes: tuple[Node, ...]) -> None:
         self.of = changes.of
         self.puts = changes.puts
         started = iter(nodes) if self.of else iter(())
@@ -107,7 +107,7 @@ def _is_view(node: Node) -> bool:
     return isinstance(node.target, ViewOp) or node.target is GETITEM
 
 
-def refuse_grown(timeline: Timeline, value: Node) -> None:
+def refuse_grown(timeline: MutationOrder, value: Node) -> None:
     """Raises where an input is put onto the memory of one that grew in the same call."""
     source = timeline.put(value.args[0])
     if source is not None and timeline.puts[source].grows:

@@ -10,12 +10,15 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.op import InplaceOp
-from aotlite.stages.records.metadata_mutation import Growth
+from aotlite.stages.records.metadata_mutation import StorageGrowth
 from aotlite.stages.shared.user_frames import describe
 
 
 def check_growths(
-    growths: Sequence[Growth], nodes: Sequence[Node], results: Sequence[Any], puts: Sequence[Node]
+    growths: Sequence[StorageGrowth],
+    nodes: Sequence[Node],
+    results: Sequence[Any],
+    puts: Sequence[Node],
 ) -> None:
     """Raises where values on the old memory and writes tell it from the new one.
 
@@ -40,7 +43,7 @@ def check_growths(
             )
 
 
-def _writes(node: Node, growth: Growth) -> bool:
+def _writes(node: Node, growth: StorageGrowth) -> bool:
     return isinstance(node.target, InplaceOp) and storage_root(node) in (growth.old, growth.new)
 
 

@@ -17,9 +17,13 @@ from aotlite.ir.role import IntermediateBase, Part, Role
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Alias, Plain
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s2_analyze.subclass_views import check_views
-from aotlite.stages.shared.subclass_rebuild import again, input_wrappings, wrapping_of
+from aotlite.stages.shared.subclass_rebuild import (
+    input_subclass_metas,
+    rebuilt_wrapper,
+    subclass_meta_of,
+)
 
 
 # --------------------------------------------------------------------------------------- results
@@ -94,9 +98,9 @@ def _extended(captured: Captured, new: dict[Part, Tensor]) -> Captured:
     return attrs.evolve(longer, graph=graph)
 
 
-def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, Wrapping]:
-    found = input_wrappings(captured.recorder, captured.inputs)
+def _wrappings(captured: Captured, made: dict[Role, Tensor]) -> dict[Any, SubclassMeta]:
+    found = input_subclass_metas(captured.recorder, captured.inputs)
     for role, wrapper in made.items():
-        found[role] = wrapping_of(wrapper, role, {})
-        again(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
+        found[role] = subclass_meta_of(wrapper, role, {})
+        rebuilt_wrapper(captured.recorder, wrapper, inner_tensors(wrapper))  # as the runtime will
     return found

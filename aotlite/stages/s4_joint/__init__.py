@@ -32,8 +32,8 @@ from aotlite.ir.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole, SourceRole
 from aotlite.stages.records.function_facts import Plain
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
-from aotlite.stages.records.joint import Choice, Joint, LateEffect, LateMemory
+from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
+from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory, Joint
 from aotlite.stages.s4_joint.arrival_choices import (
     MOST,
     Flat,
@@ -43,19 +43,19 @@ from aotlite.stages.s4_joint.arrival_choices import (
     turns_among,
 )
 from aotlite.stages.s4_joint.backward_effects import (
-    Moments,
+    ArrivalConditions,
+    backward_effects,
     can_be_told,
-    has_late_effects,
-    late_effects,
+    has_backward_effects,
     refuse_again,
 )
-from aotlite.stages.s4_joint.backward_mutations import Recorded, Settled, settled
-from aotlite.stages.s4_joint.double_backward import Taped, taped
+from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, Recorded, settled
+from aotlite.stages.s4_joint.double_backward import KeptTape, kept_tape
 from aotlite.stages.s4_joint.instrumented_runs import (
+    EngineRun,
     Flows,
-    NotedRun,
-    Turn,
-    WholeRun,
+    InstrumentedRun,
+    NodeVisit,
     flows_of,
     recording_backwards,
     runs_user_code,
@@ -63,7 +63,7 @@ from aotlite.stages.s4_joint.instrumented_runs import (
 from aotlite.stages.s4_joint.leaf_inputs import new_leaves, refuse_shapes
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
 from aotlite.stages.s4_joint.subclass_tangents import fake_tangent, flat_gradients
-from aotlite.stages.shared.extents import whole_of
+from aotlite.stages.shared.extents import extent_view
 from aotlite.stages.shared.gradient_sinks import first_form, sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.shared.memory_owners import owners_of
 from aotlite.stages.shared.tape_queries import passed, refuse_inner_leaf, these_of
@@ -103,18 +103,18 @@ class _Recording:
         self.asks: dict[int, bool] = {}
         self.user_code = False  # users' Python runs in the backward
         self.inner: list[Edge | None] = []  # where gradients of leaves made inside end
-        self.run: NotedRun | None = None
+        self.run: InstrumentedRun | None = None
         self.arrived: Sequence[TapeNode] = ()
         """Where gradients are collected, in the order in which they arrive (CAG-10)."""
         self.ran: list[ResultRole] = []
         """The results whose gradients `run` starts from."""
-        self.turns: list[Turn] | None = None
+        self.turns: list[NodeVisit] | None = None
         """Where each choice of results is recorded, the turns of all, with `ran` as bits."""
         self.new_leaves: frozenset[InputRole] = frozenset()
         self.wrapped = captured.recorder.wrapped.nodes
         self.hooks = captured.recorder.hooks
         self.wrappings: dict[Any, Any] = {}
-        self.choices: list[Choice] = []
+        self.choices: list[ArrivalChoice] = []
         self.roots: list[Root] = []
         self.owners: dict[Storage, Any] = {}  # whose memory it is, once the call has returned
 
@@ -135,7 +135,7 @@ class _Recording:
         inputs = (*self.recorder.placeholders, *tangents, *self.recorder.streams.placeholders())
         graph = Graph((*inputs, *self.recorder.nodes, closing), self.captured.graph.name)
         late = self._late(graph)
-        reads = Reading(tuple(edges), self.reads).with_late(late.reads)
+        reads = GradientReads(tuple(edges), self.reads).with_late(late.reads)
         return Joint(
             late.graph,
             self.errors,
@@ -168,7 +168,7 @@ class _Recording:
         self.run, self.roots, self.wrappings, self.choices = None, [], {}, []
         return [], []
 
-    def _taped(self, late: Sequence[LateMemory]) -> Taped | None:
+    def _taped(self, late: Sequence[BackwardMemory]) -> KeptTape | None:
         """What derivatives of the backward are recorded from (DBL-2)."""
         draws = self.recorder.streams.after_backward() is not None
         happens = draws or self._late_effects() or any(each.writes for each in late)
@@ -177,23 +177,23 @@ class _Recording:
         if not known:
             return None
         users = self.user_code or bool(self.wrapped)
-        return taped(self.captured, self.roots, self.owners, late, users=users)
+        return kept_tape(self.captured, self.roots, self.owners, late, users=users)
 
     # --- users' Python on the tape
-    def _late(self, graph: Graph) -> Settled:
+    def _late(self, graph: Graph) -> BackwardMutations:
         """The graph whose backward finds what users' Python reads and writes in memory."""
         if self.run is None:
-            return Settled(graph, arrivals=self.recorder.streams.arrivals())
+            return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
         turns = self.run.turns if self.turns is None else self.turns
         backward = Recorded(turns, self.ran, self.recorder)
         return settled(graph, self.meta, self.recorder.inputs, backward, self.wrapped)
 
-    def _late_effects(self) -> tuple[LateEffect, ...]:
+    def _late_effects(self) -> tuple[BackwardEffect, ...]:
         """What happens in the backward, and when (TOK-4)."""
         if self.run is None:
             return ()
         nodes, ends = self.recorder.nodes, self._ends()
-        noted = late_effects(nodes, self.run.turns, self.ran, ends, self.wrapped)
+        noted = backward_effects(nodes, self.run.turns, self.ran, ends, self.wrapped)
         return (*noted, *self.recorder.streams.moments)
 
     def _ends(self) -> dict[TapeNode, SourceRole]:
@@ -221,7 +221,7 @@ class _Recording:
         for each in self.meta.updated:
             node = placeholders[each.role]
             if each.extent is not None:
-                node = self.recorder._add(AS_STRIDED, *whole_of(node, each.extent))
+                node = self.recorder._add(AS_STRIDED, *extent_view(node, each.extent))
             self._read(MutatedInput(each.role), node)
         for index, output in enumerate(self.meta.outputs):
             if isinstance(output, Plain):
@@ -432,17 +432,19 @@ class _Recording:
         join = partial(joined, recorder, tuple(self.ran)) if self.wrapped and joins else None
         if not self.user_code:
             start = len(recorder.nodes)
-            run = WholeRun(ends, True, False, True, recorder)
+            run = EngineRun(ends, True, False, True, recorder)
             if join is not None and len(pairs) > 1:
-                run = NotedRun(ends, True, False, True, recorder, recorded=(), join=join)
+                run = InstrumentedRun(ends, True, False, True, recorder, recorded=(), join=join)
             self.arrived, found = run.arrived, run.begin(pairs)[: len(sinks)]
-            if not has_late_effects(recorder.nodes[start:]):
+            if not has_backward_effects(recorder.nodes[start:]):
                 return found  # formulas give gradients wherever the tape leads
             self.user_code = True  # formulas or classes have effects, or draw: again, with notes
             recorder.drop_from(start)
         for given in recorder.inputs:
             given.fake.storage.writable = True  # whether it is, is asked when the backward runs
-        self.run = NotedRun(ends, True, False, True, recorder, recorded=recorder.nodes, join=join)
+        self.run = InstrumentedRun(
+            ends, True, False, True, recorder, recorded=recorder.nodes, join=join
+        )
         self.arrived = self.run.arrived
         if self.turns is not None:  # all that is asked for arrives, and nothing happens
             self.recorder.streams.begin_backward()
@@ -450,7 +452,7 @@ class _Recording:
             self.turns += turns_among(self.run.turns, self.ran, self._healthy())
             return found
         every = frozenset[Any]().union(*self.reach.values())
-        moments = Moments(self.run, recorder, self.ran, self._ends(), every)
+        moments = ArrivalConditions(self.run, recorder, self.ran, self._ends(), every)
         self.run.guard = moments.guarded
         self.run.tell = partial(told_apart, recorder, tuple(self.ran))
         self.recorder.streams.begin_backward(moments.now)

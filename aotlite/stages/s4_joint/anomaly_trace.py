@@ -25,15 +25,15 @@ from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Output, Role
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.gradient_reads import SavedOf
-from aotlite.stages.s4_joint.double_backward import Start, Taped
-from aotlite.stages.s4_joint.instrumented_runs import WholeRun, recording_backwards
+from aotlite.stages.s4_joint.double_backward import KeptTape, Start
+from aotlite.stages.s4_joint.instrumented_runs import EngineRun, recording_backwards
 from aotlite.stages.s4_joint.subclass_tangents import stand_in
 from aotlite.stages.shared.gradient_sinks import sinks_of
 from aotlite.stages.shared.tape_queries import passed
 
 
 @attrs.frozen(eq=False, repr=False)
-class Reading(Record):
+class CheckedGradient(Record):
     """Gradient `index` of those that a tape node has computed."""
 
     node: TapeNode
@@ -42,12 +42,12 @@ class Reading(Record):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Watched(Record):
+class AnomalyTrace(Record):
     """What is looked at in a backward, in the engine's order."""
 
     graph: Graph
     """From the inputs and the gradients that arrive to the readings."""
-    readings: tuple[Reading, ...]
+    readings: tuple[CheckedGradient, ...]
     failure: tuple[TapeNode | None, Exception] | None
     """What it ends with where eager's backward raises (JNT-15)."""
     reads: tuple[tuple[TapeNode, SavedOf], ...]
@@ -58,23 +58,27 @@ class Watched(Record):
     """Of the derivatives that it computes."""
 
 
-def watched(taped: Taped, arriving: Container[Any], wanted: Container[Any] | None) -> Watched:
+def anomaly_trace(
+    kept_tape: KeptTape, arriving: Container[Any], wanted: Container[Any] | None
+) -> AnomalyTrace:
     """The backward for these gradients, to these sources; to all of them if `wanted` is None."""
-    recorder = taped.recorder
+    recorder = kept_tape.recorder
     before = recorder.nodes, recorder.sequence, recorder.streams.state
     try:
         with recording_backwards(recorder, create_graph=False):
-            return _recorded(taped, arriving, wanted)
+            return _recorded(kept_tape, arriving, wanted)
     finally:
         recorder.nodes, recorder.sequence, recorder.streams.state = before
 
 
-def _recorded(taped: Taped, arriving: Container[Any], wanted: Container[Any] | None) -> Watched:
-    recorder = taped.recorder
-    recorder.nodes, recorder.phase = list(taped.nodes), Phase.BACKWARD
-    starts = [start for start in taped.starts if start.role in arriving]
-    made = [stand_in(recorder, s.role, taped.incoming, s.meta, None) for s in starts]
-    run = _run(taped, starts, wanted)
+def _recorded(
+    kept_tape: KeptTape, arriving: Container[Any], wanted: Container[Any] | None
+) -> AnomalyTrace:
+    recorder = kept_tape.recorder
+    recorder.nodes, recorder.phase = list(kept_tape.nodes), Phase.BACKWARD
+    starts = [start for start in kept_tape.starts if start.role in arriving]
+    made = [stand_in(recorder, s.role, kept_tape.incoming, s.meta, None) for s in starts]
+    run = _run(kept_tape, starts, wanted)
     failure = None
     try:
         run.begin([(s.edge, each.tensor) for s, each in zip(starts, made, strict=True)])
@@ -84,20 +88,22 @@ def _recorded(taped: Taped, arriving: Container[Any], wanted: Container[Any] | N
         failure = recorder.failed, error
     outputs: list[tuple[Role, Node]] = [(Output(k), r.value) for k, r in enumerate(run.readings)]
     closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
-    inputs = (*taped.inputs, *[each.tensor.value for each in made])
-    graph = Graph((*inputs, *recorder.nodes, closing), f"{taped.name}_watched")
-    within, reads = _within(run.ran), _reads(taped, run.ran)
-    return Watched(graph, tuple(run.readings), failure, reads, within, taped.order)
+    inputs = (*kept_tape.inputs, *[each.tensor.value for each in made])
+    graph = Graph((*inputs, *recorder.nodes, closing), f"{kept_tape.name}_watched")
+    within, reads = _within(run.ran), _reads(kept_tape, run.ran)
+    return AnomalyTrace(graph, tuple(run.readings), failure, reads, within, kept_tape.order)
 
 
-def _run(taped: Taped, starts: Sequence[Start], wanted: Container[Any] | None) -> _WatchedRun:
-    sources = [s for s in taped.sources if wanted is None or s.role in wanted]
+def _run(
+    kept_tape: KeptTape, starts: Sequence[Start], wanted: Container[Any] | None
+) -> _WatchedRun:
+    sources = [s for s in kept_tape.sources if wanted is None or s.role in wanted]
     ends = [edge for source in sources for edge, _ in sinks_of(source)]
     if wanted is None:  # leaves that the function makes are no business of the call's
         known = {edge[0] for edge in ends}
         way = passed([start.edge for start in starts])
         ends += [(n, 0) for n in way if type(n) is AccumulateGrad and n not in known]
-    return _WatchedRun(ends, True, False, True, taped.recorder, enters_all=wanted is None)
+    return _WatchedRun(ends, True, False, True, kept_tape.recorder, enters_all=wanted is None)
 
 
 def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
@@ -126,9 +132,9 @@ class _Past(TapeNode):
         return name_of(self.origin.target.name)
 
 
-def _reads(taped: Taped, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode, SavedOf], ...]:
+def _reads(kept_tape: KeptTape, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode, SavedOf], ...]:
     owned = [(node, each.tensor) for node in ran for each in node.kept_tensors()]
-    owners = taped.owners
+    owners = kept_tape.owners
     return tuple(
         [
             (node, SavedOf(owners[tensor.storage], tensor.meta))
@@ -139,12 +145,12 @@ def _reads(taped: Taped, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode, Saved
 
 
 @attrs.define
-class _WatchedRun(WholeRun):
+class _WatchedRun(EngineRun):
     """A run of the tape with a reading of all that its nodes give."""
 
     enters_all: bool = attrs.field(kw_only=True)
     """As `backward()` does; `grad()` enters what leads to a gradient that it gives."""
-    readings: list[Reading] = attrs.field(init=False, factory=list)
+    readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
     ran: list[TapeNode] = attrs.field(init=False, factory=list)
 
     def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
@@ -157,7 +163,7 @@ class _WatchedRun(WholeRun):
         found = super()._run(node, grads)
         for index, grad in enumerate(found):
             if grad is not None and not is_wrapper(grad):
-                self.readings.append(Reading(node, index, self._read(grad)))
+                self.readings.append(CheckedGradient(node, index, self._read(grad)))
         return found
 
     def _read(self, grad: Any) -> Node:

@@ -19,9 +19,9 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.role import Gradient, Piece, Role
-from aotlite.stages.records.joint import Choice
-from aotlite.stages.s4_joint.backward_effects import has_late_effects
-from aotlite.stages.s4_joint.instrumented_runs import Turn
+from aotlite.stages.records.joint import ArrivalChoice
+from aotlite.stages.s4_joint.backward_effects import has_backward_effects
+from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def recorded_choices(
     recorder: Any,
     roots: Sequence[Any],
     record: Callable[[Sequence[Any]], Flat],
-    choices: list[Choice],
+    choices: list[ArrivalChoice],
 ) -> Flat:
     """The outputs for each choice of results, as recorded; `choices` gets what they are.
 
@@ -67,7 +67,7 @@ def recorded_choices(
             error = raised
         made = {role: how for role, how in made.items() if how is not None}
         found += [(_of_choice(role, number), value) for role, value in outputs]
-        choices.append(Choice(frozenset([root[0] for root in each]), made, error))
+        choices.append(ArrivalChoice(frozenset([root[0] for root in each]), made, error))
         known |= made
     return found, known
 
@@ -75,7 +75,7 @@ def recorded_choices(
 def can_repeat(nodes: Sequence[Node]) -> bool:
     """Whether a backward that was recorded so can be recorded once for each choice: users' Python
     has had no effect in it, drawn nothing, and written no memory of the forward."""
-    return not has_late_effects(nodes) and not any(map(_writes_forward, nodes))
+    return not has_backward_effects(nodes) and not any(map(_writes_forward, nodes))
 
 
 def _writes_forward(node: Node) -> bool:
@@ -83,7 +83,9 @@ def _writes_forward(node: Node) -> bool:
     return changes and storage_root(node).phase is Phase.FORWARD
 
 
-def turns_among(turns: Sequence[Turn], ran: Sequence[Any], every: Sequence[Any]) -> Iterator[Turn]:
+def turns_among(
+    turns: Sequence[NodeVisit], ran: Sequence[Any], every: Sequence[Any]
+) -> Iterator[NodeVisit]:
     """Turns of the backward of a choice of results, which they have as bits among all of them."""
     places = [every.index(result) for result in ran]
     for turn in turns:

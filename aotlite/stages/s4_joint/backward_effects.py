@@ -25,13 +25,13 @@ from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.role import Result
-from aotlite.stages.records.joint import LateEffect
-from aotlite.stages.s4_joint.instrumented_runs import NotedRun, Turn
-from aotlite.stages.shared.subclass_rebuild import again
+from aotlite.stages.records.joint import BackwardEffect
+from aotlite.stages.s4_joint.instrumented_runs import InstrumentedRun, NodeVisit
+from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 from aotlite.stages.shared.user_frames import describe
 
 
-class Moments:
+class ArrivalConditions:
     """When what users' code does in a backward happens, told while it is recorded (RNG-5).
 
     `reach` are all inputs that any gradient flows to: what happens on the way to all of them, and
@@ -40,7 +40,7 @@ class Moments:
 
     def __init__(
         self,
-        run: NotedRun,
+        run: InstrumentedRun,
         recorder: Any,
         results: Sequence[Result],
         sinks: Mapping[TapeNode, Any],
@@ -51,9 +51,9 @@ class Moments:
         self.results = results
         self.sinks = sinks
         self.reach = reach
-        self.found: dict[tuple[int, frozenset[Any]], LateEffect] = {}
+        self.found: dict[tuple[int, frozenset[Any]], BackwardEffect] = {}
 
-    def now(self) -> LateEffect | None:
+    def now(self) -> BackwardEffect | None:
         """The draws of this moment; None if they happen in every backward."""
         if not self.run.turns:
             return None
@@ -65,7 +65,7 @@ class Moments:
         key = turn.arrived, reach
         if key not in self.found:
             arrived = [role for k, role in enumerate(self.results) if turn.arrived >> k & 1]
-            self.found[key] = LateEffect(_DRAWS, frozenset(arrived), reach)
+            self.found[key] = BackwardEffect(_DRAWS, frozenset(arrived), reach)
         return self.found[key]
 
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
@@ -76,7 +76,7 @@ class Moments:
         """
         if is_wrapper(grad):
             parts = inner_tensors(grad).items()
-            return again(self.recorder, grad, {k: self._part(x, bits) for k, x in parts})
+            return rebuilt_wrapper(self.recorder, grad, {k: self._part(x, bits) for k, x in parts})
         arrived = frozenset([role for k, role in enumerate(self.results) if bits >> k & 1])
         flag = Tensor(Storage(None, capture=self.recorder), tensor_meta((), None, bool_))
         flag.value = self.recorder.streams.flag(arrived)
@@ -96,7 +96,7 @@ _DRAWS = "draws from the generator"
 """No op has an effect of this name."""
 
 
-def has_late_effects(nodes: Iterable[Node]) -> bool:
+def has_backward_effects(nodes: Iterable[Node]) -> bool:
     """Whether a backward was recorded that has effects, or draws random numbers."""
     return any(n.phase is Phase.BACKWARD and type(n.target) in _LATE for n in nodes)
 
@@ -111,7 +111,9 @@ def can_be_told(recorder: Any, start: int, late_inputs: Sequence[Any]) -> bool:
     """
     nodes = recorder.nodes[start:]
     draws = recorder.streams.after_backward() is not None
-    return draws or bool(late_inputs) or has_late_effects(nodes) or any(map(writes_forward, nodes))
+    return (
+        draws or bool(late_inputs) or has_backward_effects(nodes) or any(map(writes_forward, nodes))
+    )
 
 
 def writes_forward(node: Node) -> bool:
@@ -144,13 +146,13 @@ def refuse_again(nodes: Iterable[Node]) -> None:
             )
 
 
-def late_effects(
+def backward_effects(
     nodes: Sequence[Node],
-    turns: Sequence[Turn],
+    turns: Sequence[NodeVisit],
     results: Sequence[Result],
     sinks: Mapping[TapeNode, Any],
     wrappers: Container[Node],
-) -> tuple[LateEffect, ...]:
+) -> tuple[BackwardEffect, ...]:
     """The effects among recorded nodes. `turns` are those of the run that recorded them, `results`
     those whose gradients it started from; `sinks` say which input's gradient each node collects.
     Nodes that are `wrappers` are effects on their parts.
@@ -163,7 +165,7 @@ def late_effects(
             turn = turns[bisect_right(starts, place) - 1]
             arrived = [role for k, role in enumerate(results) if turn.arrived >> k & 1]
             reach = _reached(turn.node, sinks)
-            found.append(LateEffect(node.target.effect, frozenset(arrived), reach))
+            found.append(BackwardEffect(node.target.effect, frozenset(arrived), reach))
     return tuple(found)
 
 

@@ -44,25 +44,25 @@ from aotlite.stages.records.capture import Captured, CapturedInput
 from aotlite.stages.records.function_facts import BaseMeta, InputMeta, Plain
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import SavedOf
-from aotlite.stages.records.joint import Joint, LateMemory
+from aotlite.stages.records.joint import BackwardMemory, Joint
 from aotlite.stages.records.trace import RngTrace
-from aotlite.stages.s4_joint.instrumented_runs import Turn
-from aotlite.stages.shared.subclass_rebuild import input_wrappings
+from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
+from aotlite.stages.shared.subclass_rebuild import input_subclass_metas
 from aotlite.stages.shared.user_frames import describe
-from aotlite.stages.shared.view_analysis import Sights, layout_of
+from aotlite.stages.shared.view_analysis import ViewAnalysis, layout_of
 
 WHERE = OPS["where"]
 
 
 # -------------------------------------------------------------------------------- graph to graph
 @attrs.frozen(eq=False)
-class Settled:
+class BackwardMutations:
     """A joint graph in which memory that outlives the forward is an input of the backward."""
 
     graph: Graph
     bases: tuple[BaseMeta, ...] = ()
     """Memory of the call's own that the backward writes."""
-    memory: tuple[LateMemory, ...] = ()
+    memory: tuple[BackwardMemory, ...] = ()
     arrivals: tuple[frozenset[ResultRole], ...] = ()
     """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
     reads: tuple[tuple[SavedOf, frozenset[ResultRole]], ...] = ()
@@ -73,7 +73,7 @@ class Settled:
 class Recorded:
     """How a backward was recorded."""
 
-    turns: Sequence[Turn]
+    turns: Sequence[NodeVisit]
     results: Sequence[ResultRole]
     """Those whose gradients `turns` have as bits."""
     recorder: Any
@@ -86,7 +86,7 @@ def settled(
     inputs: Sequence[CapturedInput],
     backward: Recorded,
     wrappers: dict[Node, Any],
-) -> Settled:
+) -> BackwardMutations:
     """The joint graph, with `Current` inputs for what its backward finds in memory.
 
     Nodes of `wrappers`, which have none, do not count; what becomes of them is added to it.
@@ -125,7 +125,7 @@ class _Settling:
         self.streams: RngTrace = backward.recorder.streams
         self.here: Callable[[Tensor], Tensor] = backward.recorder.here
         self.every = (1 << len(self.results)) - 1
-        self.sights = Sights(graph)
+        self.sights = ViewAnalysis(graph)
         self.inputs = {given.placeholder: given for given in inputs}
         self.owners: dict[Node, Any] = {n: given.role for n, given in self.inputs.items()}
         self.parts: dict[Node, int] = {}
@@ -152,7 +152,7 @@ class _Settling:
                 is_whole = sight.object is sight.root
                 (self.owners if is_whole else self.parts).setdefault(sight.root, role)  # type: ignore[arg-type]
 
-    def run(self) -> Settled:
+    def run(self) -> BackwardMutations:
         offset = len(self.graph.placeholders)
         for place, node in enumerate(self.graph.nodes):
             if node.op == "call" and node.phase is Phase.BACKWARD:
@@ -162,7 +162,7 @@ class _Settling:
             if type(value) is Node:
                 self._read(value, ())
         if not self.found:
-            return Settled(self.graph, arrivals=self.streams.arrivals())
+            return BackwardMutations(self.graph, arrivals=self.streams.arrivals())
         _refuse_overlap(self.found, self.inputs)
         rewriting = _Rewriting(self)
         graph = rewriting.graph()
@@ -171,10 +171,10 @@ class _Settling:
         memory = tuple([self._memory(root, each) for root, each in self.found.items()])
         wrappers = [self._memory(root, each) for root, each in self.counted.items()]
         memory += tuple([attrs.evolve(each, is_counted_alone=True) for each in wrappers])
-        return Settled(graph, bases, memory, tuple(masks), self._reads())
+        return BackwardMutations(graph, bases, memory, tuple(masks), self._reads())
 
     # --- what is met
-    def _count(self, node: Node, turn: Turn) -> None:
+    def _count(self, node: Node, turn: NodeVisit) -> None:
         """A write of a wrapper: what becomes of its parts is noted beside it (SUB-15)."""
         if isinstance(node.target, InplaceOp):
             root = self.root(node.args[0])
@@ -182,10 +182,10 @@ class _Settling:
                 found = self.counted.setdefault(root, _Found(self.owners[root], root))
                 found.writes.append(self._arrived(node, turn))
 
-    def _arrived(self, node: Node, turn: Turn) -> int:
+    def _arrived(self, node: Node, turn: NodeVisit) -> int:
         return turn.arrived if node.recompute is not True else self._asking(turn)
 
-    def _look_at(self, node: Node, turn: Turn) -> None:
+    def _look_at(self, node: Node, turn: NodeVisit) -> None:
         if isinstance(node.target, (InplaceOp, GeometryOp)):
             root = self.root(node.args[0])
             if isinstance(root.role, Tangent):
@@ -218,7 +218,7 @@ class _Settling:
         found = [value for part in parts for value in self._kept(part)]
         return found or [self.here(tensor).value]
 
-    def _asking(self, turn: Turn) -> int:
+    def _asking(self, turn: NodeVisit) -> int:
         """The results, as bits, whose backward asks for what is computed again in this turn."""
         regions = set(computed_again(turn.node.kept_records()))
         mask = 0
@@ -258,9 +258,9 @@ class _Settling:
     def _roles(self, mask: int) -> frozenset[ResultRole]:
         return frozenset([role for k, role in enumerate(self.results) if mask >> k & 1])
 
-    def _memory(self, root: Node, found: _Found) -> LateMemory:
+    def _memory(self, root: Node, found: _Found) -> BackwardMemory:
         given = self.inputs.get(root)
-        return LateMemory(
+        return BackwardMemory(
             owner=found.owner,
             meta=root.meta,  # type: ignore[arg-type]
             place=str(found.owner) if given is None else given.place,
@@ -386,7 +386,7 @@ def widened(captured: Captured, meta: FunctionMeta, both: Joint) -> tuple[Captur
     inputs = [*meta.inputs, *map(_unwritten, both.late_inputs)]
     inputs = [attrs.evolve(i, written_late=True) if i.role in written else i for i in inputs]
     captured = attrs.evolve(captured, inputs=(*captured.inputs, *both.late_inputs))
-    wrappers = {**meta.wrappers, **input_wrappings(captured.recorder, both.late_inputs)}
+    wrappers = {**meta.wrappers, **input_subclass_metas(captured.recorder, both.late_inputs)}
     bases = (*meta.bases, *both.late_bases)
     return captured, attrs.evolve(meta, inputs=tuple(inputs), bases=bases, wrappers=wrappers)
 

@@ -32,9 +32,9 @@ from aotlite.ir.ops.views import DETACH
 from aotlite.ir.role import Gradient, Incoming, Output, Role, Tangent, is_given
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, CapturedFamily
-from aotlite.stages.records.gradient_reads import Reading, SavedOf, merged
-from aotlite.stages.records.joint import LateMemory
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
+from aotlite.stages.records.joint import BackwardMemory
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s4_joint.arrival_choices import check_is_eagers
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
@@ -50,9 +50,9 @@ from aotlite.stages.s4_joint.subclass_tangents import (
     fake_tangent,
     stand_in,
 )
-from aotlite.stages.shared.double_backward import earlier, refused
+from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
-from aotlite.stages.shared.subclass_rebuild import wrapping_of
+from aotlite.stages.shared.subclass_rebuild import subclass_meta_of
 from aotlite.stages.shared.tape_queries import passed, passed_at_some_order, these_of
 
 
@@ -83,7 +83,7 @@ class IncomingInput(Record):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Taped(Record):
+class KeptTape(Record):
     """A recorded run with its tape alive, of which no tensor of the caller's is a part."""
 
     recorder: Any
@@ -97,7 +97,7 @@ class Taped(Record):
     owners: Mapping[Storage, Any]
     """Whose memory each storage is that somebody else may write."""
     wrapped: Mapping[Node, Tensor | None]
-    """Nodes that stand for wrappers (`WrapperValues.nodes`)."""
+    """Nodes that stand for wrappers (`SubclassFakes.nodes`)."""
     memory: tuple[SavedOf, ...]
     """What users' Python reads of memory that somebody else may write, and no tape node saves."""
     order: int = 1
@@ -113,14 +113,14 @@ class Taped(Record):
         return role
 
 
-def taped(
+def kept_tape(
     captured: Captured,
     roots: Sequence[Root],
     owners: Mapping[Any, Any],
-    memory: Sequence[LateMemory],
+    memory: Sequence[BackwardMemory],
     *,
     users: bool,
-) -> Taped:
+) -> KeptTape:
     """What is kept of a captured function: `roots` as stage 4 ran its backward from them.
 
     The backward reads `memory`, and does not write it; `users` says whether users' Python runs in
@@ -131,7 +131,7 @@ def taped(
     if not users:
         met = passed_at_some_order([edge for _, edge, _ in roots])
         sources = [s for s in sources if any(edge[0] in met for edge, _ in sinks_of(s))]
-    return Taped(
+    return KeptTape(
         recorder,
         captured.graph.name,
         tuple([node for node in recorder.nodes if node.phase is Phase.FORWARD]),
@@ -156,7 +156,7 @@ def starts_of(roots: Sequence[Root]) -> tuple[Start, ...]:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Differentiated(Record):
+class DerivativeJoint(Record):
     """A backward as a function that has a backward itself."""
 
     graph: Graph
@@ -167,9 +167,9 @@ class Differentiated(Record):
     """For each source of the earlier order the meta of its gradient, None where none comes."""
     errors: dict[Any, Exception]
     reach: dict[Any, frozenset[Any]]
-    reads: Reading
-    taped: Taped
-    wrappings: Mapping[Any, Wrapping]
+    reads: GradientReads
+    kept_tape: KeptTape
+    wrappings: Mapping[Any, SubclassMeta]
     """How results, tangents and gradients that are wrappers are made, by role."""
     second: Second
     runs_user_code: bool
@@ -178,20 +178,20 @@ class Differentiated(Record):
     """Why its results cannot be differentiated, where they cannot."""
 
 
-def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated:
+def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> DerivativeJoint:
     """The backward for these gradients; of each it is said whether it has a history itself.
 
     Raises UnsupportedError for what cannot be captured.
     """
-    recorder = taped.recorder
+    recorder = kept_tape.recorder
     outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
     before = recorder.nodes, recorder.sequence, recorder.wrapped.nodes
     state = recorder.streams.state
-    recorder.wrapped.nodes = dict(taped.wrapped)
+    recorder.wrapped.nodes = dict(kept_tape.wrapped)
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, True, None
     try:
         with raising_refusals(recorder):
-            return _Recording(taped, arriving).run()
+            return _Recording(kept_tape, arriving).run()
     finally:
         STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
         recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before
@@ -199,56 +199,58 @@ def differentiated(taped: Taped, arriving: Mapping[Any, bool]) -> Differentiated
 
 
 class _Recording:
-    def __init__(self, taped: Taped, arriving: Mapping[Any, bool]) -> None:
-        self.taped = taped
-        self.recorder = taped.recorder
-        self.recorder.nodes = list(taped.nodes)
+    def __init__(self, kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> None:
+        self.kept_tape = kept_tape
+        self.recorder = kept_tape.recorder
+        self.recorder.nodes = list(kept_tape.nodes)
         self.arriving = arriving
         self.errors: dict[Any, Exception] = {}
-        self.owners = {storage: earlier(owner) for storage, owner in taped.owners.items()}
+        self.owners = {
+            storage: owner_at_next_order(owner) for storage, owner in kept_tape.owners.items()
+        }
         self.memory = tuple(
-            [attrs.evolve(each, owner=earlier(each.owner)) for each in taped.memory]
+            [attrs.evolve(each, owner=owner_at_next_order(each.owner)) for each in kept_tape.memory]
         )
-        self.wrappings: dict[Any, Wrapping] = {}
+        self.wrappings: dict[Any, SubclassMeta] = {}
         self.user_code = bool(self.recorder.wrapped)
         self.sees_absence = False
         self.state = self.recorder.streams.state
 
-    def run(self) -> Differentiated:
+    def run(self) -> DerivativeJoint:
         incoming = [self._incoming(start) for start in self._arrived()]
-        sources = (*self.taped.sources, *[i for i in incoming if i.fake._node is not None])
+        sources = (*self.kept_tape.sources, *[i for i in incoming if i.fake._node is not None])
         start = len(self.recorder.nodes)
         gradients = self._gradients(incoming)
         refusal = self._refusal(start)
         if refusal:
-            raise refused(refusal)
+            raise double_backward_refusal(refusal)
         there = [grad for grad in gradients if grad is not None]
         results = {Output(k): grad for k, grad in enumerate(there)}
         outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
-        inputs = (*self.taped.inputs, *[node for i in incoming for node in i.placeholders])
+        inputs = (*self.kept_tape.inputs, *[node for i in incoming for node in i.placeholders])
         tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
         roots = [(role, edge_of(grad), tangents[role].tensor) for role, grad in results.items()]
         roots = [root for root in roots if root[1] is not None]
         given = [node for role, _, _ in roots for node in tangents[role].inputs]
-        taped = self._taped(inputs, sources, roots)
-        reach, reads = self._look_behind(taped)
-        second = self._second(taped, roots)
-        why = self._refusal(len(taped.nodes)) or self._unchecked(len(taped.nodes), reads)
+        kept_tape = self._taped(inputs, sources, roots)
+        reach, reads = self._look_behind(kept_tape)
+        second = self._second(kept_tape, roots)
+        why = self._refusal(len(kept_tape.nodes)) or self._unchecked(len(kept_tape.nodes), reads)
         if why:
             second, given = Second([], {}), []
         self.wrappings |= second.wrappings
         outputs += second.outputs
         closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
         nodes = (*inputs, *given, *second.flags, *self.recorder.nodes, closing)
-        pairs = zip(self.taped.sources, gradients, strict=True)
-        return Differentiated(
-            Graph(nodes, f"{taped.name}_backward"),
+        pairs = zip(self.kept_tape.sources, gradients, strict=True)
+        return DerivativeJoint(
+            Graph(nodes, f"{kept_tape.name}_backward"),
             frozenset([node.role for each in incoming for node in each.placeholders]),
             tuple([(s.role, None if g is None else g.meta) for s, g in pairs]),
             self.errors,
             reach,
             reads,
-            attrs.evolve(taped, wrapped=dict(self.recorder.wrapped.nodes)),
+            attrs.evolve(kept_tape, wrapped=dict(self.recorder.wrapped.nodes)),
             self.wrappings,
             second,
             self.user_code,
@@ -262,9 +264,9 @@ class _Recording:
             what = "draws"
         if what:
             self.recorder.drop_from(start)
-        return what and f"Its backward {what} at order {self.taped.order + 1}."
+        return what and f"Its backward {what} at order {self.kept_tape.order + 1}."
 
-    def _unchecked(self, start: int, reads: Reading) -> str:
+    def _unchecked(self, start: int, reads: GradientReads) -> str:
         """Why what was recorded from there on cannot be run where users' Python reads an input
         that nobody has saved, at this order for the first time; it is forgotten then."""
         if not self.user_code or self.recorder.wrapped:
@@ -275,46 +277,48 @@ class _Recording:
                 role = storage_root(value).role
                 if is_given(role) and role not in known:
                     self.recorder.drop_from(start)
-                    return f"Its backward reads {role} unchecked at order {self.taped.order + 1}."
+                    return (
+                        f"Its backward reads {role} unchecked at order {self.kept_tape.order + 1}."
+                    )
         return ""
 
     def _taped(
         self, inputs: tuple[Node, ...], sources: tuple[Any, ...], roots: Sequence[Root]
-    ) -> Taped:
-        return Taped(
+    ) -> KeptTape:
+        return KeptTape(
             self.recorder,
-            self.taped.name,
+            self.kept_tape.name,
             tuple(self.recorder.nodes),
             inputs,
             sources,
             starts_of(roots),
             self.owners,
-            self.taped.wrapped,
+            self.kept_tape.wrapped,
             self.memory,
-            self.taped.order + 1,
-            self.taped.further,
+            self.kept_tape.order + 1,
+            self.kept_tape.further,
         )
 
     # --- the backward itself
     def _arrived(self) -> list[Start]:
-        return [start for start in self.taped.starts if start.role in self.arriving]
+        return [start for start in self.kept_tape.starts if start.role in self.arriving]
 
     def _incoming(self, start: Start) -> IncomingInput:
-        given = stand_in(self.recorder, start.role, self.taped.incoming, start.meta, start.like)
-        fake, role = given.tensor, self.taped.incoming(start.role)
+        given = stand_in(self.recorder, start.role, self.kept_tape.incoming, start.meta, start.like)
+        fake, role = given.tensor, self.kept_tape.incoming(start.role)
         if self.arriving[start.role]:
             fake._node = InputNode(gradient_form(fake))
         self.owners[fake.storage] = role
         if given.wrapping is not None:
             leaves = zip(given.wrapping.leaves(), leaves_of(fake), strict=True)
             for (_, of), leaf in leaves:
-                self.owners[leaf.storage] = self.taped.incoming(of)
+                self.owners[leaf.storage] = self.kept_tape.incoming(of)
         return IncomingInput(role, given.inputs, fake)
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
         pairs = zip(self._arrived(), incoming, strict=True)
         roots = [(start.edge, given.fake) for start, given in pairs]
-        return self._through(roots, self.taped.sources)
+        return self._through(roots, self.kept_tape.sources)
 
     def _through(self, roots: Any, sources: Any) -> list[Any]:
         found = run_backward(
@@ -346,7 +350,7 @@ class _Recording:
         self.owners.setdefault(grad.storage, role)
         if not is_wrapper(grad):
             return [(role, self._value(grad))]
-        roles = [of for _, of in wrapping_of(grad, role, {}).leaves()]
+        roles = [of for _, of in subclass_meta_of(grad, role, {}).leaves()]
         for of, leaf in zip(roles, leaves_of(grad), strict=True):
             self.owners.setdefault(leaf.storage, of)
         STATE.grad_mode = False
@@ -354,7 +358,7 @@ class _Recording:
             whole = dense_all_through(self.recorder, grad)
         finally:
             STATE.grad_mode = True
-        self.wrappings[role] = wrapping_of(whole, role, {})
+        self.wrappings[role] = subclass_meta_of(whole, role, {})
         leaves = [self.recorder.here(leaf) for leaf in leaves_of(whole)]
         return [(of, self._value(leaf)) for of, leaf in zip(roles, leaves, strict=True)]
 
@@ -366,16 +370,16 @@ class _Recording:
         return node
 
     # --- and its backward
-    def _look_behind(self, taped: Taped) -> tuple[Any, Reading]:
+    def _look_behind(self, kept_tape: KeptTape) -> tuple[Any, GradientReads]:
         """The sources that each result's gradient reaches, and the memory that it reads."""
         sinks: dict[TapeNode, Any] = {}
-        for source in taped.sources:
+        for source in kept_tape.sources:
             for edge, _ in sinks_of(source):
                 sinks[edge[0]] = source.role
-        roles = [start.role for start in taped.starts]
+        roles = [start.role for start in kept_tape.starts]
         reach: dict[Any, set[Any]] = {role: set() for role in roles}
         reads = dict.fromkeys(self.memory, (1 << len(roles)) - 1) if roles else {}
-        way = passed([start.edge for start in taped.starts])
+        way = passed([start.edge for start in kept_tape.starts])
         self.user_code = self.user_code or runs_user_code(way)
         self.sees_absence = any(map(sees_absence, way))
         for node, bits in way.items():
@@ -390,7 +394,7 @@ class _Recording:
                 if owner is not None:
                     merged(reads, [(SavedOf(owner, each.tensor.meta), bits)])
         reached = {role: frozenset(found) for role, found in reach.items()}
-        return reached, Reading(tuple(roles), reads)
+        return reached, GradientReads(tuple(roles), reads)
 
     def _note_written(self, node: TapeNode, saved: Any, results: list[Any]) -> None:
         try:
@@ -406,39 +410,39 @@ class _Recording:
             self.wrappings[Tangent(role)] = tangent.wrapping
         return tangent
 
-    def _second(self, taped: Taped, roots: Sequence[Root]) -> Second:
+    def _second(self, kept_tape: KeptTape, roots: Sequence[Root]) -> Second:
         """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
         self.recorder.phase = Phase.BACKWARD
         if self.recorder.wrapped or self.sees_absence:
-            return wrapped_second(self.recorder, taped.sources, roots, self.errors)
-        flows, found = self._healthy(taped, roots)
-        pairs = zip(taped.sources, found, strict=True)
+            return wrapped_second(self.recorder, kept_tape.sources, roots, self.errors)
+        flows, found = self._healthy(kept_tape, roots)
+        pairs = zip(kept_tape.sources, found, strict=True)
         outputs: list[tuple[Role, Any]] = [
             (Gradient(s.role), None if g is None else g.value) for s, g in pairs
         ]
         return Second(outputs, flows)
 
-    def _healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
+    def _healthy(self, kept_tape: KeptTape, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
         start = len(self.recorder.nodes)
         try:
-            return self._of_healthy(taped, roots)
+            return self._of_healthy(kept_tape, roots)
         except AutogradError as error:
             check_is_eagers(error)
         self.recorder.drop_from(start)
         for root in roots:
             if root[0] not in self.errors:
                 try:
-                    self._of_healthy(taped, [root])
+                    self._of_healthy(kept_tape, [root])
                 except AutogradError as error:
                     check_is_eagers(error)
                     self.errors[root[0]] = error
                 self.recorder.drop_from(start)
-        return self._of_healthy(taped, roots)
+        return self._of_healthy(kept_tape, roots)
 
-    def _of_healthy(self, taped: Taped, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
+    def _of_healthy(self, kept_tape: KeptTape, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
         healthy = [root for root in roots if root[0] not in self.errors]
-        flows, found = gradients_of(self.recorder, taped.sources, healthy)
-        return flows, self._sums(taped.sources, found, create_graph=False)
+        flows, found = gradients_of(self.recorder, kept_tape.sources, healthy)
+        return flows, self._sums(kept_tape.sources, found, create_graph=False)
 
 
 def _alone(family: CapturedFamily) -> CapturedFamily:

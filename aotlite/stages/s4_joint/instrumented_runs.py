@@ -82,7 +82,7 @@ def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
 
 
 @attrs.define
-class WholeRun(Run):
+class EngineRun(Run):
     """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
 
     What stands for a history outside of the capture is not entered.
@@ -118,7 +118,7 @@ class WholeRun(Run):
 
 
 @attrs.frozen(eq=False)
-class Turn:
+class NodeVisit:
     """One tape node's turn in a recorded backward."""
 
     start: int
@@ -129,7 +129,7 @@ class Turn:
 
 
 def flows_of(
-    run: NotedRun, results: Sequence[Result], ends: Mapping[Source, Sequence[Edge]]
+    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Source, Sequence[Edge]]
 ) -> Flows:
     """The sources to which a gradient of each result has flowed in a run that started from these.
 
@@ -144,11 +144,11 @@ def flows_of(
 
 
 @attrs.define
-class NotedRun(WholeRun):
+class InstrumentedRun(EngineRun):
     """A run of the tape that notes whose gradients each node is given, and when its turn is."""
 
     recorded: Sequence[Node] = attrs.field(kw_only=True)
-    turns: list[Turn] = attrs.field(init=False, factory=list)
+    turns: list[NodeVisit] = attrs.field(init=False, factory=list)
     _bits: dict[int, int] = attrs.field(init=False, factory=dict)
     """The bit of each gradient that the run starts from, by its id."""
     _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
@@ -181,7 +181,7 @@ class NotedRun(WholeRun):
 
     def _step(self, node: TapeNode) -> None:
         self.now = self._arrived.get(node, 0)
-        self.turns.append(Turn(len(self.recorded), node, self.now))
+        self.turns.append(NodeVisit(len(self.recorded), node, self.now))
         some = self.now != (1 << len(self._bits)) - 1
         self._guards = some and _has_user_code(node)
         if self.tell is not None and sees_absence(node):

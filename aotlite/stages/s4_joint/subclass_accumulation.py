@@ -17,8 +17,8 @@ from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.stages.shared.required_arrivals import Apart
-from aotlite.stages.shared.subclass_rebuild import again
+from aotlite.stages.shared.required_arrivals import RequiredArrivals
+from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 WHERE = OPS["where"]
 
@@ -39,7 +39,9 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
         sets = _roles(results, ones), _roles(results, others)
         # A tensor that does not arrive is zero, and adds nothing to the sum.
         pairs = (one, sets), (other, sets[::-1])
-        recorder.wrapped.apart += [Apart(*each) for grad, each in pairs if not _is_linear(grad)]
+        recorder.wrapped.apart += [
+            RequiredArrivals(*each) for grad, each in pairs if not _is_linear(grad)
+        ]
         return total
     first, second = (_flag(recorder, results, bits) for bits in (ones, others))
     return _chosen(recorder, first, second, (one, other, total))
@@ -53,7 +55,7 @@ def told_apart(recorder: Any, results: Sequence[Any], node: Any, given: Given) -
     every, some = given
     recorder.wrapped.unlike = True
     needed, others = _roles(results, some), _roles(results, every)
-    recorder.wrapped.apart.append(Apart(needed, others, node.name()))
+    recorder.wrapped.apart.append(RequiredArrivals(needed, others, node.name()))
 
 
 def _is_like(a: Any, b: Any) -> bool:
@@ -103,7 +105,7 @@ def _chosen(recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, An
         chosen: Tensor = dispatch(WHERE, (first, dispatch(WHERE, (second, total, one)), other))
         return chosen if chosen.meta is total.meta else chosen.restride(total.meta.stride)
     inner = dict(_inner(recorder, first, second, of))
-    return again(recorder, total, inner)
+    return rebuilt_wrapper(recorder, total, inner)
 
 
 def _inner(

@@ -19,8 +19,8 @@ from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.role import Role
-from aotlite.stages.records.joint import Choice
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.joint import ArrivalChoice
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s4_joint.arrival_choices import (
     MOST,
     Flat,
@@ -28,11 +28,11 @@ from aotlite.stages.s4_joint.arrival_choices import (
     check_is_eagers,
     recorded_choices,
 )
-from aotlite.stages.s4_joint.instrumented_runs import Flows, NotedRun, flows_of
+from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
 from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
-from aotlite.stages.shared.required_arrivals import Apart
+from aotlite.stages.shared.required_arrivals import RequiredArrivals
 
 Root = tuple[Any, Any, Tensor]
 """A result, where its gradient goes, and the tangent that arrives."""
@@ -45,12 +45,12 @@ class Second:
     outputs: list[tuple[Role, Any]]
     flows: Flows
     """The sources to which a gradient of each result flows."""
-    wrappings: Mapping[Any, Wrapping] = {}
+    wrappings: Mapping[Any, SubclassMeta] = {}
     flags: tuple[Node, ...] = ()
     """`Arrived` inputs."""
     arrivals: tuple[frozenset[Any], ...] = ()
-    apart: tuple[Apart, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    apart: tuple[RequiredArrivals, ...] = ()
+    choices: tuple[ArrivalChoice, ...] = ()
 
 
 def wrapped_second(
@@ -74,7 +74,7 @@ class _Recording:
 
     def run(self, roots: Sequence[Root]) -> Second:
         recorder, start = self.recorder, len(self.recorder.nodes)
-        choices: list[Choice] = []
+        choices: list[ArrivalChoice] = []
         found = self._of_healthy(roots)
         healthy = self._healthy(roots)
         if found is None or (self._has_choices(healthy) and can_repeat(recorder.nodes[start:])):
@@ -159,7 +159,7 @@ def gradients_of(
 
 
 @attrs.define
-class _Pass(NotedRun):
+class _Pass(InstrumentedRun):
     """A noted run that enters the nodes alone which lead to a sink."""
 
     _leading_to_sinks = Run._leading_to_sinks

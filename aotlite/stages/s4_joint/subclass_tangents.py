@@ -1,7 +1,7 @@
 """How wrappers are made of parts: the records that stages 2 and 4 make, and stage 10 writes out.
 
-A `Wrapping` says by roles what a wrapper's parts are. `with_parts` adds the inner tensors of what a
-function makes to its results, so that every question about memory is asked of dense tensors.
+A `SubclassMeta` says by roles what a wrapper's parts are. `with_parts` adds the inner tensors of
+what a function makes to its results, so that every question about memory is asked of dense tensors.
 Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
 """
 
@@ -29,8 +29,8 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.role import Gradient, Output, Piece, Role, Tangent
-from aotlite.stages.records.subclass_meta import Wrapping
-from aotlite.stages.shared.subclass_rebuild import again, wrapping_of
+from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
 
 # ------------------------------------------------------------------------------ tangents, gradients
@@ -41,7 +41,7 @@ class FakeTangent:
     tensor: Tensor
     inputs: tuple[Node, ...]
     """The inputs that it is made of."""
-    wrapping: Wrapping | None
+    wrapping: SubclassMeta | None
     """How, where it is a wrapper (SUB-12)."""
 
 
@@ -66,7 +66,7 @@ def stand_in(
     if like is None or not is_wrapper(like):
         tensor = _dense_tangent(recorder, role_of(result), meta)
         return FakeTangent(tensor, (tensor.value,), None)
-    wrapping = wrapping_of(like, result, {}, Piece)
+    wrapping = subclass_meta_of(like, result, {}, Piece)
     inputs: list[Node] = []
     tensor = _wrapper_tangent(recorder, result, role_of, like, inputs)
     return FakeTangent(tensor, tuple(inputs), wrapping)
@@ -99,7 +99,7 @@ def _wrapper_tangent(
             inner[name] = _dense_tangent(recorder, role_of(of), part.meta)
             inputs.append(inner[name].value)
     meta = like.meta
-    tangent = again(recorder, like, inner)
+    tangent = rebuilt_wrapper(recorder, like, inner)
     tangent.storage = storage = WrapperStorage(type(like))
     storage.capture = recorder
     role = role_of(result)
@@ -114,7 +114,7 @@ def form_of(recorder: Any, tensor: Tensor) -> Tensor:
     """A tensor like this one that nothing else has anything to do with."""
     if is_wrapper(tensor):
         inner = {name: form_of(recorder, part) for name, part in inner_tensors(tensor).items()}
-        form = again(recorder, tensor, inner)
+        form = rebuilt_wrapper(recorder, tensor, inner)
     else:
         form = Tensor(Storage(None, capture=recorder), tensor.meta)
     form.storage.capture = recorder
@@ -155,10 +155,10 @@ def _each_once(recorder: Any, like: Tensor) -> Tensor:
 
 def flat_gradients(
     recorder: Any, sources: Sequence[Any], grads: Sequence[Any]
-) -> tuple[list[tuple[Role, Any]], dict[Any, Wrapping | None]]:
+) -> tuple[list[tuple[Role, Any]], dict[Any, SubclassMeta | None]]:
     """The outputs that the sources' gradients are, and how those are made that are wrappers."""
     outputs: list[tuple[Role, Any]] = []
-    wrappings: dict[Any, Wrapping | None] = {}
+    wrappings: dict[Any, SubclassMeta | None] = {}
     for source, grad in zip(sources, grads, strict=True):
         if source.entries:
             values, wrappings[Gradient(source.role)] = flat_gradient(recorder, source.role, grad)
@@ -168,7 +168,7 @@ def flat_gradients(
 
 def flat_gradient(
     recorder: Any, role: Any, grad: Tensor | None
-) -> tuple[list[tuple[Role, Any]], Wrapping | None]:
+) -> tuple[list[tuple[Role, Any]], SubclassMeta | None]:
     """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None
@@ -177,7 +177,7 @@ def flat_gradient(
         grad = dense_all_through(recorder, grad)
     finally:
         recorder.phase = phase
-    wrapping = wrapping_of(grad, role, {}, Piece)
+    wrapping = subclass_meta_of(grad, role, {}, Piece)
     values = zip(wrapping.leaves(), leaves_of(grad), strict=True)
     return [(Gradient(of), recorder.here(leaf).value) for (_, of), leaf in values], wrapping
 
@@ -205,7 +205,7 @@ def _laid_out(recorder: Any, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor
     """A wrapper of these parts with each element once: by its class, where that has to say how."""
     meta = tensor.meta
     if meta.dense:
-        return again(recorder, tensor, dense)
+        return rebuilt_wrapper(recorder, tensor, dense)
     stride, spec = meta.as_contiguous().stride, flatten(tensor)[1]
     try:
         return unflatten(type(tensor), dense, spec, meta.shape, stride)

@@ -1,8 +1,8 @@
 """Creation records: where parts of wrappers stand in a flat list, and how wrappers are made again.
 
 For who calls graphs by hand, exports them, or studies the calling convention: the runtime's own
-code is written from `Wrapping`s, which say the same by roles. A flat list has each wrapper's dense
-parts in the order of names, depth first, then its symbolic sizes, then its symbolic strides.
+code is written from `SubclassMeta`s, which say the same by roles. A flat list has each wrapper's
+dense parts in the order of names, depth first, then its symbolic sizes, then its symbolic strides.
 Rules: SUB-2..SUB-6, SUB-8, SUB-9, SUB-12, SUB-14, SUB-18, SUB-19. Spec: `specs/s5_desugar.md`.
 """
 
@@ -22,7 +22,7 @@ from aotlite.ir.symbols import SymInt
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.function_facts import InputMeta
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.shared.view_families import copy_autograd
 
 Sizes = tuple[int | None, ...]
@@ -194,7 +194,7 @@ def records_of_inputs(meta: FunctionMeta, graph: Graph) -> Records:
 
 
 def _from_roles(meta: FunctionMeta, places: dict[Any, int], role: Any) -> int | CreationRecord:
-    wrapping: Wrapping | None = meta.wrappers.get(role)
+    wrapping: SubclassMeta | None = meta.wrappers.get(role)
     if wrapping is None:
         return places[role]
     parts = [(name, _from_roles(meta, places, of)) for name, of, _ in wrapping.parts]

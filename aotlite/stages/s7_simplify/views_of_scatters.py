@@ -21,8 +21,8 @@ from aotlite.ir.op import Cost, PureOp, ViewOp
 from aotlite.stages.shared.memory_windows import (
     LOOK_BACK,
     SCATTERED,
-    Window,
-    Write,
+    MemoryWindow,
+    ScatterWrite,
     _is_symbolic,
     relation,
     write_of,
@@ -36,7 +36,7 @@ Step: TypeAlias = tuple[ViewOp, tuple[Any, ...]]
 """A view and its arguments after the operand."""
 
 
-class Run(NamedTuple):
+class ScatterRun(NamedTuple):
     """Scatters in a row: what they began with, and the addresses that they all write between."""
 
     below: Node
@@ -48,7 +48,7 @@ def has_windows(graph: Graph) -> bool:
     """Whether the rules may find something: a scatter, a view of a view, one of everything, or two
     that show the same.
     """
-    seen: set[tuple[Node, Window]] = set()
+    seen: set[tuple[Node, MemoryWindow]] = set()
     for node in graph.nodes:
         op = node.target
         if type(op) is ViewOp:
@@ -56,7 +56,7 @@ def has_windows(graph: Graph) -> bool:
             if type(value.target) is ViewOp or value.meta is node.meta:
                 return True
             if not (op.recasts or _is_symbolic(value.meta) or _is_symbolic(node.meta)):
-                place = value, Window(*op.result(node.args))
+                place = value, MemoryWindow(*op.result(node.args))
                 if place in seen:
                     return True
                 seen.add(place)
@@ -87,8 +87,8 @@ class _Windows:
         self.places: dict[Node, tuple[Node, int]] = {}
         """For views: the node that made the memory, and where in it they start."""
         self.known: dict[tuple[Node, int, TensorMeta], Node] = {}
-        self.writes: dict[Node, Write] = {}
-        self.runs: dict[Node, Run] = {}
+        self.writes: dict[Node, ScatterWrite] = {}
+        self.runs: dict[Node, ScatterRun] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes[:-1]:
@@ -165,7 +165,9 @@ class _Windows:
         meta, start = op.result(node.args)
         start += before
         if not is_held:
-            found = self._found(memory, Window(meta, start), [(op, node.args[1:])], node.args[0])
+            found = self._found(
+                memory, MemoryWindow(meta, start), [(op, node.args[1:])], node.args[0]
+            )
             if found is not None and found.meta is meta:
                 return found
             if found is not None:
@@ -174,7 +176,9 @@ class _Windows:
         self.places[node] = memory, start
         return None
 
-    def _found(self, memory: Node, window: Window, steps: list[Step], operand: Node) -> Node | None:
+    def _found(
+        self, memory: Node, window: MemoryWindow, steps: list[Step], operand: Node
+    ) -> Node | None:
         """A value equal to the window on a memory that `steps` show of the operand."""
         found = self._at(memory, window)
         if found is not None:
@@ -195,7 +199,7 @@ class _Windows:
             write = self.writes.get(memory)
             if write is None or self._is_barred(memory) or len(steps) > _MOST_STEPS:
                 break
-            how = relation(Window(window.meta, start), write.window)
+            how = relation(MemoryWindow(window.meta, start), write.window)
             if how == "same" and not self._is_barred(self._place(write.source)[0]):
                 return write.source
             below, before = self._place(write.operand)
@@ -206,9 +210,9 @@ class _Windows:
             start, end = start + before, end + before
         if behind is operand:
             return None
-        return self._at(memory, Window(window.meta, start)) or self._replayed(behind, shown)
+        return self._at(memory, MemoryWindow(window.meta, start)) or self._replayed(behind, shown)
 
-    def _at(self, memory: Node, window: Window) -> Node | None:
+    def _at(self, memory: Node, window: MemoryWindow) -> Node | None:
         """The value that is known to be this window on this memory."""
         if window.start == 0 and window.meta is memory.meta:
             return memory
@@ -228,7 +232,7 @@ class _Windows:
             memory, before = self._place(value)
             meta, start = op.result((value, *rest))
             start += before
-            found = self._at(memory, Window(meta, start))
+            found = self._at(memory, MemoryWindow(meta, start))
             if found is None:
                 found = self.build.emit(op, (value, *rest))
                 self.known[memory, start, meta] = found
@@ -250,7 +254,7 @@ class _Windows:
         self._join_run(node, write)
         return None
 
-    def _join_run(self, memory: Node, write: Write) -> None:
+    def _join_run(self, memory: Node, write: ScatterWrite) -> None:
         """Writes in a row, to a copy of a copy, are passed by together."""
         first = write.window.start
         end = first + write.window.meta.span
@@ -259,9 +263,9 @@ class _Windows:
         if before is not None:
             below, first, end = before.below, min(first, before.first), max(end, before.end)
         if self._place(below) == (below, 0):
-            self.runs[memory] = Run(below, first, end)
+            self.runs[memory] = ScatterRun(below, first, end)
 
-    def _unneeded(self, write: Write) -> Node | None:
+    def _unneeded(self, write: ScatterWrite) -> Node | None:
         """SIM-6: what a scatter gives that changes nothing, or all."""
         operand, source, window = write.operand, write.source, write.window
         memory, before = self._place(operand)

@@ -35,7 +35,7 @@ from aotlite.ir.role import (
     is_given,
 )
 from aotlite.stages.records.partition import Partition, SavedValue
-from aotlite.stages.s8_partition.indexed_graph import Numbered, numbered
+from aotlite.stages.s8_partition.indexed_graph import IndexedGraph, numbered
 from aotlite.stages.shared.user_frames import describe
 
 
@@ -70,7 +70,7 @@ def _of_forward(graph: Graph) -> list[bool]:
 
 
 def cut(
-    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: Numbered | None = None
+    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: IndexedGraph | None = None
 ) -> Partition:
     """The partition that saves these nodes: the backward recomputes what it needs from them.
 
@@ -103,7 +103,7 @@ def cut(
     return Partition(forward, backward, tuple(values))
 
 
-def _needed(joint: Numbered, kept: list[bool]) -> list[bool]:
+def _needed(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
     """What the gradients need, down to what is kept and to tangents."""
     needed = [False] * len(kept)
     for _, i in joint.gradients:
@@ -116,7 +116,7 @@ def _needed(joint: Numbered, kept: list[bool]) -> list[bool]:
 
 
 # ----------------------------------------------------------------------------- the caller's memory
-def _unchecked(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int]:
+def _unchecked(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> set[int]:
     """PART-37: kept values that the backward reads where eager's would not.
 
     The caller may write their memory before the backward, and eager would not mind. Only what is
@@ -139,7 +139,7 @@ def _unchecked(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int
     return {i for i in shared if ours[i] & ~checked[roots[i]]}
 
 
-def _computed_from(joint: Numbered, needed: list[bool], kept: list[bool]) -> set[int]:
+def _computed_from(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> set[int]:
     """PART-40: the caller's memory of which the backward computes again what eager has saved."""
     roots, held = joint.roots, joint.callers_memory[0]
     found: set[int] = set()
@@ -151,7 +151,7 @@ def _computed_from(joint: Numbered, needed: list[bool], kept: list[bool]) -> set
     return found & held
 
 
-def _of_results(joint: Numbered) -> list[bool]:
+def _of_results(joint: IndexedGraph) -> list[bool]:
     """What the results need, and so the forward computes."""
     found = [False] * len(joint.inputs)
     for _, i in joint.results:
@@ -163,7 +163,7 @@ def _of_results(joint: Numbered) -> list[bool]:
     return found
 
 
-def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:
+def _times(joint: IndexedGraph, kept: list[bool] | None) -> list[int]:
     """For each value the tangents in whose backward it is needed, kept values being given.
 
     All of them, where a gradient that depends on no tangent needs it. With one tangent there is
@@ -187,7 +187,7 @@ def _times(joint: Numbered, kept: list[bool] | None) -> list[int]:
 
 # -------------------------------------------------------------------------------------- forward
 def _forward(
-    joint: Numbered, saved: list[int], saving: list[Saved], unchecked: set[int]
+    joint: IndexedGraph, saved: list[int], saving: list[Saved], unchecked: set[int]
 ) -> tuple[Graph, list[Any]]:
     """The forward, and whose memory each saved value is."""
     graph = joint.graph
@@ -223,7 +223,7 @@ def _copied(build: Builder, node: Node) -> Node:
     return build.emit(RESTRIDE, (node, meta.stride))
 
 
-def _forward_nodes(joint: Numbered, saved: list[int]) -> Iterator[Node]:
+def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
     """The inputs, and all that results and saved values are computed from, in order (PART-2)."""
     wanted = [False] * len(joint.inputs)
     for i in (*saved, *[i for _, i in joint.results]):
@@ -289,7 +289,7 @@ def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _in_time(joint: Numbered, needed: list[bool], kept: list[bool]) -> Iterator[int]:
+def _in_time(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> Iterator[int]:
     """The calls of the backward: what needs no tangent stands before its first reader (PART-26).
 
     So a value that is computed again lives no longer than it must.

@@ -41,7 +41,7 @@ from aotlite.ir.role import (
     is_given,
 )
 from aotlite.stages.records.partition import Partition, SavedValue
-from aotlite.stages.shared.value_numbering import Numbering
+from aotlite.stages.shared.value_numbering import ValueNumbering
 
 _REASON = "derivatives of the backward read it, or what it is computed from"
 
@@ -62,7 +62,7 @@ class Reads(Enum):
 def with_kept(
     partition: Partition,
     whole: Graph,
-    numbering: Numbering,
+    numbering: ValueNumbering,
     given: Mapping[Any, int],
     requires: Callable[[Any], bool],
     exported: Container[Any] = (),
@@ -115,7 +115,7 @@ def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
 class _Forward:
     """The forward of a partition, with its values by number."""
 
-    def __init__(self, graph: Graph, numbering: Numbering, given: Mapping[Any, int]) -> None:
+    def __init__(self, graph: Graph, numbering: ValueNumbering, given: Mapping[Any, int]) -> None:
         self.graph = graph
         numbers = numbering.of(graph, given)
         self.saved = {value for _, value in graph.outputs_with(Saved)}
@@ -345,7 +345,7 @@ def _owners(forward: Graph) -> dict[Node, Any]:
 
 # ------------------------------------------------------------------------- graphs fed from values
 @attrs.frozen
-class Held:
+class SavedOperand:
     """A value that a call has saved."""
 
     number: int
@@ -357,14 +357,14 @@ class Held:
     """
 
     @staticmethod
-    def of(number: int, meta: TensorMeta, saved: SavedValue) -> Held:
+    def of(number: int, meta: TensorMeta, saved: SavedValue) -> SavedOperand:
         """What a partition says of it; what is lent is copied before it is written (PART-37)."""
         owner: Any = None if saved.lent else saved.owner
         owner = owner.of if isinstance(owner, MutatedInput) else owner
-        return Held(number, meta, owner.whole if isinstance(owner, Part) else owner)
+        return SavedOperand(number, meta, owner.whole if isinstance(owner, Part) else owner)
 
 
-def places_of(saved: Sequence[Held], asked: Container[Any]) -> dict[int, int]:
+def places_of(saved: Sequence[SavedOperand], asked: Container[Any]) -> dict[int, int]:
     """For each number the place of a value.
 
     Of values that are one, and lie in several places, it is one that nobody may write, or whose
@@ -402,7 +402,7 @@ def following(
 def fed(
     graph: Graph,
     numbers: dict[Node, int],
-    saved: Sequence[Held],
+    saved: Sequence[SavedOperand],
     places: Mapping[int, int],
 ) -> Graph:
     """The graph with `Kept` inputs in the place of values that have the numbers of `places`.

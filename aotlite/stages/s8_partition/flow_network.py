@@ -20,7 +20,7 @@ from aotlite.stages.s8_partition.flow_reductions import (
     Capacity,
     Edges,
     Link,
-    Network,
+    ReducedNetwork,
     Tree,
     Vertex,
     cut_by_a_path,
@@ -50,7 +50,7 @@ class Cut:
     edges: int
 
 
-def minimum_cut(network: Network, solver: Solver | str = ALGORITHMS[0]) -> Cut:
+def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> Cut:
     """The minimum cut; among several the one next to the sink, as networkx gives it.
 
     There must be one of limited weight (`unlimited_path`).
@@ -68,7 +68,7 @@ def minimum_cut(network: Network, solver: Solver | str = ALGORITHMS[0]) -> Cut:
     return Cut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
 
 
-def _needed(network: Network, values: set[int]) -> set[int]:
+def _needed(network: ReducedNetwork, values: set[int]) -> set[int]:
     """The values of a cut without those of no bytes that only other values of it lead to."""
     passed: set[int] = set()
     needed: set[int] = set()
@@ -78,7 +78,7 @@ def _needed(network: Network, values: set[int]) -> set[int]:
     return needed
 
 
-def unlimited_path(network: Network) -> list[int]:
+def unlimited_path(network: ReducedNetwork) -> list[int]:
     """The values on a path from source to sink that no cut can cut; empty if there is none."""
     before: dict[int, int | None] = {}
     for i, capacity in enumerate(network.capacities):

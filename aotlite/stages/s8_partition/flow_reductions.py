@@ -31,7 +31,7 @@ Carried = tuple[Vertex, Capacity, Tree]
 
 
 @attrs.frozen(eq=False)
-class Network:
+class ReducedNetwork:
     """Values numbered in execution order. Those that are not `live` are not part of it."""
 
     inputs: Sequence[Sequence[int]]
@@ -45,7 +45,7 @@ class Network:
     """How many live values that do not hang on the source read it."""
 
 
-def reduced(network: Network) -> dict[Vertex, Edges]:
+def reduced(network: ReducedNetwork) -> dict[Vertex, Edges]:
     """The edges into each vertex that is left; the minimum cut next to the sink is the same."""
     return contracted(_collapsed(network))
 
@@ -118,7 +118,7 @@ def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
 
 
 # ---------------------------------------------------------------------------------- in one walk
-def _collapsed(network: Network) -> dict[Vertex, Edges]:
+def _collapsed(network: ReducedNetwork) -> dict[Vertex, Edges]:
     """The edges into each vertex that is left after one walk in execution order.
 
     Chains become one edge, as do parallel edges that meet. Vertex 2i is where edges into value i

@@ -29,7 +29,7 @@ from aotlite.ir.role import (
 
 
 @attrs.frozen(eq=False, slots=False)
-class Numbered:
+class IndexedGraph:
     """A joint graph whose values are numbers."""
 
     graph: Graph
@@ -72,7 +72,7 @@ class Numbered:
         return _lendable(self)
 
 
-def numbered(graph: Graph) -> Numbered:
+def numbered(graph: Graph) -> IndexedGraph:
     """The graph by numbers. Linear; the graph is functional."""
     numbers: dict[Node, int] = {}
     inputs = _inputs(graph, numbers)
@@ -82,7 +82,7 @@ def numbered(graph: Graph) -> Numbered:
         if type(value) is Node:
             into = gradients if type(role) in FROM_BACKWARD else results
             into.append((role, numbers[value]))
-    return Numbered(graph, inputs, results, gradients)
+    return IndexedGraph(graph, inputs, results, gradients)
 
 
 def _inputs(graph: Graph, numbers: dict[Node, int]) -> list[list[int]]:
@@ -125,7 +125,7 @@ def _roots(graph: Graph, inputs: list[list[int]]) -> list[int]:
     return roots
 
 
-def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
+def _callers_memory(joint: IndexedGraph) -> tuple[set[int], set[int]]:
     inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
     others = OF_BACKWARD | {*RNG_INPUTS, Saved}
     held = {i for role, i in inputs.items() if type(role) not in others}
@@ -138,7 +138,7 @@ def _callers_memory(joint: Numbered) -> tuple[set[int], set[int]]:
     return held, written
 
 
-def _lendable(joint: Numbered) -> set[int]:
+def _lendable(joint: IndexedGraph) -> set[int]:
     nodes = joint.graph.nodes
     if any(map(_is_code, nodes, joint.tangents)):
         return set()

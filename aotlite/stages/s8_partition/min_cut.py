@@ -15,14 +15,14 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.s8_partition.flow_network import (
     ALGORITHMS,
-    Network,
+    ReducedNetwork,
     Solver,
     check_solver,
     minimum_cut,
     unlimited_path,
 )
-from aotlite.stages.s8_partition.indexed_graph import Numbered, numbered
-from aotlite.stages.s8_partition.recompute_costs import Costs, computed_forward, costs_of
+from aotlite.stages.s8_partition.indexed_graph import IndexedGraph, numbered
+from aotlite.stages.s8_partition.recompute_costs import RecomputeCosts, computed_forward, costs_of
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -41,7 +41,7 @@ class MinCut:
     'it is computed again from primals_0, which costs less than keeping it'
     """
 
-    joint: Numbered
+    joint: IndexedGraph
     saved: dict[Node, str]
     """Why each saved value is saved, in the order of the graph."""
     weight: int
@@ -111,7 +111,7 @@ def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
     return MinCut(joint, saved, int(found.weight), found.edges)
 
 
-def _viewed(joint: Numbered, network: Network, i: int) -> int:
+def _viewed(joint: IndexedGraph, network: ReducedNetwork, i: int) -> int:
     """PART-24: what a value to save is a view of, if that weighs the same."""
     while joint.roots[i] != i:
         (source,) = joint.inputs[i]
@@ -122,7 +122,7 @@ def _viewed(joint: Numbered, network: Network, i: int) -> int:
 
 
 # ------------------------------------------------------------------------------------- reasons
-def _why(costs: Costs, i: int) -> str:
+def _why(costs: RecomputeCosts, i: int) -> str:
     why = costs.banned[i]
     if not why:
         reason = "of all that the backward could start from it costs least"
@@ -133,7 +133,7 @@ def _why(costs: Costs, i: int) -> str:
     return f"{reason} (a copy, for its memory is the caller's)" if i in costs.copied else reason
 
 
-def _no_cut(graph: Graph, costs: Costs, path: list[int]) -> ArgumentError:
+def _no_cut(graph: Graph, costs: RecomputeCosts, path: list[int]) -> ArgumentError:
     """PART-24: why each value on a path can be neither saved nor computed again."""
     nodes = graph.nodes
     last = nodes[path[-1]]

@@ -17,8 +17,8 @@ from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.op import OPS, Cost, Op
-from aotlite.stages.s8_partition.flow_network import UNLIMITED, Network
-from aotlite.stages.s8_partition.indexed_graph import Numbered
+from aotlite.stages.s8_partition.flow_network import UNLIMITED, ReducedNetwork
+from aotlite.stages.s8_partition.indexed_graph import IndexedGraph
 from aotlite.stages.shared.effect_tokens import refuse_again
 
 _FUSES, _DEAR, _VIEWS, _JOINS = 1, 2, 4, 8
@@ -43,17 +43,17 @@ _GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
 
 
 @attrs.frozen(eq=False)
-class Costs:
+class RecomputeCosts:
     """What the network is made of, by number of the node."""
 
-    network: Network
+    network: ReducedNetwork
     banned: list[str]
     """Why a value that the forward computes is not computed again; empty where it may be."""
     copied: set[int]
     """Values that are saved as copies, since the caller may write their memory (PART-37)."""
 
 
-def costs_of(joint: Numbered) -> Costs:
+def costs_of(joint: IndexedGraph) -> RecomputeCosts:
     """The network of a joint graph (PART-16, PART-17), not reduced."""
     marks = _marks(joint)
     traits = _traits(joint)
@@ -66,16 +66,16 @@ def costs_of(joint: Numbered) -> Costs:
     for i in _read_late(joint, marks):
         capacities[i] = UNLIMITED
     starts = [1 if why else 0 for why in banned]
-    network = Network(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
-    return Costs(network, banned, copied)
+    network = ReducedNetwork(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
+    return RecomputeCosts(network, banned, copied)
 
 
-def computed_forward(joint: Numbered) -> set[int]:
+def computed_forward(joint: IndexedGraph) -> set[int]:
     """What the results need, and so the forward computes anyway."""
     return {i for i, mark in enumerate(_marks(joint)) if mark & _FORWARD}
 
 
-def _marks(joint: Numbered) -> list[int]:
+def _marks(joint: IndexedGraph) -> list[int]:
     """Whether the results need each node, or the gradients, or both."""
     marks = [0] * len(joint.graph.nodes)
     for _, i in joint.results:
@@ -90,7 +90,7 @@ def _marks(joint: Numbered) -> list[int]:
     return marks
 
 
-def _traits(joint: Numbered) -> list[int]:
+def _traits(joint: IndexedGraph) -> list[int]:
     known: dict[Any, int] = {}
     found = []
     for node in joint.graph.nodes:
@@ -119,7 +119,7 @@ class _Seen:
     """Whether an op of the backward reads it from memory, through views at most (PART-20)."""
 
 
-def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
+def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
     count = len(joint.graph.nodes)
     distance, materialised, feeds = [_FAR] * count, [0] * count, [0] * count
     for p in joint.inputs[-1]:
@@ -143,7 +143,7 @@ def _seen(joint: Numbered, marks: list[int], traits: list[int]) -> _Seen:
     return _Seen(distance, materialised, feeds)
 
 
-def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
+def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
     """PART-20: why the backward does not compute a value of the forward again."""
     found = [""] * len(joint.graph.nodes)
     compared = _compared(joint, marks)
@@ -159,7 +159,7 @@ def _banned(joint: Numbered, marks: list[int], traits: list[int], seen: _Seen) -
     return found
 
 
-def _compared(joint: Numbered, marks: list[int]) -> bytearray:
+def _compared(joint: IndexedGraph, marks: list[int]) -> bytearray:
     """Whether something that a gradient compares for equality is computed from each value
     (PART-39).
     """
@@ -183,7 +183,9 @@ def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
     return "an op of the backward reads it from memory" if feeds else ""
 
 
-def _break_runs(joint: Numbered, marks: list[int], traits: list[int], banned: list[str]) -> None:
+def _break_runs(
+    joint: IndexedGraph, marks: list[int], traits: list[int], banned: list[str]
+) -> None:
     """PART-22: bans a value each hundred positions of a run, where all of the run goes through it.
 
     Computed again from its start, the whole of a run would be alive at once in the backward.
@@ -255,7 +257,7 @@ class _Reach:
     """By root: the tangents whose backward reads this memory in eager, too, which checks it."""
 
 
-def _reach(joint: Numbered, marks: list[int], banned: list[str]) -> _Reach:
+def _reach(joint: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
     count = len(joint.graph.nodes)
     live, ends, users = [0] * count, [0] * count, [0] * count
     needs, reads = [0] * count, [0] * count
@@ -290,14 +292,14 @@ def _reach(joint: Numbered, marks: list[int], banned: list[str]) -> _Reach:
     return _Reach(live, ends, users, needs, reads)
 
 
-def _drop_wished(joint: Numbered, live: list[int]) -> None:
+def _drop_wished(joint: IndexedGraph, live: list[int]) -> None:
     """PART-17: what is to be computed again is no candidate; what it reads ends at the sink."""
     for i, node in enumerate(joint.graph.nodes):
         if node.recompute is True and node.op == "call":
             live[i] = 0
 
 
-def _copied(joint: Numbered, reach: _Reach) -> set[int]:
+def _copied(joint: IndexedGraph, reach: _Reach) -> set[int]:
     """PART-31, PART-37: values in memory that the call itself overwrites, or that the caller may
     write without eager's backward noticing and that cannot be lent.
     """
@@ -311,7 +313,7 @@ def _copied(joint: Numbered, reach: _Reach) -> set[int]:
     return found
 
 
-def _read_late(joint: Numbered, marks: list[int]) -> list[int]:
+def _read_late(joint: IndexedGraph, marks: list[int]) -> list[int]:
     """PART-40: what the backward alone computes of the caller's memory, as eager's does."""
     held = joint.callers_memory[0] - joint.callers_memory[1]
     found: list[int] = []
@@ -325,7 +327,9 @@ def _read_late(joint: Numbered, marks: list[int]) -> list[int]:
     return found
 
 
-def _capacities(joint: Numbered, seen: _Seen, reach: _Reach, copied: set[int]) -> list[int | float]:
+def _capacities(
+    joint: IndexedGraph, seen: _Seen, reach: _Reach, copied: set[int]
+) -> list[int | float]:
     """PART-18: bytes written and read again; once more for what is not in memory anyway."""
     found: list[int | float] = [0] * len(joint.graph.nodes)
     known: dict[tuple[Any, int], int] = {}

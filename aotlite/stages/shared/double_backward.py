@@ -15,7 +15,7 @@ from aotlite.stages.records.base import Record
 
 
 @attrs.frozen(repr=False)
-class Earlier(Record):
+class EarlierResult(Record):
     """The memory of a result of an earlier order: who owns what a later one reads."""
 
     of: Any
@@ -24,7 +24,7 @@ class Earlier(Record):
         return str(self.of)
 
 
-def refused(why: str) -> Exception:
+def double_backward_refusal(why: str) -> Exception:
     """The error for what is not differentiated (DBL-1)."""
     return noted(
         AutogradError(
@@ -35,7 +35,7 @@ def refused(why: str) -> Exception:
     )
 
 
-def earlier(owner: Any) -> Any:
+def owner_at_next_order(owner: Any) -> Any:
     """The owner of memory as a later order names it."""
     whole = owner.whole if isinstance(owner, Part) else owner
-    return Earlier(owner) if isinstance(whole, (Output, Earlier)) else owner
+    return EarlierResult(owner) if isinstance(whole, (Output, EarlierResult)) else owner

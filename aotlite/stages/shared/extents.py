@@ -9,7 +9,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED
 
 
-def whole_of(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
+def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
     """The arguments, and the meta, of the as_strided that shows all that is seen of an input."""
     meta: Any = placeholder.meta
     first, end = extent
@@ -17,9 +17,9 @@ def whole_of(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], Tensor
     return (placeholder, (end - first,), (1,), first), flat
 
 
-def whole_node(placeholder: Node, extent: Extent) -> Node:
+def extent_node(placeholder: Node, extent: Extent) -> Node:
     """The node of it."""
-    args, meta = whole_of(placeholder, extent)
+    args, meta = extent_view(placeholder, extent)
     return Node("call", AS_STRIDED, args, meta)
 
 

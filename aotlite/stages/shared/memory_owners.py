@@ -11,12 +11,12 @@ from aotlite.ir.role import IntermediateBase
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Alias, AliasOfBase, InputMeta, MemoryStep, Plain
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.trace import MetadataMutations
+from aotlite.stages.records.trace import MetadataTrace
 
 
 def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
     """Where inputs are put, each with the storage that stands for that memory in the capture."""
-    changes: MetadataMutations = captured.recorder.changes
+    changes: MetadataTrace = captured.recorder.changes
     for each in inputs:
         puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
         steps = [step for step in each.changes if isinstance(step, MemoryStep)]

@@ -24,7 +24,7 @@ SCATTERED: dict[PureOp, ViewOp] = {
 """The view through which each scatter writes."""
 
 
-class Window(NamedTuple):
+class MemoryWindow(NamedTuple):
     """What is seen of a memory: a geometry, and where it starts, in elements."""
 
     meta: TensorMeta
@@ -32,15 +32,15 @@ class Window(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class Write:
+class ScatterWrite:
     """A scatter: the value `source` in a window on a copy of `operand`."""
 
     operand: Node
     source: Node
-    window: Window
+    window: MemoryWindow
 
 
-def write_of(node: Node) -> Write | None:
+def write_of(node: Node) -> ScatterWrite | None:
     """The write that a scatter is; None where its result is laid out otherwise than its operand."""
     viewed = SCATTERED.get(node.target)
     if viewed is None:
@@ -51,7 +51,7 @@ def write_of(node: Node) -> Write | None:
     meta, start = viewed.result((operand, *node.args[2:]))
     if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
         return None  # of two values for one element, which one stays is not said
-    return Write(operand, node.args[1], Window(meta, start))
+    return ScatterWrite(operand, node.args[1], MemoryWindow(meta, start))
 
 
 def _is_plain(meta: Any) -> bool:
@@ -63,7 +63,7 @@ def _is_symbolic(meta: Any) -> bool:
     return is_symbolic((*meta.shape, *meta.stride))
 
 
-def relation(seen: Window, written: Window) -> str:
+def relation(seen: MemoryWindow, written: MemoryWindow) -> str:
     """How two windows on one memory lie: "same", "apart", or "other"."""
     if seen.start == written.start and seen.meta is written.meta:
         return "same"

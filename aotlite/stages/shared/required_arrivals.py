@@ -16,7 +16,7 @@ from aotlite.stages.records.base import Record
 
 
 @attrs.frozen(eq=False, repr=False)
-class Apart(Record):
+class RequiredArrivals(Record):
     """Results of which one's gradient has to arrive if one of the others does."""
 
     needed: frozenset[Any]

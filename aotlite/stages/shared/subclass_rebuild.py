@@ -18,10 +18,10 @@ from aotlite.eager.wrappers import (
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.role import Part
 from aotlite.stages.records.capture import CapturedInput
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import SubclassMeta
 
 
-def again(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
+def rebuilt_wrapper(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
     """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
     cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
     spec = flatten(wrapper)[1]
@@ -51,25 +51,25 @@ def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
     )
 
 
-def wrapping_of(
+def subclass_meta_of(
     wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
-) -> Wrapping:
+) -> SubclassMeta:
     """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
     names, spec = flatten(wrapper)
     parts, layouts = [], {}
     for name in names:
         inner = getattr(wrapper, name)
         of = roles.get(role, {}).get(name) or kind(role, name)
-        how = wrapping_of(inner, of, roles, kind) if is_wrapper(inner) else None
+        how = subclass_meta_of(inner, of, roles, kind) if is_wrapper(inner) else None
         parts.append((name, of, how))
         if how is None:
             layouts[of] = inner.meta
     offset = wrapper.offset if kind is Part else 0
-    return Wrapping(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
+    return SubclassMeta(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
 
 
-def input_wrappings(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, Wrapping]:
+def input_subclass_metas(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, SubclassMeta]:
     """How those of the inputs are made that are wrappers (SUB-3)."""
     parts = recorder.wrapped.parts
     fakes = {each.role: each.fake for each in inputs if each.role in parts}
-    return {role: wrapping_of(fake, role, parts) for role, fake in fakes.items()}
+    return {role: subclass_meta_of(fake, role, parts) for role, fake in fakes.items()}

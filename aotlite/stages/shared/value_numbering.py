@@ -25,7 +25,7 @@ from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.views import AS_STRIDED
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.ir.sizes import is_symbolic
-from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, Window, relation
+from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
 """The view that each op is which copies what one shows."""
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
     """A window on the memory of the value with a number."""
 
     memory: int
-    window: Window
+    window: MemoryWindow
 
 
 class _Write(NamedTuple):
@@ -43,7 +43,7 @@ class _Write(NamedTuple):
 
     below: int
     source: int
-    window: Window
+    window: MemoryWindow
     first: int
     """Where the writes in a row begin of which it is the last one, and what they begin with."""
     end: int
@@ -51,7 +51,7 @@ class _Write(NamedTuple):
 
 
 @attrs.frozen(eq=False)
-class Numbering:
+class ValueNumbering:
     """The numbers given so far, by keys; where windows lie and what scatters write, by number."""
 
     _table: dict[Any, int] = attrs.field(factory=dict)
@@ -126,21 +126,21 @@ class Numbering:
         meta: TensorMeta = root.meta  # type: ignore[assignment]
         place = self._place(numbers[root], meta)
         shown, further = node.target.result(node.args)
-        window = Window(shown, start + further)
+        window = MemoryWindow(shown, start + further)
         if place.window.meta is not meta or shown.dtype is not meta.dtype:
             return self._number((AS_STRIDED, numbers[root], meta.stride, window))
-        return self._shown(place.memory, Window(shown, place.window.start + window.start))
+        return self._shown(place.memory, MemoryWindow(shown, place.window.start + window.start))
 
     # --- memories
     def _place(self, number: int, meta: TensorMeta) -> _Place:
         """Where a value lies; by itself if nothing else is known."""
         found = self._places.get(number)
         if found is None:
-            whole = Window(meta.as_contiguous(), 0)
+            whole = MemoryWindow(meta.as_contiguous(), 0)
             found = self._places[number] = _Place(number, whole)
         return found
 
-    def _shown(self, memory: int, window: Window) -> int:
+    def _shown(self, memory: int, window: MemoryWindow) -> int:
         """The number of what a window shows."""
         for _ in range(LOOK_BACK):
             if window == self._places[memory].window:
@@ -165,7 +165,7 @@ class Numbering:
         self._places.setdefault(number, _Place(memory, window))
         return number
 
-    def _inside(self, window: Window, write: _Write) -> _Place | None:
+    def _inside(self, window: MemoryWindow, write: _Write) -> _Place | None:
         """The place of a window in what was written, where it lies within that and it is easy to
         say where: where one is the other turned, or both are runs.
 
@@ -183,15 +183,15 @@ class Numbering:
                 meta.dtype,
                 meta.device,
             )
-            return _Place(memory, Window(turned, source.start))
+            return _Place(memory, MemoryWindow(turned, source.start))
         start = window.start - write.window.start
         if not (write.window.meta.contiguous and source.meta.contiguous) or start < 0:
             return None
         if start + window.meta.span > write.window.meta.numel:
             return None
-        return _Place(memory, Window(window.meta, source.start + start))
+        return _Place(memory, MemoryWindow(window.meta, source.start + start))
 
-    def _scattered(self, operand: _Place, window: Window, source: int) -> int | None:
+    def _scattered(self, operand: _Place, window: MemoryWindow, source: int) -> int | None:
         """The number of an operand that is written in a window; None if it has to be looked at as
         an op like others.
 
@@ -209,7 +209,7 @@ class Numbering:
             place = operand
         return self._behind(place.memory, whole, window, source)
 
-    def _behind(self, memory: int, whole: Window, window: Window, source: int) -> int:
+    def _behind(self, memory: int, whole: MemoryWindow, window: MemoryWindow, source: int) -> int:
         """The number of what a window shows of a memory that is written within it."""
         number = self._number(("written", memory, whole, window, source))
         if number not in self._writes:
@@ -217,7 +217,7 @@ class Numbering:
             self._writes[number] = self._write(memory, window, source)
         return number
 
-    def _write(self, below: int, window: Window, source: int) -> _Write:
+    def _write(self, below: int, window: MemoryWindow, source: int) -> _Write:
         first, bottom = window.start, below
         end = first + window.meta.span
         before = self._writes.get(below)
@@ -225,9 +225,9 @@ class Numbering:
             first, end, bottom = min(first, before.first), max(end, before.end), before.bottom
         return _Write(below, source, window, first, end, bottom)
 
-    def _without(self, memory: int, window: Window) -> int:
+    def _without(self, memory: int, window: MemoryWindow) -> int:
         """The memory without an earlier write of the same window, which is overwritten (SIM-4)."""
-        later: list[tuple[Window, _Write]] = []
+        later: list[tuple[MemoryWindow, _Write]] = []
         below = memory
         for _ in range(LOOK_BACK):
             write = self._writes.get(below)
@@ -239,7 +239,7 @@ class Numbering:
             below = write.below
         return memory
 
-    def _again(self, memory: int, writes: list[tuple[Window, _Write]]) -> int | None:
+    def _again(self, memory: int, writes: list[tuple[MemoryWindow, _Write]]) -> int | None:
         """The memory behind writes, of which the last one comes first.
 
         None where what a write is to is no longer a window on it.
@@ -262,7 +262,7 @@ def _fits(source: TensorMeta, window: TensorMeta) -> bool:
     return source.shape == window.shape and source.dtype is window.dtype
 
 
-def _order(window: Window, other: Window) -> list[int] | None:
+def _order(window: MemoryWindow, other: MemoryWindow) -> list[int] | None:
     """The dimensions of another window in the order in which one has them; None if it is no turned
     one."""
     have = list(zip(window.meta.shape, window.meta.stride, strict=True))
@@ -284,13 +284,13 @@ class _Operand(NamedTuple):
     meta: TensorMeta
 
 
-def _seen_through(op: ViewOp, window: Window, rest: tuple[Any, ...]) -> Window | None:
+def _seen_through(op: ViewOp, window: MemoryWindow, rest: tuple[Any, ...]) -> MemoryWindow | None:
     """The window that a view of a window is; None where it would not be one there."""
     try:
         meta, start = op.result((_Operand(window.meta), *rest))
     except AotliteError:
         return None
-    return Window(meta, window.start + start)
+    return MemoryWindow(meta, window.start + start)
 
 
 # ------------------------------------------------------------------------------------ other calls

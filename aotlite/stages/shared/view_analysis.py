@@ -20,7 +20,7 @@ from aotlite.stages.records.capture import CapturedInput
 
 
 @attrs.frozen(eq=False)
-class Sight:
+class ViewOf:
     """How a value is seen: the node that made its storage, and the views from there to it."""
 
     root: Node
@@ -43,24 +43,24 @@ class Family:
     meta: TensorMeta
 
 
-class Sights:
+class ViewAnalysis:
     """The sight of every node of an imperative graph; that of a fresh value is made when asked."""
 
     __slots__ = ("_seen",)
 
     def __init__(self, graph: Graph) -> None:
-        self._seen: dict[Node, Sight] = {}
+        self._seen: dict[Node, ViewOf] = {}
         for node in graph.nodes:
             if type(node.target) is not PureOp and node.op == "call":
                 self._seen[node] = self._sight(node)
 
-    def __getitem__(self, node: Node) -> Sight:
+    def __getitem__(self, node: Node) -> ViewOf:
         found = self._seen.get(node)
         if found is None:
             found = self._seen[node] = _fresh(node)
         return found
 
-    def _sight(self, node: Node) -> Sight:
+    def _sight(self, node: Node) -> ViewOf:
         op = node.target
         if isinstance(op, ViewOp):
             return _further(self[node.args[0]], op, node.args, node, node)
@@ -80,12 +80,12 @@ def is_hidden(chain: Chain) -> bool:
     return any(step.op is HIDDEN_ALIAS for step in chain)
 
 
-def _fresh(node: Node) -> Sight:
+def _fresh(node: Node) -> ViewOf:
     meta: TensorMeta = node.meta  # type: ignore[assignment]
-    return Sight(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
+    return ViewOf(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
 
 
-def _moved(seen: Sights, op: GeometryOp, node: Node) -> Sight:
+def _moved(seen: ViewAnalysis, op: GeometryOp, node: Node) -> ViewOf:
     before = seen[node.args[0]]
     after = _further(before, op.view, node.args, node, before.object)
     step, moves = after.chain[-1], before.moves
@@ -95,18 +95,18 @@ def _moved(seen: Sights, op: GeometryOp, node: Node) -> Sight:
     return attrs.evolve(after, moves=moves.then(step))
 
 
-def _further(sight: Sight, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> Sight:
+def _further(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> ViewOf:
     operand: TensorMeta = args[0].meta
     result: TensorMeta = node.meta  # type: ignore[assignment]
     family = sight.family
     start = op.at(args, sight.start)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
         step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
-        return Sight(sight.root, family.chain.then(step), start, made, family)
+        return ViewOf(sight.root, family.chain.then(step), start, made, family)
     chain = sight.chain.then(Step(op, args[1:], operand, result))
     if op.cuts_history:
         family = Family(chain, start, result)
-    return Sight(sight.root, chain, start, made, family)
+    return ViewOf(sight.root, chain, start, made, family)
 
 
 def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
@@ -115,7 +115,7 @@ def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
     return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
-def behind(chain: Chain, first: Sight) -> Chain:
+def behind(chain: Chain, first: ViewOf) -> Chain:
     """The steps of a chain behind a view that it leads through.
 
     as_strided begins anew at the root's memory: it is told from the view's first element then.

@@ -26,14 +26,14 @@ from aotlite.ir.role import Family
 from aotlite.stages.records.capture import CapturedFamily, InputRole
 
 
-class Window(Protocol):
+class FamilyWindow(Protocol):
     """What overlaps: a tensor, or an input as it was at entry."""
 
     meta: TensorMeta
     offset: int
 
 
-def overlapping_pairs(tensors: Sequence[Window]) -> Iterator[tuple[int, int]]:
+def overlapping_pairs(tensors: Sequence[FamilyWindow]) -> Iterator[tuple[int, int]]:
     """Places of pairs of tensors on one storage that overlap, exactly; within a pair in order."""
     spans = [_span(tensor) for tensor in tensors]
     reaching: list[int] = []
@@ -45,18 +45,18 @@ def overlapping_pairs(tensors: Sequence[Window]) -> Iterator[tuple[int, int]]:
         reaching.append(i)
 
 
-def _span(tensor: Window) -> tuple[int, int]:
+def _span(tensor: FamilyWindow) -> tuple[int, int]:
     """The first byte, and the one behind the last."""
     size = tensor.meta.dtype.itemsize
     return tensor.offset * size, (tensor.offset + tensor.meta.span) * size
 
 
-def _layout(tensor: Window) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], int]:
+def _layout(tensor: FamilyWindow) -> tuple[tuple[tuple[int, ...], tuple[int, ...], int], int]:
     meta = tensor.meta
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
 
 
-class Families:
+class ViewFamilies:
     """The families of a capture, by the roots that the caller's tensors have."""
 
     def __init__(self) -> None:

@@ -24,6 +24,8 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ comp
 needs_nvrtc = pytest.mark.skipif(
     not nvrtc.is_installed(), reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
 )
+
+
 @needs_compiler
 def test_points_are_the_interpreters_wherever_inputs_begin(tmp_path: Path) -> None:
     assert [] == Built(point_cases.cases(), tmp_path).differences()

@@ -23,7 +23,7 @@ MEANS: dict[str, tuple[Callable[[al.Tensor], al.Tensor], tuple[int, ...]]] = {
     "repeated": (lambda x: x.expand(4096, 1024).mean(), (1024,)),
     "repeated along rows": (lambda x: x[:, None].expand(1024, 4096).mean(), (1024,)),
     "of a value": (lambda x: (x * 1.0).expand(4096, 1024).mean(0), (1024,)),
-    "by exponentials": (lambda x: (x.logsumexp(0) - np.log(1 << 21)), (1 << 21,)),
+    "by exponentials": (lambda x: x.logsumexp(0) - np.log(1 << 21), (1 << 21,)),
 }
 
 

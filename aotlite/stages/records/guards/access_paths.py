@@ -28,7 +28,7 @@ NOTHING = _Nothing()
 
 
 @attrs.frozen(eq=False)
-class Place:
+class AccessPath:
     """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name),
     ...
 
@@ -39,9 +39,9 @@ class Place:
     function: Any
     path: tuple[Step, ...] = ()
 
-    def then(self, kind: str, key: Any) -> Place:
+    def then(self, kind: str, key: Any) -> AccessPath:
         """The place one step further."""
-        return Place(self.argument, self.function, (*self.path, (kind, key)))
+        return AccessPath(self.argument, self.function, (*self.path, (kind, key)))
 
     def resolve(self, leaves: list[Any]) -> Any:
         """What is at this place now; NOTHING if a step leads nowhere."""

@@ -13,39 +13,39 @@ import attrs
 from aotlite.eager.state import STATE
 from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Hidden, Part, Primal
-from aotlite.stages.records.guards.access_paths import Place
-from aotlite.stages.records.guards.snapshots import Freezer
+from aotlite.stages.records.guards.access_paths import AccessPath
+from aotlite.stages.records.guards.snapshots import Snapshotter
 
 
 @attrs.frozen(eq=False)
-class HiddenPlace:
+class HiddenInputGuard:
     """Hidden input number `index` is what lies at `place`."""
 
     index: int
-    place: Place
+    place: AccessPath
 
 
 @attrs.frozen(eq=False)
-class SamePlace:
+class SameTensorGuard:
     """The tensor at `place` is the same object as an input of this role."""
 
-    place: Place
+    place: AccessPath
     role: Primal | Hidden | Part
 
 
 @attrs.frozen(eq=False)
-class PlainValue:
+class ValueGuard:
     """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
 
-    place: Place
+    place: AccessPath
     frozen: Any
 
 
 @attrs.frozen(eq=False)
-class HasGradient:
+class GradAttributeGuard:
     """The tensor at `place` has a `.grad`, or has none."""
 
-    place: Place
+    place: AccessPath
     """That of the `.grad`."""
     is_so: bool
 
@@ -59,33 +59,33 @@ class HasGradient:
 
 
 @attrs.frozen(eq=False)
-class Unwatched:
+class NoHooksGuard:
     """The input of this role has no hooks, and does not retain its gradient (TEN-41)."""
 
     role: Primal | Hidden | Part
 
 
 @attrs.frozen(eq=False)
-class Surroundings:
+class EnvironmentGuard:
     """What lies at `places` has these images, with one memory of which objects are the same.
 
     The places are all that the function can reach by name, and the Modules among its arguments.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[AccessPath, ...]
     images: tuple[Any, ...]
 
     @classmethod
     def at(
-        cls, places: tuple[Place, ...], leaves: list[Any], tensors: list[Tensor]
-    ) -> Surroundings:
+        cls, places: tuple[AccessPath, ...], leaves: list[Any], tensors: list[Tensor]
+    ) -> EnvironmentGuard:
         """The surroundings as they are now, for these argument leaves and tensor arguments."""
-        freezer = Freezer(tensors, deep=True)
+        freezer = Snapshotter(tensors, deep=True)
         return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
 
-    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> Place | None:
+    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> AccessPath | None:
         """The first place where something else lies now; None if all is as it was."""
-        now = Surroundings.at(self.places, leaves, tensors).images
+        now = EnvironmentGuard.at(self.places, leaves, tensors).images
         if now == self.images:
             return None
         pairs = zip(self.places, self.images, now, strict=True)
@@ -93,14 +93,14 @@ class Surroundings:
 
 
 @attrs.frozen
-class AnomalyMode:
+class AnomalyModeGuard:
     """Anomaly mode is so: the function runs backwards, which it looks at (DBL-3, TEN-43)."""
 
     is_on: bool
     check_nan: bool
 
     @classmethod
-    def now(cls) -> AnomalyMode:
+    def now(cls) -> AnomalyModeGuard:
         """The thread's mode; whether nans are looked for means nothing where it is off."""
         watch = STATE.watch
         is_on = watch is not None and watch.anomaly
@@ -112,4 +112,12 @@ class AnomalyMode:
         return "on" if self.check_nan else "on, without a look at nans"
 
 
-Guard = HiddenPlace | SamePlace | PlainValue | HasGradient | Unwatched | Surroundings | AnomalyMode
+Guard = (
+    HiddenInputGuard
+    | SameTensorGuard
+    | ValueGuard
+    | GradAttributeGuard
+    | NoHooksGuard
+    | EnvironmentGuard
+    | AnomalyModeGuard
+)

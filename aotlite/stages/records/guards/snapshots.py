@@ -72,7 +72,7 @@ class Spec:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Freezer:
+class Snapshotter:
     """Makes images that share one memory of which objects were met before.
 
     With `deep`, a Module's image has the form of its attributes (their values are guarded one by
@@ -195,11 +195,11 @@ def _leaf(value: Any) -> Any:
     return Same(value)
 
 
-def frozen_value(value: Any) -> Any:
+def snapshot_of(value: Any) -> Any:
     """The image of one value, Modules by their class."""
-    return Freezer(deep=False).image(value)
+    return Snapshotter(deep=False).image(value)
 
 
-def deep_image(value: Any) -> Any:
+def deep_snapshot_of(value: Any) -> Any:
     """The image of one value, Modules by the form of their attributes."""
-    return Freezer(deep=True).image(value)
+    return Snapshotter(deep=True).image(value)

@@ -20,7 +20,7 @@ from aotlite.ir.ops.create import CLONE, RESTRIDE
 from aotlite.ir.ops.factories import FULL
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
-from aotlite.stages.records.joint import LateEffect
+from aotlite.stages.records.joint import BackwardEffect
 from aotlite.stages.records.subclass_meta import gradient_of
 
 WHERE = OPS["where"]
@@ -31,7 +31,7 @@ def without_tangents(
     absent: frozenset[Any],
     reached: Container[Any],
     arrivals: tuple[frozenset[Result], ...] = (),
-    effects: tuple[LateEffect, ...] = (),
+    effects: tuple[BackwardEffect, ...] = (),
 ) -> Graph:
     """The backward graph that takes no tangents of the `absent` results.
 
@@ -56,7 +56,7 @@ class _Specializer:
         absent: frozenset[Any],
         reached: Container[Any],
         arrivals: Any,
-        effects: tuple[LateEffect, ...],
+        effects: tuple[BackwardEffect, ...],
     ) -> None:
         self.graph = graph
         self.absent = absent
@@ -94,7 +94,8 @@ class _Specializer:
             return None if gone else self.build.add(node)
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen = node.args[1 if self._arrives(node.args[0]) else 2]
-            # A number stands for the gradient that users' code does not give (`Moments.guarded`).
+            # A number stands for the gradient that users' code does not give
+            # (`ArrivalConditions.guarded`).
             found: Node | None = self.new[chosen] if type(chosen) is Node else None
             meta: Any = node.meta
             if found is not None and found.meta is not meta:  # readers count on its strides
@@ -204,7 +205,7 @@ class _Specializer:
 
 
 def missing(
-    effects: Iterable[LateEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
+    effects: Iterable[BackwardEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
 ) -> frozenset[Any]:
     """The effects that do not happen where these results' gradients are absent, and gradients of
     these inputs alone are wanted; None where of all."""

@@ -43,7 +43,7 @@ Roles = frozenset[Any]
 
 
 @attrs.frozen(eq=False)
-class Look:
+class CompiledAnomalyTrace:
     """What is looked at in a backward for one set of gradients that arrive and are asked for."""
 
     run: Run
@@ -61,12 +61,12 @@ class Look:
     order: int
 
 
-class Inside:
+class CompiledAnomalyTraces:
     """The looks at the backward of one plan, made on first use."""
 
-    def __init__(self, make: Callable[[Roles, Roles | None], Look]) -> None:
+    def __init__(self, make: Callable[[Roles, Roles | None], CompiledAnomalyTrace]) -> None:
         self._make = make
-        self._made: dict[Any, Look] = {}
+        self._made: dict[Any, CompiledAnomalyTrace] = {}
         self._lock = lock()
 
     def look(self, call: BackwardCall, grads: Sequence[Any], wanted: Sequence[bool] | None) -> bool:
@@ -89,7 +89,7 @@ class Inside:
             raise noted(again(error), *notes_within(look, node, call))
         return look.is_whole
 
-    def _of(self, arriving: Roles, wanted: Roles | None) -> Look:
+    def _of(self, arriving: Roles, wanted: Roles | None) -> CompiledAnomalyTrace:
         key = arriving, wanted
         look = self._made.get(key)
         if look is None:
@@ -101,7 +101,9 @@ class Inside:
                         self._made[key] = look
         return look
 
-    def _check_versions(self, look: Look, call: BackwardCall, grads: Sequence[Any]) -> None:
+    def _check_versions(
+        self, look: CompiledAnomalyTrace, call: BackwardCall, grads: Sequence[Any]
+    ) -> None:
         """SAV-2: an error about a value that was written also says which op has saved it."""
         links = dict(zip(call.plan.links, call.links, strict=True))
         for node, saved in look.reads:
@@ -122,7 +124,7 @@ def _window(grad: Tensor, meta: TensorMeta) -> Window:
     return grad.storage.buffer, grad.offset
 
 
-def _check_readings(look: Look, call: BackwardCall, given: list[Window]) -> None:
+def _check_readings(look: CompiledAnomalyTrace, call: BackwardCall, given: list[Window]) -> None:
     with call._lock if call.plan.lent else nullcontext():  # what is lent stays as it is
         saved = [each if type(each) is tuple else (each, 0) for each in call.saved or ()]
         found = NUMPY.quiet(look.run, [*saved, *given])
@@ -132,7 +134,7 @@ def _check_readings(look: Look, call: BackwardCall, given: list[Window]) -> None
 
 
 # ----------------------------------------------------------------------------------------- notes
-def notes_within(look: Look, node: TapeNode | None, call: Any) -> Iterator[str]:
+def notes_within(look: CompiledAnomalyTrace, node: TapeNode | None, call: Any) -> Iterator[str]:
     """Where an op of a compiled call was run in the forward, and where the call was made.
 
     The caller's frames are those of this call; those of the function are from its compilation. A
@@ -165,7 +167,7 @@ def _level(node: TapeNode) -> int:
     return level
 
 
-def _calls(look: Look, call: TapeNode) -> list[TapeNode | None]:
+def _calls(look: CompiledAnomalyTrace, call: TapeNode) -> list[TapeNode | None]:
     """The nodes of the call and of its backwards, up to this one."""
     calls: list[TapeNode | None] = [call]
     for _ in range(look.order - 1):

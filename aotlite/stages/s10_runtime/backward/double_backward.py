@@ -22,20 +22,20 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Output, Part, Tangent
-from aotlite.stages.records.subclass_meta import Wrapping
-from aotlite.stages.s10_runtime.backward.memory import LateWriter, check_shown
+from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter, check_shown
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.source import listed
-from aotlite.stages.s10_runtime.subclass_code import WrapWriter
-from aotlite.stages.shared.double_backward import earlier, refused
+from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
+from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 
 Arriving = Mapping[Any, bool]
 """The results whose gradients arrive, and whether these have a history."""
 
 
 @attrs.frozen(eq=False)
-class Order:
+class CompiledOrder:
     """A backward as a function of saved values and gradients that can be differentiated."""
 
     forward: Graph
@@ -44,7 +44,7 @@ class Order:
     """Of its own backward; None where no gradient has a history."""
     results: tuple[tuple[Any, int | None], ...]
     """For each input that gets a gradient which result that is; None where none comes."""
-    wrappings: Mapping[Any, Wrapping]
+    wrappings: Mapping[Any, SubclassMeta]
     """How results that are wrappers are made, by role."""
     node: Callable[..., Any]
     """The class of its tape nodes."""
@@ -52,17 +52,19 @@ class Order:
     """Why its gradients cannot be differentiated, where they cannot."""
 
 
-class Orders:
+class CompiledOrders:
     """The backward of one plan as something to differentiate, made on first use."""
 
-    def __init__(self, make: Callable[[Arriving], Order], incoming: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, make: Callable[[Arriving], CompiledOrder], incoming: Callable[[Any], Any]
+    ) -> None:
         self._make = make
         self.incoming = incoming
         """The input of an order that the gradient of a result is, by role."""
-        self._made: dict[Any, Step] = {}
+        self._made: dict[Any, DifferentiableStep] = {}
         self._lock = lock()
 
-    def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> Step:
+    def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
         """The function for gradients of this kind."""
         key = tuple(arriving.items())
         step = self._made.get(key)
@@ -70,16 +72,16 @@ class Orders:
             with self._lock:
                 step = self._made.get(key)
                 if step is None:
-                    step = Step(plan, absent, self._make(arriving))
+                    step = DifferentiableStep(plan, absent, self._make(arriving))
                     with UNFORKED:
                         self._made[key] = step
         return step
 
 
-class Step:
+class DifferentiableStep:
     """Calls an `Order`, and hooks what it gives into the tape."""
 
-    def __init__(self, plan: BackwardPlan, absent: Absent, order: Order) -> None:
+    def __init__(self, plan: BackwardPlan, absent: Absent, order: CompiledOrder) -> None:
         self.order = order
         self.call, self.source = _Writer(plan, absent, order).function()
 
@@ -134,9 +136,9 @@ class Step:
     ) -> dict[Any, tuple[Storage, int]]:
         """Storages, with the versions in which they are read, by owner."""
         links = zip(node.plan.links, node.links, strict=True)
-        owners = {earlier(each.owner): link for each, link in links}
+        owners = {owner_at_next_order(each.owner): link for each, link in links}
         for each, memory, version in zip(*self._memory(node), strict=True):
-            owners[earlier(each.owner)] = memory.storage, version
+            owners[owner_at_next_order(each.owner)] = memory.storage, version
         incoming = node.plan.orders.incoming  # type: ignore[union-attr]
         for (role, _), grad in zip(node.plan.tangents, grads, strict=True):
             if grad is not None:
@@ -154,7 +156,7 @@ class Step:
 
 
 def _with_parts(
-    role: Any, tensor: Tensor, wrapping: Wrapping | None
+    role: Any, tensor: Tensor, wrapping: SubclassMeta | None
 ) -> Iterator[tuple[Any, Tensor]]:
     """A tensor and all that it is made of, each with its role."""
     yield role, tensor
@@ -165,11 +167,13 @@ def _with_parts(
 class _Writer(BackwardWriter):
     """Writes what calls the compiled forward of an order: its results, and what it saves."""
 
-    def __init__(self, plan: BackwardPlan, absent: Absent, order: Order) -> None:
+    def __init__(self, plan: BackwardPlan, absent: Absent, order: CompiledOrder) -> None:
         super().__init__(plan, absent, order.forward, order.run)
         self.order = order
         # What the first order finds in memory is saved for this one, and is as it was.
-        self.late = LateWriter((), absent, self.graph, self.source, is_compact=plan.is_compact)
+        self.late = BackwardMemoryWriter(
+            (), absent, self.graph, self.source, is_compact=plan.is_compact
+        )
 
     def function(self) -> tuple[Any, str]:
         self._check()
@@ -192,17 +196,17 @@ class _Writer(BackwardWriter):
             return
         names = {role: f"t{i}" for i, (role, _) in enumerate(given)}
         source.add(f"{listed(list(names.values()))} = {made}")
-        writer = WrapWriter(source)
+        writer = SubclassWriter(source)
         count = sum(index is not None for _, index in self.order.results)
         tensors = [self._whole(writer, Output(k), names) for k in range(count)]
         source.add(f"return [{', '.join(tensors)}], found[{len(given)}:]")
 
-    def _whole(self, writer: WrapWriter, role: Output, names: Mapping[Any, str]) -> str:
+    def _whole(self, writer: SubclassWriter, role: Output, names: Mapping[Any, str]) -> str:
         wrapping = self.order.wrappings.get(role)
         return names[role] if wrapping is None else _made(writer, wrapping, names)
 
 
-def _made(writer: WrapWriter, wrapping: Wrapping, names: Mapping[Any, str]) -> str:
+def _made(writer: SubclassWriter, wrapping: SubclassMeta, names: Mapping[Any, str]) -> str:
     """Adds the lines that make a wrapper of these variables; its own variable."""
     parts = [
         names[of] if inner is None else _made(writer, inner, names)
@@ -232,7 +236,7 @@ class DoubleBackward(TapeNode):
         return self.count
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
-        raise refused(self.why)
+        raise double_backward_refusal(self.why)
 
 
 def forbid_second_order(

@@ -18,7 +18,7 @@ from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Current, IntermediateBase, Rewritten, Saved, Tangent
-from aotlite.stages.records.joint import LateMemory
+from aotlite.stages.records.joint import BackwardMemory
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.support import read_only, write_window
 
@@ -58,14 +58,14 @@ def check_shown(name: str, before: tuple[Shown, ...]) -> None:
             )
 
 
-def keep_memory(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
+def keep_memory(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
     """Adds the line of a call that hands memory to its tape node; `names` are those of owners."""
     if memory:
         source.use(kept)
         source.add(f"node.memory = {listed([f'kept({names[m.owner]})' for m in memory])}")
 
 
-def keep_forms(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, str]) -> None:
+def keep_forms(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
     """Adds the lines, at the end of a call, that note forms and versions of memory."""
     if memory:
         seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
@@ -74,12 +74,12 @@ def keep_forms(source: Source, memory: tuple[LateMemory, ...], names: dict[Any, 
         source.add("node.versions = [m.storage.version for m in node.memory]")
 
 
-class LateWriter:
+class BackwardMemoryWriter:
     """Writes what a backward does with memory, into its function."""
 
     def __init__(
         self,
-        memory: tuple[LateMemory, ...],
+        memory: tuple[BackwardMemory, ...],
         absent: Absent,
         graph: Graph,
         source: Source,
@@ -138,7 +138,9 @@ class LateWriter:
             place += 1
 
 
-def refuse_history(name: str, memory: tuple[LateMemory, ...], graph: Graph, absent: Absent) -> None:
+def refuse_history(
+    name: str, memory: tuple[BackwardMemory, ...], graph: Graph, absent: Absent
+) -> None:
     """FUN-31: raises where the writes of a backward would get a history of their own.
 
     That is with grad mode on (`create_graph`): eager's leaves cannot be written then, and other
@@ -165,7 +167,7 @@ def refuse_history(name: str, memory: tuple[LateMemory, ...], graph: Graph, abse
             )
 
 
-def _is_differentiable(graph: Graph, memory: LateMemory) -> bool:
+def _is_differentiable(graph: Graph, memory: BackwardMemory) -> bool:
     """Whether what is written depends on gradients, or on what was saved."""
     values: list[Any] = [v for role, v in graph.outputs_with(Rewritten) if role.of == memory.owner]
     seen: set[Node] = set()

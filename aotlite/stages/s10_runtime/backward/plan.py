@@ -20,11 +20,11 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Result as ResultRole
 from aotlite.ir.role import Tangent
 from aotlite.stages.records.capture import SourceRole
-from aotlite.stages.records.gradient_reads import Reading, SavedOf
-from aotlite.stages.records.joint import Choice, LateEffect, LateMemory
-from aotlite.stages.records.rng_state import After
-from aotlite.stages.records.subclass_meta import Wrapping
-from aotlite.stages.shared.required_arrivals import Apart
+from aotlite.stages.records.gradient_reads import GradientReads, SavedOf
+from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
+from aotlite.stages.records.rng_state import FinalRngState
+from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.shared.required_arrivals import RequiredArrivals
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""
@@ -100,7 +100,7 @@ class BackwardPlan:
     """The inputs to which the tape of each result leads."""
     flows: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
-    reads: Reading
+    reads: GradientReads
     """Whose memory gradients read."""
     errors: dict[ResultRole, Exception]
     is_compact: bool
@@ -116,22 +116,22 @@ class BackwardPlan:
     """Of the compilation (GEN-9)."""
     order: int = 1
     """Of the derivatives that it computes (DBL-2)."""
-    memory: tuple[LateMemory, ...] = ()
+    memory: tuple[BackwardMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31)."""
     lent: tuple[tuple[int, Any], ...] = ()
     """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
     guarded: tuple[tuple[int, Any], ...] = ()
     """Saved values that eager's backward reads, too, and of which this one computes again what
     eager has saved; and whose memory it is (PART-40)."""
-    effects: tuple[LateEffect, ...] = ()
+    effects: tuple[BackwardEffect, ...] = ()
     """What happens in the backward (TOK-4)."""
-    after: After | None = None
+    after: FinalRngState | None = None
     """Where the backward leaves the generator (RNG-5)."""
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[RequiredArrivals, ...] = ()
     """Results whose gradients have to arrive together."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[ArrivalChoice, ...] = ()
     """Where gradients are other ones for each choice of results."""
-    wrappings: Mapping[Any, Wrapping] = {}
+    wrappings: Mapping[Any, SubclassMeta] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     orders: HigherOrders | None = None
     """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""

@@ -14,11 +14,11 @@ from aotlite.ir.role import Gradient, Tangent
 from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.records.function_facts import FamilyMeta
 from aotlite.stages.records.joint import Joint
-from aotlite.stages.records.subclass_meta import gradient_of, whole_of
-from aotlite.stages.s10_runtime.backward.anomaly import Inside
-from aotlite.stages.s10_runtime.backward.double_backward import Orders
+from aotlite.stages.records.subclass_meta import gradient_of, outermost_role
+from aotlite.stages.s10_runtime.backward.anomaly import CompiledAnomalyTraces
+from aotlite.stages.s10_runtime.backward.double_backward import CompiledOrders
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
-from aotlite.stages.s10_runtime.backward.variants import Variants
+from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
 
 
 def plan_backward(
@@ -31,10 +31,10 @@ def plan_backward(
     is_compact: bool,
     lent: tuple[tuple[int, Any], ...] = (),
     guarded: tuple[tuple[int, Any], ...] = (),
-    orders: Orders | None = None,
+    orders: CompiledOrders | None = None,
     why: str = "",
     splits: bool = True,
-    inside: Inside | None = None,
+    inside: CompiledAnomalyTraces | None = None,
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
@@ -66,7 +66,7 @@ def plan_backward(
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
     # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
     whole: dict[Any, Any] = {
-        of: n.meta for n in both.graph.placeholders for of in (n.role, whole_of(n.role))
+        of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
     }
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
@@ -76,13 +76,13 @@ def plan_backward(
     tangents = tuple(_expected(graph, both).items())
     gradients = tuple(_given(graph, both, metas).items())
     only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    further = frozenset() if both.taped is None else both.taped.further
+    further = frozenset() if both.kept_tape is None else both.kept_tape.further
     facts |= {
         "only_leaves": only_leaves,
         "served": _served(both.order, gradients),
         "further": tuple([role for role, meta in gradients if meta is None and role in further]),
     }
-    variants = Variants(graph, lower, both.arrivals, both.effects)
+    variants = CompiledVariants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
 
 

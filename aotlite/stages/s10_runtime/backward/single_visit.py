@@ -22,7 +22,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 @attrs.frozen(eq=False)
-class Visits:
+class EngineVisits:
     """Which tape node of a call, or of its gradients, each backward that runs has met."""
 
     _met: dict[int, CompiledBackward] = attrs.field(factory=dict)
@@ -57,12 +57,12 @@ class _Met:
         self._met.pop(self._task, None)
 
 
-class WholeBackward(CompiledBackward):
+class SingleVisitBackward(CompiledBackward):
     """The tape node of a call, or of gradients of it, of which a backward may meet one."""
 
     __slots__ = ("_own", "visits")
 
-    visits: tuple[Visits, ...]
+    visits: tuple[EngineVisits, ...]
     """Those that it notes itself in; not there until there is another node to meet."""
 
     def name(self) -> str:
@@ -73,7 +73,7 @@ class WholeBackward(CompiledBackward):
         super().begin_order(made)
         if not self.plan.splits:
             if not hasattr(self, "_own"):
-                self._own = Visits()
+                self._own = EngineVisits()
                 self.visits = (*getattr(self, "visits", ()), self._own)
             made.visits = self.visits  # type: ignore[attr-defined]
 

@@ -15,7 +15,7 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.role import Result as ResultRole
-from aotlite.stages.records.joint import Choice, LateEffect
+from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect
 from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.anomaly import again
@@ -23,7 +23,7 @@ from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
 
 
-class Variants:
+class CompiledVariants:
     """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Variants:
         graph: Graph,
         lower: Callable[[Graph], Run],
         arrivals: tuple[frozenset[ResultRole], ...] = (),
-        effects: tuple[LateEffect, ...] = (),
+        effects: tuple[BackwardEffect, ...] = (),
     ) -> None:
         self.graph = graph
         self.arrivals = arrivals
@@ -98,8 +98,8 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
 
 
 def chosen(
-    graph: Graph, choices: Sequence[Choice], arrived: frozenset[Any]
-) -> tuple[Graph, Choice]:
+    graph: Graph, choices: Sequence[ArrivalChoice], arrived: frozenset[Any]
+) -> tuple[Graph, ArrivalChoice]:
     """The backward graph with the gradients of one choice alone, and the choice."""
     number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)
     mark = str(number)

@@ -27,14 +27,19 @@ from aotlite.ir.role import (
     Tangent,
     part_suffix,
 )
-from aotlite.stages.records.subclass_meta import Wrapping
-from aotlite.stages.s10_runtime.backward.memory import LateWriter
+from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
-from aotlite.stages.s10_runtime.rng import DrawWriter
+from aotlite.stages.s10_runtime.rng import RngWriter
 from aotlite.stages.s10_runtime.source import MANY, ORDER, Source, listed
-from aotlite.stages.s10_runtime.subclass_code import WrapWriter, dense_part, is_like, write_tangent
+from aotlite.stages.s10_runtime.subclass_code import (
+    SubclassWriter,
+    dense_part,
+    is_like,
+    write_tangent,
+)
 
 Step = Callable[[Any, list[Any]], list[Any]]
 """The backward of a node: from the gradients of its results to those of its inputs."""
@@ -69,8 +74,10 @@ class BackwardWriter:
         self.run = run
         inputs = plan.variants.graph.placeholders  # type: ignore[union-attr]
         self.metas: dict[Any, Any] = {node.role: node.meta for node in inputs}
-        self.late = LateWriter(plan.memory, absent, graph, self.source, is_compact=plan.is_compact)
-        self.draws = DrawWriter.of_backward(self.source, graph, plan.after, absent)
+        self.late = BackwardMemoryWriter(
+            plan.memory, absent, graph, self.source, is_compact=plan.is_compact
+        )
+        self.draws = RngWriter.of_backward(self.source, graph, plan.after, absent)
 
     def function(self) -> tuple[Step, str]:
         refuse_regions(self.source, self.graph)
@@ -118,7 +125,7 @@ class BackwardWriter:
         values += self.draws.inputs(is_compact=plan.is_compact)
         return f"[{', '.join(['*node.saved', *values])}]"
 
-    def _parts(self, name: str, result: Any, path: str, wrapping: Wrapping) -> list[str]:
+    def _parts(self, name: str, result: Any, path: str, wrapping: SubclassMeta) -> list[str]:
         """The values of a wrapper's parts, depth first (SUB-4)."""
         source, values = self.source, []
         for attr, of, inner in wrapping.parts:
@@ -217,7 +224,7 @@ class BackwardWriter:
         """SUB-11: the gradients of the sources, which may be wrappers of those of parts."""
         roles = [role.of for role, _ in self.graph.outputs_with(Gradient)]
         by_role = dict(zip(roles, zip(names, metas, strict=True), strict=True))
-        writer = WrapWriter(self.source)
+        writer = SubclassWriter(self.source)
         found = []
         for source, _ in self.plan.gradients:
             wrapping = self.plan.wrappings.get(Gradient(source))
@@ -229,7 +236,7 @@ class BackwardWriter:
                 found.append(self._whole_gradient(writer, wrapping, by_role))
         return f"[{', '.join(found)}]"
 
-    def _whole_gradient(self, writer: WrapWriter, wrapping: Wrapping, by_role: Any) -> str:
+    def _whole_gradient(self, writer: SubclassWriter, wrapping: SubclassMeta, by_role: Any) -> str:
         parts = [
             self._dense_part(by_role[of][0], by_role[of][1], wrapping.layouts[of])
             if inner is None

@@ -1,7 +1,7 @@
 """A quick way to see that what a function can reach has the form it had: a flat list of looks.
 
-`Surroundings` compares images, and knows which place differs; `Forms` says yes or no, several times
-as fast. Made by stage 10 from the live objects, of which it keeps none but classes.
+`EnvironmentGuard` compares images, and knows which place differs; `Forms` says yes or no, several
+times as fast. Made by stage 10 from the live objects, of which it keeps none but classes.
 Rules: CAP-5, CAP-12. Spec: `specs/s10_runtime.md`.
 """
 
@@ -13,7 +13,14 @@ from typing import Any
 from aotlite.eager.observed import Observed
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import flatten, inner_tensors
-from aotlite.stages.records.guards.snapshots import CALLED, IN_ALL, MANY, Freezer, Spec, is_apart
+from aotlite.stages.records.guards.snapshots import (
+    CALLED,
+    IN_ALL,
+    MANY,
+    Snapshotter,
+    Spec,
+    is_apart,
+)
 
 Look = tuple[int, Any, Callable[..., bool] | None, Any]
 """(number of the holder or -1 for the roots, key, what is checked, expected)."""
@@ -23,7 +30,7 @@ Items = Iterator[tuple[int, Any, Any, bool]]
 """(number of the holder, key, value, whether it is inside a Module) of each."""
 
 
-class Forms:
+class EnvironmentTests:
     """The form of some values, told from how they are now."""
 
     __slots__ = ("_looks", "_start")
@@ -122,12 +129,12 @@ def _is_plain(value: Any, expected: Any, holders: list[Any], seen: list[Any]) ->
 
 
 def _is_leaf(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
-    return bool(Freezer(deep=True).image(value) == expected)
+    return bool(Snapshotter(deep=True).image(value) == expected)
 
 
 # ----------------------------------------------------------------------------------- the building
 class _Builder:
-    """Walks the values as a `Freezer` does, and notes a look for each."""
+    """Walks the values as a `Snapshotter` does, and notes a look for each."""
 
     def __init__(self, roots: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         self.looks: list[Look] = []
@@ -166,7 +173,7 @@ class _Builder:
         elif isinstance(value, (list, tuple, dict)):
             return self._container(holder, key, value, inside)
         elif not inside:
-            self.looks.append((holder, key, _is_leaf, Freezer(deep=True).image(value)))
+            self.looks.append((holder, key, _is_leaf, Snapshotter(deep=True).image(value)))
         elif holder in self.containers and not isinstance(value, CALLED):
             # Of what a Module holds, only that it is plain counts.
             self.looks.append((holder, key, _is_plain, value is None))

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.stages.records.guards.guard_records import Surroundings
+from aotlite.stages.records.guards.guard_records import EnvironmentGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
@@ -19,7 +19,7 @@ GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 
 @attrs.frozen
-class Check:
+class GuardCheck:
     """One guard: `test` is an expression, or a statement where `is_statement`."""
 
     test: str
@@ -31,12 +31,12 @@ class Check:
     is_statement: bool = False
     culprit: str | None = None
     """An expression for the place at fault, where the check is about several."""
-    explain: Callable[[], tuple[Check, ...]] | None = None
+    explain: Callable[[], tuple[GuardCheck, ...]] | None = None
     """What the test sums up, one by one."""
 
 
 @attrs.frozen
-class Failure:
+class GuardFailure:
     """Why an entry is not valid for a call."""
 
     subject: str
@@ -48,8 +48,8 @@ class Failure:
 
 
 def what_fails(
-    checks: Sequence[Check], scope: dict[str, Any], leaves: Sequence[Any]
-) -> Failure | None:
+    checks: Sequence[GuardCheck], scope: dict[str, Any], leaves: Sequence[Any]
+) -> GuardFailure | None:
     """The first check that does not hold for these arguments; None if all hold."""
     here = {**scope, "leaves": leaves, **{f"a{i}": leaf for i, leaf in enumerate(leaves)}}
     for check in checks:
@@ -66,7 +66,7 @@ def what_fails(
         if not holds:
             subject = _evaluated(check.culprit, here, check.subject)
             found = _evaluated(check.shown, here, "something else")
-            return Failure(subject, found, check.expected)
+            return GuardFailure(subject, found, check.expected)
     return None
 
 
@@ -89,7 +89,7 @@ def outlined(value: Any) -> str:
     return f"a {kind} of {len(value)}"
 
 
-def changed_words(guard: Surroundings, before: list[str], leaves: Any, tensors: Any) -> str:
+def changed_words(guard: EnvironmentGuard, before: list[str], leaves: Any, tensors: Any) -> str:
     """What lies now at the first place that changed, and what lay there."""
     place = guard.changed(leaves, tensors)
     if place is None:

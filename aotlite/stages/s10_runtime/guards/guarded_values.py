@@ -16,22 +16,22 @@ from aotlite.ir.role import Gradient, Hidden, Part, Primal, part_suffix
 from aotlite.stages.records.capture import Captured, InputRole
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.records.subclass_meta import Wrapping
+from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
 
 
-def world_of(
+def guarded_values_of(
     leaves: Sequence[Any],
     captured: Captured,
     meta: FunctionMeta,
     calling: Any,
     partition: Partition,
-) -> World:
+) -> GuardedValues:
     """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
     recorder = captured.recorder
     reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
     refuse_foreign_overlap(reals, meta)
-    return World(
+    return GuardedValues(
         leaves=tuple(leaves),
         arguments={role: real for role, real in reals.items() if isinstance(role, Primal)},
         parts={role: real for role, real in reals.items() if isinstance(role, Part)},
@@ -69,7 +69,7 @@ def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any,
 
 
 @attrs.frozen(eq=False)
-class World:
+class GuardedValues:
     """What the guards of an entry are made from: the first call, and what it read outside."""
 
     leaves: Sequence[Any]
@@ -79,7 +79,7 @@ class World:
     hidden: tuple[Tensor, ...]
     parts: dict[InputRole, Tensor]
     """The distinct parts of those that are wrappers."""
-    wrappers: dict[InputRole, Wrapping]
+    wrappers: dict[InputRole, SubclassMeta]
     """How each wrapper is made, those that are parts included."""
     guards: tuple[Any, ...]
     fixed_offsets: frozenset[InputRole]

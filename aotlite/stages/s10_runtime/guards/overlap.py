@@ -25,7 +25,7 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.s10_runtime.guards.failures import Check
+from aotlite.stages.s10_runtime.guards.failures import GuardCheck
 from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
 
 _FEW = 3
@@ -37,7 +37,7 @@ _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 def sharing_check(
     source: Source, tensors: dict[str, Tensor], written: Collection[str]
-) -> Iterator[Check]:
+) -> Iterator[GuardCheck]:
     """The check for inputs by the names of their variables, some of which are written, if any.
 
     Straight-line tests that everything lies as it did; where that is more than counts, what counts
@@ -55,10 +55,10 @@ def sharing_check(
         whole = source.constant(plan, "V", _SUBJECT)
         found = f"shared_memory({listed(names)}, {listed([str(place) for place in places])})"
         alike = f"(({alike}) or {found} == {whole})"
-    yield Check(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
+    yield GuardCheck(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
 
 
-def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[Check]:
+def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
     """That the same inputs are views of one base, of an equal one, and by the same views.
 
     A write to one of them becomes part of the others' history, through the base (SYN-7).
@@ -77,7 +77,7 @@ def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[Check]:
             tests.append(f"{first}._root.meta is {meta}")
             tests += [_seen_as(source, name, tensors[name]) for name in (first, *others)]
     for test in tests:
-        yield Check(test, _KIN, expected=_EXPECTED)
+        yield GuardCheck(test, _KIN, expected=_EXPECTED)
 
 
 def _seen_as(source: Source, name: str, tensor: Tensor) -> str:
@@ -94,7 +94,9 @@ def _some_are_apart(
     return sum(len(group) * (len(group) - 1) // 2 for group in groups) > len(near)
 
 
-def _tests(source: Source, tensors: dict[str, Tensor], written: Collection[str]) -> Iterator[Check]:
+def _tests(
+    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+) -> Iterator[GuardCheck]:
     """That the inputs are on the storages they were on, where they were, one by one."""
     names, given = list(tensors), list(tensors.values())
     first = []
@@ -104,20 +106,22 @@ def _tests(source: Source, tensors: dict[str, Tensor], written: Collection[str])
         for index in group[1:]:
             name, later = names[group[0]], names[index]
             test = f"{later}.storage is {name}.storage"
-            yield Check(test, f"the memory of {later}", expected=f"that of {name}")
+            yield GuardCheck(test, f"the memory of {later}", expected=f"that of {name}")
             if counts:
                 yield _at_distance(name, given[group[0]], later, given[index])
     foreign = foreign_distances(given)
     if foreign:
         source.use(is_foreign)
         test = f"is_foreign({listed(names)}, {source.constant(foreign, 'V', 'shared by ndarrays')})"
-        yield Check(test, "memory that ndarrays share", expected=_EXPECTED)
+        yield GuardCheck(test, "memory that ndarrays share", expected=_EXPECTED)
     if len(first) > 1:
         source.use(are_apart)
-        yield Check(_different(first) if foreign else _apart(first), _SUBJECT, expected=_EXPECTED)
+        yield GuardCheck(
+            _different(first) if foreign else _apart(first), _SUBJECT, expected=_EXPECTED
+        )
 
 
-def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> Check:
+def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> GuardCheck:
     """That one input starts where it did from the start of another, on its storage."""
     distance = first_byte(other) - first_byte(tensor)
     sizes = tensor.meta.dtype.itemsize, other.meta.dtype.itemsize
@@ -126,7 +130,7 @@ def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> Check:
     else:
         test = f"{later}.offset * {sizes[1]} - {name}.offset * {sizes[0]} == {distance}"
     subject = f"the memory of {later}"
-    return Check(test, subject, expected=f"{distance} bytes from the first of {name}")
+    return GuardCheck(test, subject, expected=f"{distance} bytes from the first of {name}")
 
 
 def _different(names: list[str]) -> str:

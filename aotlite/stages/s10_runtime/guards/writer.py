@@ -21,24 +21,29 @@ from aotlite.eager.tensor import Tensor
 from aotlite.ir.role import Part
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
-    Place,
+    AccessPath,
     attributes_of,
     class_step_text,
     take,
 )
 from aotlite.stages.records.guards.guard_records import (
-    AnomalyMode,
-    HasGradient,
-    HiddenPlace,
-    PlainValue,
-    SamePlace,
-    Surroundings,
-    Unwatched,
+    AnomalyModeGuard,
+    EnvironmentGuard,
+    GradAttributeGuard,
+    HiddenInputGuard,
+    NoHooksGuard,
+    SameTensorGuard,
+    ValueGuard,
 )
-from aotlite.stages.records.guards.snapshots import PLAIN, frozen_value
-from aotlite.stages.s10_runtime.guards.environment import Forms
-from aotlite.stages.s10_runtime.guards.failures import GUARD_ERRORS, Check, changed_words, outlined
-from aotlite.stages.s10_runtime.guards.guarded_values import World, name_of
+from aotlite.stages.records.guards.snapshots import PLAIN, snapshot_of
+from aotlite.stages.s10_runtime.guards.environment import EnvironmentTests
+from aotlite.stages.s10_runtime.guards.failures import (
+    GUARD_ERRORS,
+    GuardCheck,
+    changed_words,
+    outlined,
+)
+from aotlite.stages.s10_runtime.guards.guarded_values import GuardedValues, name_of
 from aotlite.stages.s10_runtime.guards.overlap import kin_checks, sharing_check
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
@@ -51,7 +56,9 @@ _BITS = 256
 """Longer ints are not written out: Python refuses to, beyond some thousand digits."""
 
 
-def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[Check, ...]:
+def write_guards(
+    source: Source, world: GuardedValues, *, marks: bool = True
+) -> tuple[GuardCheck, ...]:
     """Adds the guards' lines to `source`; the checks one by one.
 
     With `marks`, many arguments are known again by the marks that they got.
@@ -61,7 +68,7 @@ def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[C
     writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
-    source.use(facts_of, are_recognised, frozen_value, is_watched, take)
+    source.use(facts_of, are_recognised, snapshot_of, is_watched, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -69,7 +76,7 @@ def write_guards(source: Source, world: World, *, marks: bool = True) -> tuple[C
     return tuple(writer.checks)
 
 
-def _add_lines(source: Source, count: int, checks: list[Check]) -> None:
+def _add_lines(source: Source, count: int, checks: list[GuardCheck]) -> None:
     source.add(f"if len(leaves) != {count}:", "    return MISS")
     if count:
         source.add(f"{listed([f'a{i}' for i in range(count)])} = leaves")
@@ -95,16 +102,16 @@ def _joined(tests: list[str]) -> list[str]:
 class _Guards:
     """Collects the checks."""
 
-    def __init__(self, source: Source, world: World) -> None:
+    def __init__(self, source: Source, world: GuardedValues) -> None:
         self.source = source
         self.world = world
-        self.checks: list[Check] = []
+        self.checks: list[GuardCheck] = []
         self._variables: dict[Any, str] = {}
         self._places: dict[str, str] = {}
         """Where hidden inputs lie, by variable."""
 
     def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
-        self.checks.append(Check(test, subject, shown, expected))
+        self.checks.append(GuardCheck(test, subject, shown, expected))
 
     # --- arguments
     def arguments(self, *, marks: bool) -> None:
@@ -115,7 +122,7 @@ class _Guards:
         for i, leaf in enumerate(self.world.leaves):
             name, subject = f"a{i}", f"argument {i}"
             if not isinstance(leaf, (Tensor, Observed)):
-                self._plain(name, leaf, subject, frozen_value(leaf))
+                self._plain(name, leaf, subject, snapshot_of(leaf))
             elif first.setdefault(id(leaf), i) != i:
                 before = first[id(leaf)]
                 what = f"the object that is argument {before}"
@@ -151,7 +158,7 @@ class _Guards:
     def _hidden(self) -> None:
         """The tensors that the function reached without their being arguments (CAP-3)."""
         for guard in self.world.guards:
-            if isinstance(guard, HiddenPlace):
+            if isinstance(guard, HiddenInputGuard):
                 name, place = f"h{guard.index}", str(guard.place)
                 self._places[name] = place
                 self._statement(f"{name} = {self._at(guard.place)}", place)
@@ -199,7 +206,7 @@ class _Guards:
         subjects = [self._places.get(name, f"argument {name[1:]}") for name in tensors]
         explain = partial(_explain_marks, source, list(tensors), subjects, marks)
         test = f"({' and '.join(known)} or {unknown})"
-        self.checks.append(Check(test, "the arguments", explain=explain))
+        self.checks.append(GuardCheck(test, "the arguments", explain=explain))
 
     def _different(self, names: list[str], *, users: bool = False) -> None:
         """Objects that were different must be: a program can ask (DUP-5)."""
@@ -220,7 +227,7 @@ class _Guards:
     def _plain(self, name: str, value: Any, subject: str, frozen: Any) -> None:
         test = _exact_test(name, value)
         if test is None:
-            test = f"frozen_value({name}) == {self.source.constant(frozen, 'V', _words(value))}"
+            test = f"snapshot_of({name}) == {self.source.constant(frozen, 'V', _words(value))}"
         self.check(test, subject, f"words({name})", _words(value))
 
     def modes(self) -> None:
@@ -234,37 +241,37 @@ class _Guards:
         """What the function reached without its being an argument (CAP-3, CAP-12)."""
         for guard in self.world.guards:
             match guard:
-                case SamePlace(place, role):
+                case SameTensorGuard(place, role):
                     what = f"the object that is {role}"
                     self.check(f"{self._at(place)} is {name_of(role)}", str(place), None, what)
-                case PlainValue(place, frozen):
+                case ValueGuard(place, frozen):
                     self._plain_at(place, frozen)
-                case HasGradient(place):
+                case GradAttributeGuard(place):
                     test = f"{self._at(place)} {guard.test}"
                     self.check(test, str(place), None, guard.expected)
-                case Unwatched(role):
+                case NoHooksGuard(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
-                case AnomalyMode():
+                case AnomalyModeGuard():
                     expected = self.source.constant(guard, "W", f"anomaly mode {guard}")
-                    self.source.use(AnomalyMode)
-                    shown = "AnomalyMode.now()"
+                    self.source.use(AnomalyModeGuard)
+                    shown = "AnomalyModeGuard.now()"
                     self.check(f"{shown} == {expected}", "anomaly mode", shown, str(guard))
-                case Surroundings():
+                case EnvironmentGuard():
                     self._surroundings(guard)
 
-    def _plain_at(self, place: Place, frozen: Any) -> None:
+    def _plain_at(self, place: AccessPath, frozen: Any) -> None:
         value = place.resolve(list(self.world.leaves))
         if value is NOTHING:
             *_, (kind, key) = place.path
-            owner = self._at(Place(place.argument, place.function, place.path[:-1]))
+            owner = self._at(AccessPath(place.argument, place.function, place.path[:-1]))
             test = f"take({owner}, {kind!r}, {self._key(key)}) is NOTHING"
             self.check(test, str(place), None, "nothing there")
         else:
             self._plain(self._at(place), value, str(place), frozen)
 
-    def _surroundings(self, guard: Surroundings) -> None:
+    def _surroundings(self, guard: EnvironmentGuard) -> None:
         """Immutable things one by one; containers, Modules and tensors by their image."""
-        rest: list[tuple[Place, Any]] = []
+        rest: list[tuple[AccessPath, Any]] = []
         leaves = list(self.world.leaves)
         for place, image in zip(guard.places, guard.images, strict=True):
             value = place.resolve(leaves)
@@ -278,15 +285,15 @@ class _Guards:
         kept = [each for each in rest if each[0] not in absent]
         if kept:
             places, images = zip(*kept, strict=True)
-            self._forms(Surroundings(places, images))
+            self._forms(EnvironmentGuard(places, images))
 
-    def _forms(self, guard: Surroundings) -> None:
+    def _forms(self, guard: EnvironmentGuard) -> None:
         """The form of containers and Modules, quickly; which place differs is asked afterwards."""
         tensors = self.world.tensors()
         leaves = list(self.world.leaves)
         values = [place.resolve(leaves) for place in guard.places]
         what = _places_text(guard.places)
-        name = self.source.constant(Forms(values, list(tensors.values())), "S", what)
+        name = self.source.constant(EnvironmentTests(values, list(tensors.values())), "S", what)
         roots = listed([self._at(place) for place in guard.places])
         test = f"{name}.hold({roots}, {listed([name_of(role) for role in tensors])})"
         images = self.source.constant(guard, "S", f"the images of {what}")
@@ -297,9 +304,9 @@ class _Guards:
             partial(changed_words, guard, before), "V", "what changed, in words"
         )
         shown = f"{looks}(leaves, {arguments})"
-        self.checks.append(Check(test, what, shown, "as it was", culprit=culprit))
+        self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=culprit))
 
-    def _identity(self, place: Place, value: Any) -> bool:
+    def _identity(self, place: AccessPath, value: Any) -> bool:
         """Checks by identity what has nothing else: modules, functions, classes."""
         if isinstance(value, (types.ModuleType, type)):
             name = self.source.constant(value, "O", _words(value))
@@ -313,7 +320,7 @@ class _Guards:
         return True
 
     # --- places
-    def _at(self, place: Place) -> str:
+    def _at(self, place: AccessPath) -> str:
         """The variable that holds what lies at a place; each step of a path is taken once."""
         at = self._root(place)
         for i, (kind, key) in enumerate(place.path):
@@ -321,17 +328,17 @@ class _Guards:
             name = self._variables.get(path)
             if name is None:
                 name = self._variables[path] = f"p{len(self._variables)}"
-                here = Place(place.argument, place.function, place.path[: i + 1])
+                here = AccessPath(place.argument, place.function, place.path[: i + 1])
                 self._statement(f"{name} = {self._step(at, place, i, kind, key)}", str(here))
             at = name
         return at
 
-    def _root(self, place: Place) -> str:
+    def _root(self, place: AccessPath) -> str:
         if place.argument is not None:
             return f"a{place.argument}"
         return self.source.constant(place.function, "O", "the compiled function")
 
-    def _step(self, at: str, place: Place, i: int, kind: str, key: Any) -> str:
+    def _step(self, at: str, place: AccessPath, i: int, kind: str, key: Any) -> str:
         match kind:
             case "global" if i == 0 and place.argument is None:
                 return f"{self.source.constant(place.function.__globals__, 'G')}[{key!r}]"
@@ -350,16 +357,16 @@ class _Guards:
                 return class_step_text(at, self._owner(place, i), key)
         return f"take({at}, {kind!r}, {self._key(key)})"
 
-    def _owner(self, place: Place, i: int) -> Any:
+    def _owner(self, place: AccessPath, i: int) -> Any:
         """What a place's step is taken from."""
-        before = Place(place.argument, place.function, place.path[:i])
+        before = AccessPath(place.argument, place.function, place.path[:i])
         return before.resolve(list(self.world.leaves))
 
     def _key(self, key: Any) -> str:
         return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
 
     def _statement(self, text: str, subject: str) -> None:
-        self.checks.append(Check(text, subject, None, "something there", is_statement=True))
+        self.checks.append(GuardCheck(text, subject, None, "something there", is_statement=True))
 
     # --- memory
     def memory(self) -> None:
@@ -407,15 +414,15 @@ def _words(value: Any) -> str:
 
 def _explain_marks(
     source: Source, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
-) -> tuple[Check, ...]:
+) -> tuple[GuardCheck, ...]:
     """The facts of each tensor, and that they are different objects."""
     one_by_one = []
     for name, subject, mark in zip(names, subjects, marks, strict=True):
         expected = source.constant(mark.facts, "F")
         test = f"facts_of({name}) is {expected}"
-        one_by_one.append(Check(test, subject, f"words({name})", str(mark.facts)))
+        one_by_one.append(GuardCheck(test, subject, f"words({name})", str(mark.facts)))
     different = f"len({{{', '.join(names)}}}) == {len(names)}"
-    return (*one_by_one, Check(different, _ONE_OBJECT, None, "none"))
+    return (*one_by_one, GuardCheck(different, _ONE_OBJECT, None, "none"))
 
 
 def _exact_test(name: str, value: Any) -> str | None:
@@ -432,6 +439,6 @@ def _exact_test(name: str, value: Any) -> str | None:
     return None
 
 
-def _places_text(places: Sequence[Place]) -> str:
+def _places_text(places: Sequence[AccessPath]) -> str:
     text = ", ".join(map(str, places[:3]))
     return text if len(places) <= 3 else f"{text} and {len(places) - 3} more"

@@ -16,11 +16,11 @@ from aotlite.ir.role import Hidden
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 
 
-class Trial(CaptureRecorder):
+class HookDryRun(CaptureRecorder):
     """Records a run that is forgotten."""
 
     def __init__(self) -> None:
-        super().__init__(None, [], Trial)
+        super().__init__(None, [], HookDryRun)
         self.phase = Phase.BACKWARD
         self.grads.end()
         self.hooks.end()

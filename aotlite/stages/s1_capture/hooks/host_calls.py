@@ -36,16 +36,16 @@ Hook = Callable[..., Any]
 
 
 @attrs.frozen(eq=False)
-class Form:
+class HookSignature:
     """What a gradient is made of: a dense one of its memory, a wrapper of its parts."""
 
     meta: TensorMeta
     kind: type[Tensor] | None
     spec: Any
-    parts: dict[str, Form]
+    parts: dict[str, HookSignature]
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Form:
+    def of(cls, tensor: Tensor) -> HookSignature:
         """The form of a tensor."""
         if not is_wrapper(tensor):
             return cls(tensor.meta, None, None, {})
@@ -78,11 +78,11 @@ class Form:
 
 
 @attrs.frozen(eq=False)
-class CalledHook:
+class HostCalledHook:
     """A hook of gradients of one form."""
 
     hook: Hook
-    form: Form
+    form: HookSignature
     function: HostFunction
 
     def happens(self, grad: Tensor) -> Any:
@@ -93,28 +93,28 @@ class CalledHook:
         return self.form.made(iter(found))
 
 
-class CalledHooks:
+class HostCalledHooks:
     """Those of one capture."""
 
     def __init__(self) -> None:
-        self._called: list[CalledHook] = []
+        self._called: list[HostCalledHook] = []
 
-    def known(self, hook: Hook, grad: Tensor) -> CalledHook | None:
+    def known(self, hook: Hook, grad: Tensor) -> HostCalledHook | None:
         """The one for this hook and gradients like this one."""
         for each in self._called:
             if each.hook is hook and each.form.meta is grad.meta and each.form.is_of(grad):
                 return each
         return None
 
-    def later(self, hook: Hook, grad: Tensor) -> CalledHook:
+    def later(self, hook: Hook, grad: Tensor) -> HostCalledHook:
         """A new one."""
-        form = Form.of(grad)
-        made = CalledHook(hook, form, HostFunction(hook, on_host(_on_arrays(hook, form))))
+        form = HookSignature.of(grad)
+        made = HostCalledHook(hook, form, HostFunction(hook, on_host(_on_arrays(hook, form))))
         self._called.append(made)
         return made
 
 
-def _on_arrays(hook: Hook, form: Form) -> Hook:
+def _on_arrays(hook: Hook, form: HookSignature) -> Hook:
     """The hook as a function of the gradient's values."""
     metas = list(form.metas())
 
@@ -130,7 +130,7 @@ def _on_arrays(hook: Hook, form: Form) -> Hook:
     return call
 
 
-def _refused(hook: Hook, found: Tensor, form: Form) -> Exception:
+def _refused(hook: Hook, found: Tensor, form: HookSignature) -> Exception:
     name = getattr(hook, "__name__", type(hook).__name__)
     kind = Tensor if form.kind is None else form.kind
     return noted(

@@ -1,7 +1,7 @@
 """Hooks that a captured function registers, and tensors that retain their gradients in it.
 
 Those on tensors that outlive the call, whose gradients come from outside alone, leave the capture:
-each call registers them on its own tensors (`InnerHook`). All others stay on the tape, and are
+each call registers them on its own tensors (`RegisteredHook`). All others stay on the tape, and are
 recorded in the backward like any op; those that change Python objects are called at each backward,
 as effects of its graph.
 Used by the recorder; the eager layer asks and tells it. Rules: HOOK-1 to HOOK-4.
@@ -31,8 +31,8 @@ from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Gradient, Output
-from aotlite.stages.records.call_effects import HookPlace, InnerHook
-from aotlite.stages.s1_capture.hooks.host_calls import CalledHooks, Form
+from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
+from aotlite.stages.s1_capture.hooks.host_calls import HookSignature, HostCalledHooks
 from aotlite.stages.s1_capture.hooks.purity import more_than_computes
 from aotlite.stages.s1_capture.hooks.reachable import (
     Known,
@@ -70,7 +70,7 @@ class _Placed:
         return self.handle.id in self.handle.hooks
 
 
-class InnerHooks:
+class RegisteredHooks:
     """The hooks of one capture. The eager layer asks and tells."""
 
     def __init__(self, recorder: Any, dry_run: Callable[[], DryRun]) -> None:
@@ -79,7 +79,7 @@ class InnerHooks:
         self._placed: list[_Placed] = []
         self._retained: list[tuple[Tensor, Any]] = []
         """Tensors that have retained their gradients, and where they began to."""
-        self._called = CalledHooks()
+        self._called = HostCalledHooks()
         self.kept: dict[Output, Tensor] = {}
         """Results that retain gradients which the backward inside computes."""
         self.come_back = False
@@ -150,13 +150,13 @@ class InnerHooks:
         return tensor._is_tracked_leaf() or given.entry == edge
 
     # --- what each call does
-    def leaving(self, results: Sequence[Any]) -> tuple[tuple[InnerHook, Any], ...]:
+    def leaving(self, results: Sequence[Any]) -> tuple[tuple[RegisteredHook, Any], ...]:
         """The hooks that each call registers on its own tensors; they are off the tape.
 
         In the order in which eager's backward calls those of results, which share one tape node
         then. Raises UnsupportedError for those that can neither leave nor stay.
         """
-        found: list[tuple[int, InnerHook, Any]] = []
+        found: list[tuple[int, RegisteredHook, Any]] = []
         ends, kept = _Ends(self._recorder, results), set[Edge]()
         for each in self._placed:
             end = ends.at(each.tensor, each.edge, each.kind) if each.is_there else None
@@ -169,7 +169,9 @@ class InnerHooks:
                 self._does_more(hook, each.tensor)
                 if end[1] is HookPlace.NOW and _saves(each.edge[0]):
                     self.come_back = True
-                found.append((each.edge[0].sequence, InnerHook(*end, each.kind, _name(hook)), hook))
+                found.append(
+                    (each.edge[0].sequence, RegisteredHook(*end, each.kind, _name(hook)), hook)
+                )
             elif each.kind == "accumulated" or not isinstance(end[0], Output):
                 raise self._refuse(hook, reason, each.location)
             else:
@@ -181,11 +183,11 @@ class InnerHooks:
                 if end is not None and not node.extras().tensors.get(index):
                     self._check_view(tensor)
                     del node.extras().retained[index]
-                    found.append((node.sequence, InnerHook(*end, "retained", ""), None))
+                    found.append((node.sequence, RegisteredHook(*end, "retained", ""), None))
                 elif self._is_kept(tensor, results):
                     role = Output([r is tensor for r in results].index(True))
                     self.kept[role] = tensor
-                    found.append((0, InnerHook(role, HookPlace.INSIDE, "retained", ""), None))
+                    found.append((0, RegisteredHook(role, HookPlace.INSIDE, "retained", ""), None))
                 elif tensor._grad is None:
                     raise self._refuse_retained(tensor, location)
         found.sort(key=itemgetter(0), reverse=True)
@@ -285,7 +287,7 @@ class InnerHooks:
 
     def _asks(self, hook: Hook, like: Tensor) -> bool:
         """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
-        trial, form = self._dry_run(), Form.of(like)
+        trial, form = self._dry_run(), HookSignature.of(like)
         grad = form.made(map(trial.gradient, form.metas()))
         try:
             with recording(trial), observing():
