@@ -39,6 +39,7 @@ CHECKS = {
         Check("circles", structure.in_circles, "no circle of modules"),
         Check("floors", structure.against_floors, "imports of lower floors"),
         Check("rooms", structure.without_room, "each module in a room of house.toml"),
+        Check("empty", structure.empty_rooms, "rooms of house.toml that are there"),
         Check("functions", structure.in_functions, "imports at the top, but of optional packages"),
         Check("lines", budgets.lines, "a package within its budget", 100),
         Check("files", budgets.files, f"at most {budgets.FILES} files in a package"),

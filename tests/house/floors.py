@@ -75,6 +75,11 @@ class Floors:
         """Modules that stand in no room."""
         return [module for module in modules if self.room(module) is None]
 
+    def empty(self, modules: Iterable[str]) -> list[str]:
+        """Rooms in which no module stands."""
+        taken = {self.room(module) for module in modules}
+        return [room for room in self.heights if room not in taken]
+
 
 def _is_part(module: str, room: str) -> bool:
     own = room.removesuffix(".__init__")

@@ -26,6 +26,12 @@ def without_room(house: House) -> Iterator[Finding]:
         yield Finding(short(module.rpartition(".")[0] or module), module, module=module)
 
 
+def empty_rooms(house: House) -> Iterator[Finding]:
+    """Rooms of the plan that are not in the tree."""
+    for room in floors().empty(house.sources):
+        yield Finding(_room(room), _room(room))
+
+
 def in_functions(house: House) -> Iterator[Finding]:
     """Imports in functions, by module."""
     for module, source in house.sources.items():

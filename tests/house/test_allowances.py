@@ -111,7 +111,8 @@ def test_command_lowers_the_allowances_of_a_checkout(checkout, capsys):
     assert 1 == command.main([*root, "--write"])
     assert "functions aotlite.api: 1, was 0" in capsys.readouterr().err
     assert not file.exists()
-    raised = ["--raise", "functions aotlite.api", "--raise", "lines", "--because", "a start"]
+    whole = ["--raise", "lines", "--raise", "empty"]
+    raised = ["--raise", "functions aotlite.api", *whole, "--because", "a start"]
     assert 0 == command.main([*root, "--write", *raised])
     found = read(file.read_text())
     assert Allowances({"aotlite.api": 1}, {"aotlite.api": "a start"}) == found["functions"]

@@ -220,6 +220,12 @@ def test_module_without_a_room_is_found():
     assert [("stages", "aotlite.stages.drawer")] == found
 
 
+def test_room_in_which_no_module_stands_is_found():
+    assert ["a.left", "a.high"] == FLOORS.empty(["a.low.m", "a.right", "a"])
+    found = {each.key for each in structure.empty_rooms(planted({"aotlite.ir.meta.text": ""}))}
+    assert "ir.op" in found and "ir.meta" not in found
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
