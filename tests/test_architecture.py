@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import allowances, lazy, path, pending, rules, slow, texts
+from tests.house import allowances, lazy, pending, rules, slow, texts
 from tests.house.allowances import Allowances
 from tests.house.checks import CHECKS
 from tests.house.house import House
@@ -76,10 +76,6 @@ def test_rules_see_all_three_packages(house: House) -> None:
     assert {"aotlite", "aotlite.ir", "aotlite.backends"} <= set(house.sources)
     paths = {each.as_posix() for each, _ in texts_of_the_project()}
     assert {"README.md", "setup.cfg", "ir/__init__.py", ".ci/run"} <= paths
-
-
-def test_reading_path_and_seams_are_modules_that_meet(house: House) -> None:
-    assert [] == path.unmet(house)
 
 
 def test_modules_that_import_by_name_are_those_of_the_plan(house: House) -> None:

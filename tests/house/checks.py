@@ -51,6 +51,7 @@ CHECKS = {
         Check("untyped", untyped.parameters, "records annotated by their class"),
         Check("op_names", op_names.tables, "what is asked of ops, not a list of them"),
         Check("path", path.leads_off, "a reading path without ways off it but its seams"),
+        Check("path_names", path.unmet, "a path and seams that are there"),
         Check("path_lines", path.lines, f"a reading path of at most {path.LINES} lines", 50),
     )
 }

@@ -111,7 +111,7 @@ def test_command_lowers_the_allowances_of_a_checkout(checkout, capsys):
     assert 1 == command.main([*root, "--write"])
     assert "functions aotlite.api: 1, was 0" in capsys.readouterr().err
     assert not file.exists()
-    whole = ["--raise", "lines", "--raise", "empty"]
+    whole = ["--raise", "lines", "--raise", "empty", "--raise", "path_names"]
     raised = ["--raise", "functions aotlite.api", *whole, "--because", "a start"]
     assert 0 == command.main([*root, "--write", *raised])
     found = read(file.read_text())
