@@ -19,7 +19,7 @@ Array = Any
 Buffer = Any
 
 
-class Geometry(Protocol):
+class ArrayGeometry(Protocol):
     """How a result lies in memory: what array libraries read of a `TensorMeta`."""
 
     @property
@@ -73,7 +73,7 @@ class ArrayBackend(Protocol):
         casts.
         """
 
-    def adopt(self, result: Array, meta: Geometry) -> Buffer:
+    def adopt(self, result: Array, meta: ArrayGeometry) -> Buffer:
         """A buffer that holds a kernel's fresh `result` with the geometry of `meta` at offset 0.
 
         Never memory that anybody else can see: a result that is a view, or is of another geometry,
@@ -96,7 +96,7 @@ class ArrayBackend(Protocol):
         """
 
 
-def copied(arrays: ArrayBackend, source: Any, meta: Geometry) -> Buffer:
+def copied(arrays: ArrayBackend, source: Any, meta: ArrayGeometry) -> Buffer:
     """A new buffer with the geometry of `meta` that holds `source`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
     arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
@@ -238,7 +238,7 @@ class NumpyArrays:
         function = getattr(np, name, None)
         return function if isinstance(function, np.ufunc) or name in _FRESH else None
 
-    def adopt(self, result: Any, meta: Geometry) -> np.ndarray:
+    def adopt(self, result: Any, meta: ArrayGeometry) -> np.ndarray:
         if not meta.shape and isinstance(result, np.generic):
             # Of an array without dimensions NumPy makes a scalar.
             if result.dtype is meta.dtype.numpy and result.dtype.kind != "V":
@@ -262,7 +262,7 @@ class NumpyArrays:
         return copied(self, result, meta)
 
 
-def _is_copied_whole(result: Any, meta: Geometry) -> bool:
+def _is_copied_whole(result: Any, meta: ArrayGeometry) -> bool:
     """Whether NumPy's own copy of the array is the buffer."""
     return (
         type(result) is np.ndarray

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import Array, Geometry, copied
+from aotlite.ir.arrays import Array, ArrayGeometry, copied
 from aotlite.ir.cupy_namespace import Namespace, is_float8, is_negative_zero
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType, float8_e4m3fn
@@ -120,7 +120,7 @@ class CupyArrays:
         pointer = buffer.pointer if 0 in shape or not start else buffer.pointer + start
         return self._ndarray(shape, dtype.numpy, pointer, [step * size for step in stride])
 
-    def adopt(self, result: Any, meta: Geometry) -> Memory:
+    def adopt(self, result: Any, meta: ArrayGeometry) -> Memory:
         if self._is_fresh(result, meta):
             if meta.contiguous and result.flags.c_contiguous:
                 return Memory(self, result.data, result.nbytes)
@@ -130,7 +130,7 @@ class CupyArrays:
         made: Memory = copied(self, result, meta)
         return made
 
-    def _is_fresh(self, result: Any, meta: Geometry) -> bool:
+    def _is_fresh(self, result: Any, meta: ArrayGeometry) -> bool:
         """Whether it is an array of this dtype and shape on memory that nobody else can see."""
         return (
             type(result) is self._ndarray
