@@ -220,7 +220,7 @@ print(json.dumps(found))
 """
 
 _NVRTC = """\
-from aotlite.backends.cuda import nvrtc
+import aotlite.backends.cuda.nvrtc as nvrtc
 print(nvrtc.version())
 """
 

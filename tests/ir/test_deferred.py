@@ -11,11 +11,11 @@ from tests.house.sources import tree
 
 DEFERS = """
 if TYPE_CHECKING:
-    from aotlite.ir import graph as graphs
-    from aotlite.backends import {imported}
+    from here import graph as graphs
+    from here.there import {imported}
 else:
-    graphs = deferred("aotlite.ir.graph")
-    straight = deferred("aotlite.backends.straight")
+    graphs = deferred("here.graph")
+    straight = deferred("here.there.straight")
 """
 
 
@@ -92,4 +92,4 @@ def test_a_deferred_module_that_checkers_see_as_another_is_found(imports, seen):
 
 
 def test_a_deferred_module_that_no_checker_sees_is_found():
-    assert [("x", "aotlite.ir.graph", None)] == deferrals('x = deferred("aotlite.ir.graph")')
+    assert [("x", "here.graph", None)] == deferrals('x = deferred("here.graph")')

@@ -164,7 +164,8 @@ def test_set_number_reaches_the_runtime_of_the_process():
 
 def test_runtime_that_is_begun_is_the_one_that_is_loaded():
     code = (
-        "from aotlite.backends.cpu import runtime as r; r.begin_loading(); r.begin_loading();"
+        "import aotlite.backends.cpu.runtime as r;"
+        "r.begin_loading(); r.begin_loading();"
         "a = r.load_runtime(); r.begin_loading(); print(a is r.load_runtime(), len(r._loaded))"
     )
     assert "True 1" == printed(code)

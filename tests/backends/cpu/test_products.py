@@ -245,7 +245,7 @@ def slow_blas():
 FORKS = """
 import os, pathlib, tempfile, threading
 import numpy as np
-from aotlite.backends.cpu import runtime as runtimes
+import aotlite.backends.cpu.runtime as runtimes
 from tests.backends.cpu.runtimes import own_runtime
 from tests.backends.cpu.test_products import matrices, multiply, slow_blas
 library, blas = slow_blas()

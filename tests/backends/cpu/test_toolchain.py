@@ -287,7 +287,7 @@ def test_a_compiler_that_cannot_be_tried_out_for_want_of_room_is_a_reason(cache,
     def full(*args, **kwargs):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(toolchain.store, "kept", full)
+    monkeypatch.setattr(store, "kept", full)
     assert find_compiler() is None
     assert "gcc: cannot be tried: [Errno 28] No space left" in toolchain.compiler_problem()
     assert not store.found(toolchain.key_of("any"))

@@ -108,7 +108,7 @@ def test_rows_and_columns_of_one_array_are_what_they_are_apart(
     before = program_of(graph)
     with pytest.MonkeyPatch.context() as patch:
         for module in (fuse, columns):
-            patch.setattr(module, "Steps", CheckedSteps)
+            patch.setattr(module, fuse.Steps.__name__, CheckedSteps)
         lower(patch, lowered)
         after = improved(before, threads=2)
     verify(after)

@@ -97,7 +97,7 @@ def test_each_broken_invariant_is_told(rule: str) -> None:
 def test_a_matrix_beside_its_buffer_is_told() -> None:
     window = Window(0, 0, (), 4, 1)
     product = Gemm("mm", (), 3, 4, 4, window, window, Window(1, 0, (), 4, 1))
-    with pytest.raises(GraphError, match=r"mm has Window.*expected one inside .*K-5"):
+    with pytest.raises(GraphError, match=r"mm has \w*Window.*expected one inside .*K-5"):
         verify(program(GOOD, steps=(product,)))
 
 
