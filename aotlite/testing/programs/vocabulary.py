@@ -17,7 +17,7 @@ MULTI = ("split", "split_with_sizes", "chunk", "tensor_split", "unbind")
 VIEWS = (
     *WINDOWS, "as_strided", "alias", "detach", "view_dtype", *OF_COMPLEX, *MULTI, "hidden_alias",
 )  # fmt: skip
-"""All view ops. Numbers of coverage bins, and so seeds of random programs, depend on the order."""
+"""All view ops. Numbers of coverage cells, and so seeds of random programs, depend on the order."""
 WINDOW_OPS = frozenset({*WINDOWS, *MULTI, "getitem"} - {"slice"})
 """The ops by which steps take windows of the same dtype, with history, one or several."""
 POINTWISE = ("add_", "sub_", "mul_", "neg_", "square_", "clamp_", "relu_", "abs_")
