@@ -50,7 +50,7 @@ def window_for(tensor: Tensor, name: str) -> Any:
     return tensor._data
 
 
-def dlpack(self: Tensor, **options: Any) -> Any:
+def dlpack(self: Tensor, **options: object) -> Any:
     """A DLPack capsule of the tensor's memory, by its array library's own way."""
     array = window_for(self, "__dlpack__")
     arrays = self.device.arrays

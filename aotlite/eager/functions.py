@@ -83,7 +83,7 @@ def tensor(
 
 def new_tensor(
     like: Tensor,
-    data: Any,
+    data: object,
     *,
     dtype: Any = None,
     device: Any = None,

@@ -46,7 +46,7 @@ _SET = parse_schema(
 
 
 # ------------------------------------------------------------------------------------------ resize
-def resize_(tensor: Tensor, *size: Any, memory_format: MemoryFormat | None = None) -> Tensor:
+def resize_(tensor: Tensor, *size: object, memory_format: MemoryFormat | None = None) -> Tensor:
     """Gives this tensor another size on its storage, which grows if it must (TEN-25).
 
     New elements have undefined values. Raises AutogradError if the tensor requires grad.
@@ -182,7 +182,7 @@ def _forget_arrays(storage: Storage) -> None:
 
 
 # --------------------------------------------------------------------------------------------- set
-def set_(tensor: Tensor, source: Any = None, *window: Any) -> Tensor:
+def set_(tensor: Tensor, source: object = None, *window: object) -> Tensor:
     """Puts this tensor onto the memory of another tensor, or onto a window of a storage.
 
     `set_(tensor)`, `set_(storage, offset, size, stride)`. Views of the old memory keep it
@@ -191,7 +191,7 @@ def set_(tensor: Tensor, source: Any = None, *window: Any) -> Tensor:
     return put_onto(tensor, source, window)
 
 
-def put_onto(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
+def put_onto(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
     """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
     for each in (tensor, source):
         if is_wrapper(each):

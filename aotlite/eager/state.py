@@ -78,9 +78,9 @@ class Watch:
     """Why no such hooks may be at work."""
     anomaly: bool = False
     check_nan: bool = False
-    made_now: Callable[[Any], Any] | None = None
+    made_now: Callable[[Any], object] | None = None
     """In anomaly mode, of the node that is running: what is noted of a node that is made now."""
-    running: Any = None
+    running: object = None
     """The tape node whose gradients are being computed, in anomaly mode."""
 
     def made(self, node: Any) -> None:

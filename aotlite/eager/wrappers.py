@@ -316,7 +316,7 @@ def alias_of(wrapper: Tensor) -> Any:
     return alias
 
 
-def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
+def filled(wrapper: Tensor, value: object, dtype: DType) -> Any:
     """A contiguous wrapper of this one's class and size that means a number everywhere."""
     before = STATE.grad_mode
     STATE.grad_mode = None if before is None else False
@@ -328,7 +328,9 @@ def filled(wrapper: Tensor, value: Any, dtype: DType) -> Any:
         STATE.grad_mode = before
 
 
-def filled_as(tensor: Tensor, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
+def filled_as(
+    tensor: Tensor, size: tuple[int, ...], value: object, dtype: DType, device: object
+) -> Any:
     """New memory that holds a number; a wrapper where one of this wrapper's size is asked for."""
     if tensor.__tensor_dispatch__ is not None and size == tensor.shape:
         return filled(tensor, value, dtype)

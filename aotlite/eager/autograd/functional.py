@@ -242,7 +242,7 @@ def backward_of(
     gradient: Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Sequence[Any] | Any = None,
+    inputs: object = None,
 ) -> None:
     """Adds the gradients of this tensor to the `.grad` of the leaves it came from.
 

@@ -82,9 +82,9 @@ class Extra:
     def __init__(self) -> None:
         self.tensors: dict[int, Hooks] = {}
         """Hooks on the gradient of each result, by its number."""
-        self.retained: dict[int, weakref.ref[Any]] = {}
+        self.retained: dict[int, weakref.ref[Operand]] = {}
         """The tensors that keep the gradient of a result in `.grad`, by its number."""
-        self.kept: dict[int, weakref.ref[Any]] = {}
+        self.kept: dict[int, weakref.ref[Operand]] = {}
         """Tensors that do so, to which the node itself gives their gradients (HOOK-4)."""
         self.pre: Hooks = {}
         self.post: Hooks = {}

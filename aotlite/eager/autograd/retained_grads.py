@@ -10,6 +10,7 @@ from typing import Any
 
 from aotlite.eager.autograd.hooks import Changes
 from aotlite.eager.tensor import Tensor
+from aotlite.ir.operand import Operand
 
 
 def is_watched(tensor: Tensor) -> bool:
@@ -21,7 +22,7 @@ def is_watched(tensor: Tensor) -> bool:
     return extra is not None and (bool(extra.tensors.get(index)) or index in extra.retained)
 
 
-def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[Tensor]] | None:
+def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[Operand]] | None:
     """Where it is noted that the tensor keeps the gradient that arrives at this result."""
     extra = None if node is None else node.extra
     if extra is None:
