@@ -1,4 +1,4 @@
-"""Writes what NumPy and tensors share: `aotlite/eager/array_names.json`, and `docs/ndarrays.md`.
+"""Writes `aotlite/eager/array_names.json` and `docs/ndarrays.md`: where NumPy agrees.
 
 Each form of a name, index or operator is run on samples, by NumPy on ndarrays and by a stand-in
 that refuses nothing. A cell agrees where the results are equal in value, dtype, shape, kind,
