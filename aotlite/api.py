@@ -14,10 +14,8 @@ from typing import Any, overload
 
 from aotlite.arguments import (
     Call,
-    Kind,
-    bare_results,
     call_of,
-    flattened,
+    flat_results,
     on_leaves,
     results_for_caller,
 )
@@ -50,8 +48,6 @@ class CompiledFunction:
         self._runs: tuple[Callable[[Any], Any], ...] = ()
         """The entries for positional arguments that are tensors and numbers as they stand."""
         self._forms: dict[Any, list[Compiled]] = {}
-        self._kinds: dict[int, tuple[Kind | None, ...]] = {}
-        """Of entries for ndarrays: which results are ndarrays, or NumPy's scalars."""
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = name_from(getattr(function, "__name__", type(function).__name__))
@@ -94,7 +90,7 @@ class CompiledFunction:
         result = compiled.entry.call(call.leaves)
         if result is MISS or not call.has_arrays:
             return result
-        return results_for_caller(result, call, self._kinds[id(compiled)])
+        return results_for_caller(result, call, compiled.containers.numpy_results)
 
     # --- entries
     def _valid(self, call: Call) -> Compiled | None:
@@ -135,28 +131,12 @@ class CompiledFunction:
         with self._lock, UNFORKED:
             self.entries.remove(compiled)
             of_form.remove(compiled)
-            self._kinds.pop(id(compiled), None)
             self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
 
     def _compile(self, call: Call) -> Compiled:
-        spec: list[Any] = []
-        kinds: list[tuple[Kind | None, ...]] = []
-
-        def flatten(result: Any) -> list[Any]:
-            leaves, tree = flattened(result, "the results")
-            bare, shown = bare_results(leaves)
-            spec.append(tree)
-            kinds.append(shown)
-            return bare
-
         function, run = self.function, on_leaves(self.function, call)
-        request = Request(
-            function, run, call.leaves, call.tensors(), flatten, lambda: spec[0], self._name
-        )
-        compiled = compile_once(request, self.options)
-        if call.has_arrays:
-            self._kinds[id(compiled)] = kinds[0]
-        return compiled
+        request = Request(function, run, call.leaves, call.tensors(), flat_results, self._name)
+        return compile_once(request, self.options)
 
     # --- errors
     def _unstable(self, compiled: Compiled, call: Call) -> Exception:
@@ -303,13 +283,9 @@ def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
 
     def on(*args: Any, **kwargs: Any) -> Graph:
         call = call_of(args, kwargs)
-
-        def flatten(result: Any) -> list[Any]:
-            return bare_results(flattened(result, "the results")[0])[0]
-
         name = name_from(getattr(fn, "__name__", "graph").strip("<>"))
         run = on_leaves(fn, call)
-        captured = capture_stage(fn, run, call.leaves, call.tensors(), flatten, name)
+        captured = capture_stage(fn, run, call.leaves, call.tensors(), flat_results, name)
         captured.recorder.close()
         return captured.graph
 

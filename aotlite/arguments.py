@@ -7,7 +7,6 @@ Spec: `specs/pipeline.md`.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +27,7 @@ from aotlite.eager.storage import Storage
 from aotlite.eager.tensor import Tensor
 from aotlite.eager.wrappers import is_wrapper, leaves_of
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 
@@ -182,26 +182,20 @@ def check_leaf(leaf: Any, path: str) -> None:
 
 
 # ------------------------------------------------------------------------------------- results
-class Kind(enum.Enum):
-    """What a result is to its caller, where the function made it of an ndarray."""
-
-    ARRAY = "array"
-    SCALAR = "scalar"
-
-
-def bare_results(leaves: list[Any]) -> tuple[list[Any], tuple[Kind | None, ...]]:
-    """The results with tensors for stand-ins, and what stood for what."""
-    kinds = [_kind(leaf) for leaf in leaves]
-    return [tensor_of(leaf) if is_stand_in(leaf) else leaf for leaf in leaves], tuple(kinds)
+def flat_results(result: Any) -> tuple[list[Any], Containers]:
+    """The results, tensors for what stands for ndarrays, and their containers."""
+    leaves, spec = flattened(result, "the results")
+    bare = [tensor_of(leaf) if is_stand_in(leaf) else leaf for leaf in leaves]
+    return bare, Containers(spec, tuple([_numpy_result(leaf) for leaf in leaves]))
 
 
-def _kind(leaf: Any) -> Kind | None:
+def _numpy_result(leaf: Any) -> NumpyResult | None:
     if not is_stand_in(leaf):
         return None
-    return Kind.SCALAR if stands_for_scalar(leaf) else Kind.ARRAY
+    return NumpyResult.SCALAR if stands_for_scalar(leaf) else NumpyResult.ARRAY
 
 
-def results_for_caller(result: Any, call: Call, kinds: tuple[Kind | None, ...]) -> Any:
+def results_for_caller(result: Any, call: Call, kinds: tuple[NumpyResult | None, ...]) -> Any:
     """The result with ndarrays and NumPy's scalars where the function made such (NDA-5).
 
     An ndarray argument is that very array; results that are one object stay one.
@@ -216,7 +210,7 @@ def results_for_caller(result: Any, call: Call, kinds: tuple[Kind | None, ...]) 
             value = leaves[place]
             if id(value) not in shown:
                 array = value.numpy()
-                shown[id(value)] = array if kind is Kind.ARRAY else array[()]
+                shown[id(value)] = array if kind is NumpyResult.ARRAY else array[()]
             leaves[place] = shown[id(value)]
     return optree.tree_unflatten(spec, leaves)
 

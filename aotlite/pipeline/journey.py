@@ -11,9 +11,8 @@
     9 lower          a backend makes each of them callable
     10 runtime       the entry that calls them and puts every side effect back
 
-Each stage is one function with typed input and output; stages never import each other. Behind each
-the graph is verified, and with `verify=True` run and compared. A stage is called by its name in
-`STAGES`: `compile(stages={"simplify": mine})` puts another function there, `partition=` one for 8.
+Each stage is one function; none imports another. `compile(stages={"simplify": mine})` replaces one
+by its name in `STAGES`, `partition=` the eighth. Behind each its graph is verified (`observers`).
 
 Read next, in this order: `stages/records` (what stages hand on), the `__init__` of each stage,
 `request`, `observers`, `user_code`, `partitioning`, `lowering`, `derivatives` (specs/pipeline.md).
@@ -49,8 +48,9 @@ from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import opened, simplify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
-from aotlite.stages.s10_runtime import CompiledEntry, RuntimePlan, runtime
+from aotlite.stages.s10_runtime import runtime
 from aotlite.stages.s10_runtime.guards.guarded_values import guarded_values_of
+from aotlite.stages.s10_runtime.plan import RuntimePlan
 
 _TEN = (
     *(capture, analyze, convention, joint, desugar),
@@ -133,7 +133,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         partition, meta, both, compiler, compilation, is_compact=compact, **orders
     )
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
-    entry: CompiledEntry = stages["runtime"](
+    entry = stages["runtime"](
         RuntimePlan(
             name=request.name,
             number=compilation.number,
@@ -147,11 +147,11 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             is_compact=compact,
             fast_paths=options.fast_paths,
             backward=backward,
-            result_spec=request.result_spec(),
+            result_spec=captured.containers.spec,
             world=world,
         )
     )
-    return Compiled(compilation.number, entry, meta, partition)
+    return Compiled(compilation.number, entry, meta, partition, captured.containers)
 
 
 def _convention_and_joint(

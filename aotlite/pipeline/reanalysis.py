@@ -21,7 +21,7 @@ from aotlite.ir.interpreter import Interpreter
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import MutatedInput, Primal
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import Captured, InputRole
+from aotlite.stages.records.capture import Captured, Containers, InputRole
 from aotlite.stages.records.function_facts import Fixed
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture
@@ -68,11 +68,15 @@ def reanalyzed(captured: Captured) -> FunctionMeta | None:
         STATE.grad_mode = captured.grad_mode_after
         return results
 
-    second = capture(None, run, reals, list(enumerate(reals)), list, captured.graph.name)  # type: ignore[arg-type]
+    second = capture(None, run, reals, list(enumerate(reals)), _flat, captured.graph.name)  # type: ignore[arg-type]
     try:
         return _as_in(captured, analyze(second))
     finally:
         second.recorder.close()
+
+
+def _flat(results: Any) -> tuple[list[Any], Containers]:
+    return list(results), Containers()
 
 
 class UnderTape(Interpreter):

@@ -16,10 +16,10 @@ import attrs
 from aotlite.eager.tensor import Tensor
 from aotlite.options import Options
 from aotlite.pipeline.observers import Observers
-from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s10_runtime import CompiledEntry
+from aotlite.stages.s10_runtime.entry import CompiledEntry
 
 _NUMBERS = itertools.count(1)
 """GEN-9: compilations are numbered through the process."""
@@ -35,9 +35,8 @@ class Request:
     """Calls the function with flat arguments."""
     leaves: Sequence[Any]
     tensors: Sequence[tuple[int, Tensor]]
-    flatten: Callable[[Any], list[Any]]
-    result_spec: Callable[[], Any]
-    """The containers of the results, once they have been flattened."""
+    flatten: Callable[[Any], tuple[list[Any], Containers]]
+    """Gives the flat results of a call, and their containers."""
     name: str
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
@@ -74,3 +73,5 @@ class Compiled:
     entry: CompiledEntry
     meta: FunctionMeta
     partition: Partition
+    containers: Containers
+    """Of the results."""

@@ -5,6 +5,7 @@ Spec: `specs/s1_capture.md`. Rules: META-2..META-16.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,23 @@ class CapturedFamily(Record):
         return () if self.entry is None else (self.entry,)
 
 
+class NumpyResult(enum.Enum):
+    """What a result is to its caller, where the function made it of an ndarray."""
+
+    ARRAY = "array"
+    SCALAR = "scalar"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Containers(Record):
+    """The containers that results come in, and what is put into them in place of tensors."""
+
+    spec: Any = None
+    """The lists, tuples and dicts, as optree has them; None for results that nobody is given."""
+    numpy_results: tuple[NumpyResult | None, ...] = ()
+    """For each flat result; None where it is given as it is (NDA-5)."""
+
+
 @attrs.frozen(eq=False, repr=False)
 class Captured(Record):
     """One run of the user's function on fake tensors: the graph it recorded, and its living
@@ -114,6 +132,8 @@ class Captured(Record):
     """What becomes the `.grad` of inputs: results behind the function's own."""
     hooks: tuple[tuple[RegisteredHook, Any], ...] = ()
     """What each call registers, and the functions."""
+    containers: Containers = Containers()
+    """What the flat results come in."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""

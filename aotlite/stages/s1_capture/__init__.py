@@ -19,7 +19,7 @@ from aotlite.eager.wrappers import nesting
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
-from aotlite.stages.records.capture import ArgumentLeaf, Captured
+from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
@@ -32,14 +32,14 @@ def capture(
     call: Callable[[list[Any]], Any],
     leaves: Sequence[Any],
     tensors: Sequence[tuple[int, Tensor]],
-    flatten: Callable[[Any], list[Any]],
+    flatten: Callable[[Any], tuple[list[Any], Containers]],
     name: str = "graph",
 ) -> Captured:
     """The captured run of `call(leaves)` with the listed leaves replaced by fake tensors.
 
-    `function` is what places are searched in; `flatten` gives the flat results. Modes are restored
-    on every exit. Raises UnsupportedError, with the user's line, for what cannot be captured; a
-    fake that the function put somewhere keeps nothing alive then.
+    `function` is what places are searched in; `flatten` gives the flat results and their
+    containers. Modes are restored on every exit. Raises UnsupportedError, with the user's line, for
+    what cannot be captured; a fake that the function put somewhere keeps nothing alive then.
     """
     recorder = CaptureRecorder(function, list(leaves), HookDryRun)
     try:
@@ -63,7 +63,7 @@ def _captured(
     call: Callable[[list[Any]], Any],
     leaves: Sequence[Any],
     tensors: Sequence[tuple[int, Tensor]],
-    flatten: Callable[[Any], list[Any]],
+    flatten: Callable[[Any], tuple[list[Any], Containers]],
     name: str,
 ) -> Captured:
     recorder.note_surroundings()
@@ -80,7 +80,8 @@ def _captured(
     mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
     try:
         with raising_refusals(recorder), observing():
-            results = [_result(recorder, leaf, leaves) for leaf in flatten(call(faked))]
+            flat, containers = flatten(call(faked))
+            results = [_result(recorder, leaf, leaves) for leaf in flat]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
         if AnomalyModeGuard.now() != mode:
@@ -109,6 +110,7 @@ def _captured(
         dict(recorder.reach.extents),
         grads=grads,
         hooks=hooks,
+        containers=containers,
     )
 
 
