@@ -11,10 +11,13 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.functions import ArrayFunctionBackend
+from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
+from aotlite.ir.role import Primal, Saved
 from aotlite.options import Options
+from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.user_code import told
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
@@ -24,16 +27,44 @@ from aotlite.stages.s10_runtime.backward.planning import plan_backward
 from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 
-def told_backend(backend: Any, partition: Partition, compilation: Compilation) -> Any:
-    """The backend, told of its inputs, and asked for graphs of the form that is wanted."""
+def compiler_of(backend: Any, partition: Partition, compilation: Compilation) -> Any:
+    """The backend as it compiles a partition: told of its inputs, for graphs of the form wanted."""
     options = compilation.options
-    knowing = told(backend, options.num_params_buffers, partition)
+    knowing = with_static_inputs(backend, options.num_params_buffers, partition)
     return knowing if options.unlift_tokens else LiftedBackend(knowing)
 
 
+def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Backend:
+    """The backend, told which inputs are the same memory at every call: the first `count` flat
+    arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
+    """
+    if not isinstance(backend, ArrayFunctionBackend):
+        of_size = getattr(backend, "of_size", None)
+        found: Backend = backend if of_size is None else of_size(_first_size(partition, count))
+        return found
+    static = static_roles(partition.forward, count)
+    saved = [
+        Saved(i)
+        for i, value in enumerate(partition.saved)
+        if value.owner in static and not value.lent
+    ]
+    return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
+
+
+def _first_size(partition: Partition, count: int) -> int | None:
+    """The first dimension of the first argument behind the `count` static ones that has one."""
+    static = static_roles(partition.forward, count)
+    for node in partition.forward.placeholders:
+        role, meta = node.role, node.meta
+        if isinstance(role, Primal) and role not in static and meta.shape:  # type: ignore[union-attr]
+            size: int = meta.shape[0]  # type: ignore[union-attr]
+            return size
+    return None
+
+
 def backward_compiler(partition: Partition, compilation: Compilation) -> Any:
-    """The backend of a partition's backward, told of its inputs."""
-    return told_backend(compilation.options.backward_backend(), partition, compilation)
+    """What compiles a partition's backward."""
+    return compiler_of(compilation.options.backward_backend(), partition, compilation)
 
 
 def lowered_forward(
@@ -43,7 +74,7 @@ def lowered_forward(
     for graph in (partition.forward, partition.backward):
         _forget_origins(graph)
     backend = compilation.options.forward_backend(training=meta.training)
-    compiler = told_backend(backend, partition, compilation)
+    compiler = compiler_of(backend, partition, compilation)
     run = compilation.stages["lower"](partition.forward, compiler)
     compilation.observers.show_kernels("forward", run)
     return with_reported_strides(backend.name, partition, run), run

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir.graph import Graph
+from aotlite.ir.role import Part, Primal
 from aotlite.ir.verify import verify
 from aotlite.options import PARTITIONERS, Options
 from aotlite.partition import min_cut_rematerialization_partition
 from aotlite.pipeline.request import Compilation
-from aotlite.pipeline.user_code import applied, call_partitioner, static_roles
+from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s7_simplify import normalisations, opened
@@ -87,6 +88,13 @@ def packed(partition: Partition, compilation: Compilation) -> Partition:
         if half is not None:
             compilation.observers.check("8 partition, packed", half, functional=True)
     return found
+
+
+def static_roles(graph: Graph, count: int) -> set[Any]:
+    """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
+    first = {Primal(index) for index in range(count)}
+    roles = [node.role for node in graph.placeholders if node.role is not None]
+    return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
 
 
 def unlifted(partition: Partition, tokens: Sequence[Any], compilation: Compilation) -> Partition:

@@ -1,8 +1,7 @@
 """What users supply to a compilation: their decompositions, passes and partitioners, checked.
 
 Whatever is wrong with one is an error that says whose it is; what it gives has the inputs and
-results that it was given. Spec: `specs/pipeline.md`, `specs/s8_partition.md`. Rules: PIP-3, PART-8,
-LOW-7.
+results that it was given. Spec: `specs/pipeline.md`, `specs/s8_partition.md`. Rules: PIP-3, PART-8.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.backends.functions import ArrayFunctionBackend
-from aotlite.backends.protocol import Backend
 from aotlite.eager.state import modes_kept
 from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
@@ -21,8 +18,6 @@ from aotlite.ir.role import (
     OF_BACKWARD,
     Gradient,
     MutatedInput,
-    Part,
-    Primal,
     Rewritten,
     Role,
     Saved,
@@ -99,41 +94,6 @@ def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partitio
         _check_backward(graph, partition, partition.backward)
     same_effects("partition", graph, *_halves(partition))
     return partition
-
-
-def static_roles(graph: Graph, count: int) -> set[Any]:
-    """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
-    first = {Primal(index) for index in range(count)}
-    roles = [node.role for node in graph.placeholders if node.role is not None]
-    return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
-
-
-def told(backend: Backend, count: int, partition: Partition) -> Backend:
-    """The backend, told which inputs are the same memory at every call: the first `count` flat
-    arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
-    """
-    if not isinstance(backend, ArrayFunctionBackend):
-        of_size = getattr(backend, "of_size", None)
-        found: Backend = backend if of_size is None else of_size(first_size(partition, count))
-        return found
-    static = static_roles(partition.forward, count)
-    saved = [
-        Saved(i)
-        for i, value in enumerate(partition.saved)
-        if value.owner in static and not value.lent
-    ]
-    return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
-
-
-def first_size(partition: Partition, count: int) -> int | None:
-    """The first dimension of the first argument behind the `count` static ones that has one."""
-    static = static_roles(partition.forward, count)
-    for node in partition.forward.placeholders:
-        role, meta = node.role, node.meta
-        if isinstance(role, Primal) and role not in static and meta.shape:  # type: ignore[union-attr]
-            size: int = meta.shape[0]  # type: ignore[union-attr]
-            return size
-    return None
 
 
 def _called(
