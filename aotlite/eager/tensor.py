@@ -6,7 +6,7 @@ by `tensor_methods`, and declared here for type checkers. Rules: TEN-1..TEN-25.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np

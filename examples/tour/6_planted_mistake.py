@@ -1,4 +1,5 @@
-"""Tour 6, exercise: a mistake in stage 6, the program that shows it, and that program made small."""
+"""Tour 6, exercise: a mistake in stage 6, the program that shows it, and that program made
+small."""
 
 from collections.abc import Callable
 from typing import Any
