@@ -46,50 +46,50 @@ if TYPE_CHECKING:
     from aotlite.api import compile as compile
     from aotlite.backends.threads import get_num_threads as get_num_threads
     from aotlite.backends.threads import set_num_threads as set_num_threads
-    from aotlite.eager.annotate import annotate as annotate
-    from aotlite.eager.checkpoint import checkpoint as checkpoint
-    from aotlite.eager.draws import normal as normal
-    from aotlite.eager.draws import rand as rand
-    from aotlite.eager.draws import randint as randint
-    from aotlite.eager.draws import randn as randn
-    from aotlite.eager.draws import randperm as randperm
-    from aotlite.eager.exchange import from_dlpack as from_dlpack
-    from aotlite.eager.exchange import from_numpy as from_numpy
-    from aotlite.eager.factories import arange as arange
-    from aotlite.eager.factories import empty as empty
-    from aotlite.eager.factories import empty_strided as empty_strided
-    from aotlite.eager.factories import eye as eye
-    from aotlite.eager.factories import full as full
-    from aotlite.eager.factories import linspace as linspace
-    from aotlite.eager.factories import logspace as logspace
-    from aotlite.eager.factories import ones as ones
-    from aotlite.eager.factories import scalar_tensor as scalar_tensor
-    from aotlite.eager.factories import zeros as zeros
-    from aotlite.eager.functions import as_tensor as as_tensor
-    from aotlite.eager.functions import asarray as asarray
-    from aotlite.eager.functions import tensor as tensor
-    from aotlite.eager.functions import where as where
-    from aotlite.eager.questions import can_cast as can_cast
-    from aotlite.eager.questions import get_default_dtype as get_default_dtype
-    from aotlite.eager.questions import is_complex as is_complex
-    from aotlite.eager.questions import is_floating_point as is_floating_point
-    from aotlite.eager.questions import is_tensor as is_tensor
-    from aotlite.eager.questions import numel as numel
-    from aotlite.eager.questions import promote_types as promote_types
-    from aotlite.eager.questions import result_type as result_type
-    from aotlite.eager.random import Generator as Generator
-    from aotlite.eager.random import default_generator as default_generator
-    from aotlite.eager.random import get_rng_state as get_rng_state
-    from aotlite.eager.random import initial_seed as initial_seed
-    from aotlite.eager.random import manual_seed as manual_seed
-    from aotlite.eager.random import set_rng_state as set_rng_state
-    from aotlite.eager.state import enable_grad as enable_grad
-    from aotlite.eager.state import inference_mode as inference_mode
-    from aotlite.eager.state import is_grad_enabled as is_grad_enabled
-    from aotlite.eager.state import is_inference_mode_enabled as is_inference_mode_enabled
-    from aotlite.eager.state import no_grad as no_grad
-    from aotlite.eager.state import set_grad_enabled as set_grad_enabled
-    from aotlite.eager.tensor import Tensor as Tensor
+    from aotlite.eager.base.modes import enable_grad as enable_grad
+    from aotlite.eager.base.modes import inference_mode as inference_mode
+    from aotlite.eager.base.modes import is_grad_enabled as is_grad_enabled
+    from aotlite.eager.base.modes import is_inference_mode_enabled as is_inference_mode_enabled
+    from aotlite.eager.base.modes import no_grad as no_grad
+    from aotlite.eager.base.modes import set_grad_enabled as set_grad_enabled
+    from aotlite.eager.base.tensor import Tensor as Tensor
+    from aotlite.eager.creation.dtype_queries import can_cast as can_cast
+    from aotlite.eager.creation.dtype_queries import get_default_dtype as get_default_dtype
+    from aotlite.eager.creation.dtype_queries import is_complex as is_complex
+    from aotlite.eager.creation.dtype_queries import is_floating_point as is_floating_point
+    from aotlite.eager.creation.dtype_queries import is_tensor as is_tensor
+    from aotlite.eager.creation.dtype_queries import numel as numel
+    from aotlite.eager.creation.dtype_queries import promote_types as promote_types
+    from aotlite.eager.creation.dtype_queries import result_type as result_type
+    from aotlite.eager.creation.factories import arange as arange
+    from aotlite.eager.creation.factories import empty as empty
+    from aotlite.eager.creation.factories import empty_strided as empty_strided
+    from aotlite.eager.creation.factories import eye as eye
+    from aotlite.eager.creation.factories import full as full
+    from aotlite.eager.creation.factories import linspace as linspace
+    from aotlite.eager.creation.factories import logspace as logspace
+    from aotlite.eager.creation.factories import ones as ones
+    from aotlite.eager.creation.factories import scalar_tensor as scalar_tensor
+    from aotlite.eager.creation.factories import zeros as zeros
+    from aotlite.eager.creation.from_data import as_tensor as as_tensor
+    from aotlite.eager.creation.from_data import asarray as asarray
+    from aotlite.eager.creation.from_data import tensor as tensor
+    from aotlite.eager.creation.from_data import where as where
+    from aotlite.eager.creation.interop import from_dlpack as from_dlpack
+    from aotlite.eager.creation.interop import from_numpy as from_numpy
+    from aotlite.eager.creation.random_factories import normal as normal
+    from aotlite.eager.creation.random_factories import rand as rand
+    from aotlite.eager.creation.random_factories import randint as randint
+    from aotlite.eager.creation.random_factories import randn as randn
+    from aotlite.eager.creation.random_factories import randperm as randperm
+    from aotlite.eager.regions.annotate import annotate as annotate
+    from aotlite.eager.regions.checkpoint import checkpoint as checkpoint
+    from aotlite.eager.rng.generator import Generator as Generator
+    from aotlite.eager.rng.generator import default_generator as default_generator
+    from aotlite.eager.rng.generator import get_rng_state as get_rng_state
+    from aotlite.eager.rng.generator import initial_seed as initial_seed
+    from aotlite.eager.rng.generator import manual_seed as manual_seed
+    from aotlite.eager.rng.generator import set_rng_state as set_rng_state
     from aotlite.ir.device import Device as Device
     from aotlite.ir.dtype_names import bool as bool
     from aotlite.ir.dtype_names import cdouble as cdouble
@@ -159,26 +159,26 @@ _LAZY: dict[str, str] = {
         "aotlite.aot": "aot_function aot_module aot_module_simplified",
         "aotlite.api": "CompiledFunction capture compile",
         "aotlite.backends.threads": "get_num_threads set_num_threads",
-        "aotlite.eager.annotate": "annotate",
-        "aotlite.eager.checkpoint": "checkpoint",
-        "aotlite.eager.draws": "normal rand randint randn randperm",
-        "aotlite.eager.exchange": "from_dlpack from_numpy",
-        "aotlite.eager.factories": """
+        "aotlite.eager.regions.annotate": "annotate",
+        "aotlite.eager.regions.checkpoint": "checkpoint",
+        "aotlite.eager.creation.random_factories": "normal rand randint randn randperm",
+        "aotlite.eager.creation.interop": "from_dlpack from_numpy",
+        "aotlite.eager.creation.factories": """
             arange empty empty_strided eye full linspace logspace ones scalar_tensor zeros
         """,
-        "aotlite.eager.functions": "as_tensor asarray tensor where",
-        "aotlite.eager.questions": """
+        "aotlite.eager.creation.from_data": "as_tensor asarray tensor where",
+        "aotlite.eager.creation.dtype_queries": """
             can_cast get_default_dtype is_complex is_floating_point is_tensor numel promote_types
             result_type
         """,
-        "aotlite.eager.random": """
+        "aotlite.eager.rng.generator": """
             Generator default_generator get_rng_state initial_seed manual_seed set_rng_state
         """,
-        "aotlite.eager.state": """
+        "aotlite.eager.base.modes": """
             enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad
             set_grad_enabled
         """,
-        "aotlite.eager.tensor": "Tensor",
+        "aotlite.eager.base.tensor": "Tensor",
         "aotlite.ir.device": "Device",
         "aotlite.ir.dtype_names": "bool cdouble cfloat double float half int long short",
         "aotlite.ir.dtypes": """
@@ -222,7 +222,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
     elif not name.startswith("_"):
-        value = importlib.import_module("aotlite.eager.namespace").function(name)
+        value = importlib.import_module("aotlite.eager.creation.namespace").function(name)
     if value is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -230,5 +230,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    derived = importlib.import_module("aotlite.eager.namespace").names()
+    derived = importlib.import_module("aotlite.eager.creation.namespace").names()
     return sorted({"__version__", *_LAZY, *_SUBMODULES, *derived})

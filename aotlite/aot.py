@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.api import CompiledFunction
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call

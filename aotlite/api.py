@@ -19,7 +19,7 @@ from aotlite.arguments import (
     on_leaves,
     results_for_caller,
 )
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from

@@ -14,18 +14,18 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.eager.array_stand_in import (
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.array_stand_in import (
     ArrayStandIn,
     is_stand_in,
     refuse_subclass,
     stands_for_scalar,
     tensor_of,
 )
-from aotlite.eager.exchange import from_numpy
-from aotlite.eager.observed import Observed
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper, leaves_of
+from aotlite.eager.creation.interop import from_numpy
+from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.stages.records.capture import Containers, NumpyResult
 from aotlite.stages.records.guards.snapshots import PLAIN
@@ -80,7 +80,7 @@ class Call:
                 if leaf.storage.buffer is None and not (is_wrapper(leaf) and _is_whole(leaf)):
                     raise leaf.storage.no_data("compile")
                 found.append((index, leaf))
-            elif not isinstance(leaf, Observed):
+            elif not isinstance(leaf, TrackedObject):
                 check_leaf(leaf, _path((self.args, self.kwargs), index))
         return found
 
@@ -171,7 +171,7 @@ class _Wrapped:
 
 def check_leaf(leaf: Any, path: str) -> None:
     """Raises ArgumentError for an argument that can be neither guarded nor lifted (GEN-7)."""
-    if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, Observed)):
+    if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, TrackedObject)):
         raise noted(
             ArgumentError(
                 f"compile: argument {path} is {leaf!r} of type {type(leaf).__name__}, expected a "

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.random import manual_seed as _manual_seed
+from aotlite.eager.rng.generator import manual_seed as _manual_seed
 from aotlite.ir.cuda_devices import cuda_device, device_named, library, why_unavailable
 from aotlite.ir.cuda_devices import device_count as _device_count
 from aotlite.ir.device import Device

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from aotlite.eager.base.host_callback import callback
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.host_callback import callback
-from aotlite.eager.tensor import Tensor
 from aotlite.ir import ledger
 from aotlite.ir.effects import TokenOp, numbered
 from aotlite.ir.errors import ArgumentError

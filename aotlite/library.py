@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
-from aotlite.eager.host_callback import on_host
-from aotlite.eager.namespace import function
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.host_callback import on_host
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.namespace import function
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import check_effect

@@ -10,7 +10,7 @@ A table of names: `linalg.inv` is the op or composite `linalg_inv`.
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.namespace import function, names
+from aotlite.eager.creation.namespace import function, names
 from aotlite.ir.errors import LinAlgError
 
 __all__ = ["LinAlgError"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import aotlite.eager.dispatch  # noqa: F401  (runs what is called)
-from aotlite.eager.op_functions import FUNCTIONS
+from aotlite.eager.subclass.op_functions import FUNCTIONS
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -1,6 +1,6 @@
 """The default generator's functions under the name that PyTorch has them: `aotlite.random`."""
 
-from aotlite.eager.random import (
+from aotlite.eager.rng.generator import (
     default_generator,
     fork_rng,
     get_rng_state,

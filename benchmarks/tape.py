@@ -30,7 +30,7 @@ import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, disable, enable
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.structure import look_at
-from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.differentiable_views import edge_of
 from benchmarks.common import machine, table, wide_console
 
 WIDTH, HEADS, LENGTH = 8, 2, 4

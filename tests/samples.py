@@ -17,7 +17,7 @@ import numpy as np
 
 import aotlite.ir.ops  # noqa: F401  (fills the tables)
 from aotlite import from_numpy
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir import dtypes
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import can_cast_in_place

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.wrappers import is_wrapper, leaves_of
+from aotlite.eager.subclass.protocol import is_wrapper, leaves_of
 from benchmarks import calls, common, eager, effects, first_call, loops, overhead, pipeline, symbols
 from benchmarks.first_call import Job
 from benchmarks.pipeline import OURS, TORCH, VERIFIED, Measured

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.ir import dtypes
 from aotlite.ir.host_function import host_function_named
 from aotlite.ir.meta import tensor_meta

@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager import array_names as names
-from aotlite.eager.array_stand_in import ArrayStandIn, is_stand_in
-from aotlite.eager.exchange import from_numpy
+from aotlite.eager.creation import array_names as names
+from aotlite.eager.creation.array_stand_in import ArrayStandIn, is_stand_in
+from aotlite.eager.creation.interop import from_numpy
 
 
 class Permissive(ArrayStandIn):

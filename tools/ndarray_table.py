@@ -1,4 +1,4 @@
-"""Writes `aotlite/eager/array_names.json` and `docs/ndarrays.md`: where NumPy agrees.
+"""Writes `aotlite/eager/creation/array_names.json` and `docs/ndarrays.md`: where NumPy agrees.
 
 Each form of a name, index or operator is run on samples, by NumPy on ndarrays and by a stand-in
 that refuses nothing. A cell agrees where the results are equal in value, dtype, shape, kind,
@@ -19,9 +19,9 @@ import attrs
 import numpy as np
 from ndarray_samples import NUMBERS, Scalar, arrays, cell, pairs, pool, stood_in
 
-from aotlite.eager import array_names as names
-from aotlite.eager.array_stand_in import BINARY, COMPARED, is_stand_in
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation import array_names as names
+from aotlite.eager.creation.array_stand_in import BINARY, COMPARED, is_stand_in
 
 __all__ = ["NUMBERS", "pool"]
 

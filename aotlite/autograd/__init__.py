@@ -3,9 +3,9 @@
 from aotlite.autograd import function, functional, graph
 from aotlite.autograd.numerical import gradcheck, gradgradcheck
 from aotlite.eager.autograd.anomaly import detect_anomaly, set_detect_anomaly
-from aotlite.eager.autograd.function import Function
+from aotlite.eager.autograd.custom_function.function import Function
 from aotlite.eager.autograd.functional import backward, grad
-from aotlite.eager.state import (
+from aotlite.eager.base.modes import (
     enable_grad,
     inference_mode,
     is_grad_enabled,

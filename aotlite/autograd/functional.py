@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.functional import grad
-from aotlite.eager.functions import call, ones_like, zeros_like
-from aotlite.eager.state import enable_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import enable_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call, ones_like, zeros_like
 from aotlite.ir.errors import ArgumentError, AutogradError, ShapeError, UnsupportedError
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.edges import GradientEdge, get_gradient_edge
-from aotlite.eager.autograd.hooks import RemovableHandle
-from aotlite.eager.autograd.node import TapeNode as Node
-from aotlite.eager.state import STATE, watching
-from aotlite.eager.storage import no_data
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.gradient_edge import GradientEdge, get_gradient_edge
+from aotlite.eager.base.modes import STATE, watching
+from aotlite.eager.base.storage import no_data
+from aotlite.eager.base.tape.hooks import RemovableHandle
+from aotlite.eager.base.tape.node import TapeNode as Node
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, AutogradError
 
 __all__ = [

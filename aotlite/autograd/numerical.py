@@ -13,10 +13,10 @@ import attrs
 import numpy as np
 
 from aotlite.eager.autograd.functional import grad
-from aotlite.eager.exchange import from_numpy
-from aotlite.eager.functions import as_ndarray
-from aotlite.eager.state import enable_grad, no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import enable_grad, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import as_ndarray
+from aotlite.eager.creation.interop import from_numpy
 from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.overlap import has_internal_overlap
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.functions import full
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import full
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError, noted

@@ -12,7 +12,7 @@ import numpy as np
 import aotlite
 from aotlite import nn, optim
 from aotlite.data import Digits
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 
 LEARNING_RATE = 0.1
 LATE_LEARNING_RATE = 0.01

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.tape import OpNode, SliceAssign
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 
 
 def saved_bytes(result: Tensor, outside: Iterable[Tensor]) -> int:

@@ -19,9 +19,9 @@ from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.recompile_reasons import why
 from aotlite.compiled_autograd.structure import TapeStructure, alike, look_at, shares_gradients
-from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.hooks import Changes
-from aotlite.eager.state import STATE, Tapes, backward_task
+from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.base.modes import STATE, TapeCompiler, backward_task
+from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
@@ -40,7 +40,7 @@ class _Suspended(threading.local):
     """What a thread's backwards that run now go back to, the outermost first (CAG-24)."""
 
     def __init__(self) -> None:
-        self.tapes: list[Tapes | None] = []
+        self.tapes: list[TapeCompiler | None] = []
 
 
 SUSPENDED = _Suspended()
@@ -146,14 +146,14 @@ class CompiledAutograd:
             if STATE.watch is not None and STATE.watch.anomaly:
                 self.counters.skipped += 1
                 LOG.info("left to the engine: anomaly mode looks at each node")
-                return Run(sinks, False, accumulate, retain, None)(roots)
+                return BackwardPass(sinks, False, accumulate, retain, None)(roots)
             with backward_task():
                 return self._run(roots, sinks, accumulate=accumulate, retain=retain)
         finally:
             STATE.grad_mode, STATE.tapes = mode, outer.pop()
 
     def _run(self, roots: Any, sinks: Any, *, accumulate: bool, retain: bool) -> list[Any]:
-        changes = Changes.count
+        changes = HookChanges.count
         for matcher in self._recent:
             found = matcher.match(roots, sinks, accumulate, retain)
             if found is not MISS:
@@ -169,7 +169,7 @@ class CompiledAutograd:
         if accumulate and shares_gradients(look, roots):
             self.counters.skipped += 1
             LOG.info("left to the engine: a leaf's .grad is memory that the tape reads")
-            return Run(sinks, False, accumulate, retain, None)._pass(roots)
+            return BackwardPass(sinks, False, accumulate, retain, None)._pass(roots)
         tape = Tape(look, roots, sinks, accumulate, retain, changes)
         program = self._programs.get(look.key)
         if program is None:
@@ -215,7 +215,7 @@ class CompiledAutograd:
 
     def _left(self, tape: Tape) -> list[Any]:
         self.counters.skipped += 1
-        return Run(tape.sinks, False, tape.accumulate, tape.retain, None)._pass(tape.roots)
+        return BackwardPass(tape.sinks, False, tape.accumulate, tape.retain, None)._pass(tape.roots)
 
     def _capture(self, tape: Tape) -> list[Any]:
         look, number = tape.look, next(_NUMBERS)

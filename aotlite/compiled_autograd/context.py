@@ -12,7 +12,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any
 
 from aotlite.compiled_autograd.compiler import SUSPENDED, CompiledAutograd, Counters
-from aotlite.eager.state import STATE, resumed
+from aotlite.eager.base.modes import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
 from aotlite.options import make_options

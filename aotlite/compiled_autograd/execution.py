@@ -23,13 +23,13 @@ from aotlite.compiled_autograd.recorder import Place, node_note
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.segment_recording import Recorded
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.anomaly import known_notes
-from aotlite.eager.autograd.engine import Run, reachable
-from aotlite.eager.autograd.hooks import Changes
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import LAST, Edge, TapeNode
-from aotlite.eager.refusals import raising_refusals
-from aotlite.eager.state import STATE
+from aotlite.eager.autograd.engine import BackwardPass, reachable
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.hooks import HookChanges
+from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
+from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 
@@ -107,7 +107,7 @@ class Tape:
         return found
 
 
-class TapeRun(Run):
+class TapeRun(BackwardPass):
     """One backward: an engine that runs pieces, and makes those that are not known."""
 
     def __init__(self, tape: Tape, compile: Compile, templates: Templates) -> None:
@@ -193,7 +193,7 @@ class TapeRun(Run):
     def _pattern(self, rest: Sequence[int]) -> Hashable:
         """What the pieces behind a closed node depend on."""
         tape = self.tape
-        moved, tape.changes = tape.changes != Changes.count, Changes.count
+        moved, tape.changes = tape.changes != HookChanges.count, HookChanges.count
         for number in rest:
             node = self.nodes[number]
             if moved or node.sequence == LAST:  # a leaf may have died, or need no gradient now

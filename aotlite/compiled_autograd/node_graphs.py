@@ -12,9 +12,9 @@ from typing import Any
 import attrs
 
 from aotlite.compiled_autograd.node_signatures import Form
-from aotlite.eager.autograd.history import link_view
-from aotlite.eager.autograd.tape import OpNode
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.differentiable_views import link_view
+from aotlite.eager.autograd.op_nodes import OpNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.op import PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM, ResultOp

@@ -11,12 +11,12 @@ import copy
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.chain import Chain
-from aotlite.eager.autograd.leaf import AccumulateGrad, collects
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, collects
+from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign, operand_of, result_of
 from aotlite.eager.autograd.saved_tensors import SavedTensor
-from aotlite.eager.autograd.tape import OpNode, SliceAssign, operand_of, result_of
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tape.view_chain import ViewChain
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.role import Output, Saved
@@ -130,7 +130,7 @@ def _form_of_leaf(node: AccumulateGrad) -> Form:
     return (AccumulateGrad, leaf.meta, collects(leaf))
 
 
-def _form_of_chain(chain: Chain) -> Hashable:
+def _form_of_chain(chain: ViewChain) -> Hashable:
     return tuple([(step.op, step.args, step.operand) for step in chain])
 
 

@@ -19,13 +19,13 @@ from aotlite.compiled_autograd.node_signatures import (
     twin_of,
 )
 from aotlite.eager.autograd.anomaly import known_notes
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign
 from aotlite.eager.autograd.saved_tensors import SavedTensor
-from aotlite.eager.autograd.tape import OpNode, SliceAssign
-from aotlite.eager.refusals import note_refusal
-from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import note_refusal
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node

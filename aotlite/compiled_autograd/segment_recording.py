@@ -11,9 +11,9 @@ from typing import Any
 
 from aotlite.compiled_autograd.recorder import Closed, Place, TapeRecorder
 from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError
 
 

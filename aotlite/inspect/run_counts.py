@@ -15,8 +15,8 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch import _apply
-from aotlite.eager.state import STATE
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s10_runtime.guards.writer import MISS
 from aotlite.stages.s10_runtime.source import ORDER

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
 

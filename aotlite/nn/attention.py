@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from aotlite.eager.functions import call, ones
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call, ones
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.ops.precision import widened

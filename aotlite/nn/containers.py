@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError
 from aotlite.nn.module import Module, members
 from aotlite.nn.parameter import Parameter

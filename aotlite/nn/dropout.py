@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.nn import functions as F
 from aotlite.nn.module import Module
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from aotlite.eager.functions import call, empty
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call, empty
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError

@@ -19,8 +19,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from aotlite.eager.exchange import from_numpy
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.interop import from_numpy
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import AotliteError, ArgumentError, FormatError

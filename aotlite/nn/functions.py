@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from aotlite.eager.functions import rand
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import rand
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import AotliteError, ArgumentError, ShapeError
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from aotlite.eager.functions import rand
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import rand
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.ir.ops.precision import accumulator
 

@@ -5,9 +5,9 @@ Source: Ulyanov, Vedaldi and Lempitsky, "Instance normalization" (2016).
 
 from __future__ import annotations
 
-from aotlite.eager.functions import call
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.ops import labels, losses
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Buffer

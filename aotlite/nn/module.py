@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from aotlite.eager.observed import Called
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.nn.moving import move, wishes_of
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
@@ -20,7 +20,7 @@ from aotlite.nn.state import Problems, load_state
 M = TypeVar("M", bound="Module")
 
 
-class Module(Called):
+class Module(TrackedCallable):
     """The base of layers and networks: define `forward`, call the module.
 
     >>> import aotlite as al

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from aotlite.eager.devices import device_of
-from aotlite.eager.memory import take_place, tell_apart
-from aotlite.eager.state import STATE, no_grad
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.devices import device_of
+from aotlite.eager.base.modes import STATE, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.memory import take_place, tell_apart
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aotlite.eager.functions import full
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import full
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.functions import call, ones, tensor, zeros
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call, ones, tensor, zeros
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, int64
 from aotlite.ir.errors import ArgumentError, ShapeError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.functions import tensor
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import alias_of, is_wrapper
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import tensor
+from aotlite.eager.subclass.protocol import alias_of, is_wrapper
 
 
 class _Member(type(Tensor)):  # type: ignore[misc]

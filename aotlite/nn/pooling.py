@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.ops.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

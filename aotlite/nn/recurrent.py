@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotlite.eager.functions import call, empty
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call, empty
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError

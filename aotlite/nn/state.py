@@ -8,9 +8,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.functions import tensor
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import tensor
 from aotlite.ir.errors import ArgumentError
 
 

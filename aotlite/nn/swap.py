@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aotlite.eager.observed import Place, substituting
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import Place, substituting
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.module import Module, state_places
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import ArgumentError, DTypeError

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from aotlite.eager.functions import tensor
-from aotlite.eager.observed import Observed
-from aotlite.eager.state import STATE, no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import tensor
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.dtypes import float64
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.nn.module import clear_gradients
 from aotlite.nn.state import Problems, load_state
 
 
-class ParamGroup(Observed):
+class ParamGroup(TrackedObject):
     """Parameters with a learning rate of their own: those at `places` of an optimizer's."""
 
     def __init__(self, owner: str, places: range, lr: float | Tensor) -> None:
@@ -45,7 +45,7 @@ class ParamGroup(Observed):
             self._lr.copy_(value) if isinstance(value, Tensor) else self._lr.fill_(value)
 
 
-class Optimizer(Observed):
+class Optimizer(TrackedObject):
     """The base of optimizers: define `step` and `state`."""
 
     params: tuple[Tensor, ...]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.eager.functions import tensor, zeros_like
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import tensor, zeros_like
 from aotlite.ir.dtypes import float64
 from aotlite.ir.errors import ArgumentError
 from aotlite.optim.optimizer import Optimizer, finite, not_negative

@@ -25,8 +25,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.refusals import raising_refusals
-from aotlite.eager.state import outside_regions
+from aotlite.eager.base.modes import outside_regions
+from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
 from aotlite.options import Options
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code

@@ -11,10 +11,10 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter

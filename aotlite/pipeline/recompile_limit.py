@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.cpu.once import warn_caller
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.role import Primal

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.options import Options
 from aotlite.pipeline.observers import Observers
 from aotlite.stages.records.capture import Captured, Containers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.state import modes_kept
+from aotlite.eager.base.modes import modes_kept
 from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node

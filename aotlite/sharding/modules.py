@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.module import Module, state_places
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer

@@ -10,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.function import Function
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.autograd.custom_function.function import Function
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.op import OPS
 from aotlite.sharding.mesh import Mesh
 from aotlite.sharding.placements import Placed, Placement, Replicate, Shard

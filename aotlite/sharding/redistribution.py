@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.autograd.tape import laid_out
-from aotlite.eager.factories import arange
-from aotlite.eager.wrappers import (
-    flatten,
-    inner_tensors,
-    is_wrapper,
-    leaves_of,
-    unflatten,
-)
+from aotlite.eager.autograd.op_nodes import laid_out
+from aotlite.eager.creation.factories import arange
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, leaves_of, unflatten
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.meta import TensorMeta

@@ -13,11 +13,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.autograd.tape import laid_out
-from aotlite.eager.destinations import check_operand
+from aotlite.eager.autograd.op_nodes import laid_out
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.dispatch.destinations import check_operand
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import AliasError, ShapeError, SubclassError, noted
 from aotlite.ir.meta import TensorMeta

@@ -12,9 +12,9 @@ from itertools import combinations, product
 from operator import is_
 from typing import Any
 
-from aotlite.eager.sharing import have_common_memory
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import leaves_of, tangent_form
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import have_common_memory
+from aotlite.eager.subclass.protocol import leaves_of, tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.sharding import moving

@@ -1,6 +1,6 @@
 """Wrapper subclasses, and what one needs to write them. Spec: `specs/subclasses.md`."""
 
-from aotlite.eager.wrappers import (
+from aotlite.eager.subclass.protocol import (
     flatten,
     inner_tensors,
     is_traceable_wrapper_subclass,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.op_functions import FUNCTIONS as ops
-from aotlite.eager.op_functions import function_of
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
+from aotlite.eager.subclass.op_functions import function_of
 from aotlite.ir.errors import AotliteError, ProtocolError, SubclassError, noted
 from aotlite.ir.op import MultiViewOp, Op, ViewOp, op_named
 from aotlite.ir.overlap import has_internal_overlap

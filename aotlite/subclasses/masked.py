@@ -11,12 +11,12 @@ from functools import partial
 from string import Formatter
 from typing import Any
 
-from aotlite.eager.autograd.function import Function
-from aotlite.eager.op_functions import FUNCTIONS as ops
-from aotlite.eager.op_functions import function_of
-from aotlite.eager.state import is_grad_enabled
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import GradientForm, gradient_form, tangent_form, whole
+from aotlite.eager.autograd.custom_function.function import Function
+from aotlite.eager.base.modes import is_grad_enabled
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
+from aotlite.eager.subclass.op_functions import function_of
+from aotlite.eager.subclass.protocol import GradientForm, gradient_form, tangent_form, whole
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
 from aotlite.ir.ops.effects import PRINT

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aotlite.eager.autograd.function import Function
-from aotlite.eager.op_functions import FUNCTIONS as ops
-from aotlite.eager.state import is_grad_enabled
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import has_function
+from aotlite.eager.autograd.custom_function.function import Function
+from aotlite.eager.base.modes import is_grad_enabled
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
+from aotlite.eager.subclass.protocol import has_function
 from aotlite.ir.dtypes import FLOATING, DType, bool_
 from aotlite.ir.errors import noted
 from aotlite.ir.op import Cost, Op, PureOp

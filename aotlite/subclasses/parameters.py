@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.function import Function
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, is_wrapper, unflatten
+from aotlite.eager.autograd.custom_function.function import Function
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import ArgumentError, SubclassError, noted
 from aotlite.ir.role import part_suffix
 from aotlite.nn.module import Module, members

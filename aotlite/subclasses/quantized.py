@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2, int8
 from aotlite.subclasses.encoded import EncodedTensor, View, wrong
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from aotlite.eager.factories import arange
-from aotlite.eager.op_functions import FUNCTIONS as ops
-from aotlite.eager.state import STATE, no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE, no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.factories import arange
+from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
 from aotlite.ir.dtypes import uint8
 from aotlite.subclasses.encoded import EncodedTensor, View, wrong
 from aotlite.subclasses.sparse_views import GROUP, parts_seen

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import tangent_form
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import tensor_meta
 from aotlite.subclasses.encoded import wrong

@@ -17,9 +17,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import leaves_of
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import leaves_of
 from aotlite.ir.op import OPS, Op
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Replicate

@@ -14,7 +14,7 @@ import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.compiled_autograd.fast_path.matcher import MISS
 from aotlite.compiled_autograd.structure import look_at
-from aotlite.eager.autograd.history import edge_of
+from aotlite.eager.autograd.differentiable_views import edge_of
 
 pytestmark = pytest.mark.rules("CAG-6", "CAG-7", "CAG-21")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, counters, disable, enable, is_enabled, reset
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.ir.source import graph_from_source
 
 pytestmark = pytest.mark.rules("CAG-15", "CAG-16")

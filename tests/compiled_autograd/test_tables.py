@@ -15,7 +15,7 @@ import pytest
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, disable, enable
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.subclasses import TwoTensor
 from tests.compiled_autograd.test_attacks import P, Program, T, outcome
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import host_array
 from aotlite.ir.meta import tensor_meta
 from aotlite.testing.laws.running import tensor_of

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 
 
 def leaf(*values):

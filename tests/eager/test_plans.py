@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 import aotlite as al
-from aotlite.eager.autograd.chain import Step
-from aotlite.eager.autograd.history import view_node
+from aotlite.eager.autograd.differentiable_views import view_node
+from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.ir.errors import GraphError
 from aotlite.ir.op import OPS, Formula, Source, Vjp
 
@@ -67,4 +67,4 @@ def test_a_view_whose_gradient_reads_values_is_refused():
     meta = al.ones(2, 2).meta
     node = (al.ones(2, 2, requires_grad=True) * 1.0).grad_fn
     with pytest.raises(GraphError, match=r"^t: its gradient reads the operand's values, expected"):
-        view_node(Step(wrong, (), meta, meta), (node, 0))
+        view_node(ViewStep(wrong, (), meta, meta), (node, 0))

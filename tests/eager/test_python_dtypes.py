@@ -11,7 +11,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op import OPS

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.sharing import are_apart, foreign_overlaps, on_one_storage
+from aotlite.eager.storage_overlap import are_apart, foreign_overlaps, on_one_storage
 
 WINDOWS = st.tuples(st.integers(0, 12), st.integers(0, 5), st.sampled_from((1, 2, 3)))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.new_tensors import tensor_over, tensors_over
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.new_tensors import tensor_over, tensors_over
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from tests.eager.listarrays import LISTS, ListArray
 
 WORD: Any = "a"

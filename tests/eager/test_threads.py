@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.autograd.locks import gradient_lock
+from aotlite.eager.base.tape.gradient_lock import gradient_lock
 
 THREADS = 4
 TIMES = 40
@@ -130,7 +130,7 @@ def test_a_child_takes_over_no_lock() -> None:
     program = """
 import os, threading
 import aotlite as al
-from aotlite.eager.autograd.locks import gradient_lock
+from aotlite.eager.base.tape.gradient_lock import gradient_lock
 w = al.ones(2, requires_grad=True)
 held, done = threading.Event(), threading.Event()
 def hold():

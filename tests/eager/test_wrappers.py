@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError, AutogradError, SubclassError, UnsupportedError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.subclasses import TwoTensor, flatten, is_traceable_wrapper_subclass, unflatten

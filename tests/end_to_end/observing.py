@@ -13,8 +13,8 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.facts import Mark, facts_of
-from aotlite.eager.observed import Observed
+from aotlite.eager.tensor_facts import Mark, facts_of
+from aotlite.eager.tracked_objects import TrackedObject
 
 
 @attrs.frozen
@@ -66,7 +66,7 @@ class _Observer:
             return [type(value).__name__, *items]
         if isinstance(value, dict):
             return {key: self.shape(item, f"{name}[{key!r}]") for key, item in value.items()}
-        if isinstance(value, Observed):
+        if isinstance(value, TrackedObject):
             items = [(k, self.shape(v, f"{name}.{k}")) for k, v in vars(value).items()]
             return [type(value).__name__, *items]
         plain = value is None or isinstance(value, (bool, int, float, complex, str))
@@ -93,7 +93,7 @@ def observe(scope: dict[str, Any]) -> View:
     view = View(generator=al.get_rng_state(), grad_mode=al.is_grad_enabled())
     for name, value in scope.items():
         own = name not in HELPERS and not name.startswith("__")
-        if own and (isinstance(value, Observed) or not callable(value)):
+        if own and (isinstance(value, TrackedObject) or not callable(value)):
             view.shapes[name] = observer.shape(value, name)
     storages: dict[int, int] = {}
     for number, value in enumerate(observer.kept):

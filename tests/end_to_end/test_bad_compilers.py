@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite.compilers import nop
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.interpreter import Interpreter

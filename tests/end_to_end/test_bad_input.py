@@ -9,7 +9,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 
 
 def notes(caught):

@@ -9,8 +9,8 @@ import pytest
 import aotlite as al
 from aotlite import nn
 from aotlite.backends.loops.backend import LoopsBackend
-from aotlite.eager.observed import Observed
-from aotlite.eager.random import GENERATOR
+from aotlite.eager.rng.generator import GENERATOR
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.library import _LOCK
 from tests.forked import LIMIT, held_up, in_forked
 from tests.stages.test_loans import keep_inputs
@@ -60,14 +60,14 @@ def test_a_child_is_not_left_in_another_threads_capture():
     module = nn.Linear(2, 2)
 
     def in_child():
-        assert gc.isenabled() and "__getattribute__" not in vars(Observed)
+        assert gc.isenabled() and "__getattribute__" not in vars(TrackedObject)
         al.compile(module)(al.ones(1, 2))
-        assert gc.isenabled() and "__getattribute__" not in vars(Observed)
+        assert gc.isenabled() and "__getattribute__" not in vars(TrackedObject)
 
     with held_up(HeldUp().call):
-        assert not gc.isenabled() and "__getattribute__" in vars(Observed)
+        assert not gc.isenabled() and "__getattribute__" in vars(TrackedObject)
         in_forked(in_child)
-    assert gc.isenabled() and "__getattribute__" not in vars(Observed)
+    assert gc.isenabled() and "__getattribute__" not in vars(TrackedObject)
 
 
 def test_a_function_that_forks_while_it_is_captured_goes_on_in_both():

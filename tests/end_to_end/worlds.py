@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
-from aotlite.eager.facts import Mark, facts_of
+from aotlite.eager.tensor_facts import Mark, facts_of
 from aotlite.ir.errors import AliasError, UnsupportedError
 from tests.end_to_end.cases import Call, Case, results_of, setup_of
 from tests.programs import Aotlite, Step, execute, numbers

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aotlite import from_numpy
 from aotlite.autograd import grad
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 
 FLOATS = ("float32", "float64")
 DTYPES = (*FLOATS, "int64", "bool")

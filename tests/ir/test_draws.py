@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.calling import call
+from aotlite.eager.dispatch.named_call import call
 from tests.ir.test_ops_random import reference
 
 N = 40_000

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import (
     AotliteError,
     ArgumentError,

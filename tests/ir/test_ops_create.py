@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ShapeError
 
 

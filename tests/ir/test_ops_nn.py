@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.op import OPS
 from tests.ir.op_oracle import (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
 # --------------------------------------------------------------- numbers beside narrow dtypes

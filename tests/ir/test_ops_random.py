@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS

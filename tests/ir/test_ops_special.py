@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 
 RNG = np.random.default_rng(0)
 mpmath.mp.dps = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 
 METHODS = (
     "__add__ __mul__ __rsub__ __neg__ __matmul__ __getitem__ relu sum clone t view unsqueeze mul_ "

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes, layout
 from aotlite.ir.meta import tensor_meta
 from aotlite.testing.laws.sample import Sample

@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite.autograd import grad
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, parse_vjp, schema_of

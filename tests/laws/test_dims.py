@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.dims import along, elementwise, reduced_over, spelled
 from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.parts import Cut, cuts_of, linear_groups

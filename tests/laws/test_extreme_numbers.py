@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op import OPS, PureOp

@@ -21,7 +21,7 @@ import pytest
 
 import aotlite as al
 from aotlite import from_numpy
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.op import OPS
 from tests.samples import samples_of

@@ -7,8 +7,8 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.observed import Observed, observing, substituting
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.tracked_objects import TrackedObject, observing, substituting
 from tests.nn.listener import Listener
 
 
@@ -81,8 +81,8 @@ def test_a_thread_without_a_recorder_reads_as_ever(layer, listener):
 
 def test_reads_outside_of_observing_run_no_code_of_ours():
     with observing(), observing():
-        assert "__getattribute__" in vars(Observed)
-    assert "__getattribute__" not in vars(Observed)
+        assert "__getattribute__" in vars(TrackedObject)
+    assert "__getattribute__" not in vars(TrackedObject)
     assert Layer.__getattribute__ is object.__getattribute__
 
 
@@ -99,16 +99,16 @@ def test_observing_ends_when_the_last_thread_leaves():
     inside.wait()
     with observing():
         pass
-    assert "__getattribute__" in vars(Observed)
+    assert "__getattribute__" in vars(TrackedObject)
     leave.set()
     thread.join()
-    assert "__getattribute__" not in vars(Observed)
+    assert "__getattribute__" not in vars(TrackedObject)
 
 
 def test_observing_ends_when_its_block_raises():
     with pytest.raises(KeyError), observing():
         raise KeyError
-    assert "__getattribute__" not in vars(Observed)
+    assert "__getattribute__" not in vars(TrackedObject)
 
 
 def test_a_write_during_capture_is_refused_with_the_attribute_and_the_class(layer, listener):

@@ -4,7 +4,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.observed import Observed
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError
 from tests.nn.listener import Listener
 
@@ -85,13 +85,13 @@ def test_an_error_inside_leaves_the_module_as_it_was():
     with pytest.raises(ValueError):
         nn.functional_call(layer, {"weight": al.ones(1, 3)}, al.ones(2))
     assert layer.weight.shape == (1, 2)
-    assert "__getattribute__" not in vars(Observed)
+    assert "__getattribute__" not in vars(TrackedObject)
 
 
 def test_under_a_capture_the_tensors_given_are_not_looked_up_in_the_module(monkeypatch):
     layer, listener = Reader(), Listener()
     weight = al.ones(2)
-    monkeypatch.setattr("aotlite.eager.observed.STATE.recorder", listener)
+    monkeypatch.setattr("aotlite.eager.tracked_objects.STATE.recorder", listener)
     assert nn.functional_call(layer, {"weight": weight}) is weight
     assert listener.reads == []
 

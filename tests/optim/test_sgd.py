@@ -101,7 +101,7 @@ def test_a_step_under_capture_writes_no_attribute(monkeypatch):
     for param in optimizer.params:
         param.grad = None  # nothing to compute: what remains is attributes
     with monkeypatch.context() as patch:
-        patch.setattr("aotlite.eager.observed.STATE.recorder", GradientListener())
+        patch.setattr("aotlite.eager.tracked_objects.STATE.recorder", GradientListener())
         optimizer.step()
         with pytest.raises(RuntimeError, match="writing attribute 'lr' of a SGD"):
             optimizer.lr = 0.1

@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.op import OPS, PureOp
 from aotlite.testing.laws.sample import Sample, arrays_in
 from tests.samples import samples_of

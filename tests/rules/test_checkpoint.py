@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.wrappers import inner_tensors
+from aotlite.eager.subclass.protocol import inner_tensors
 from aotlite.ir.graph import Phase
 from aotlite.ir.op import Cost
 from tests.rules.rng_programs import Drawing

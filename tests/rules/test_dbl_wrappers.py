@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
 from tests.rules.towers import ORDERS, close, gradients, history_of, many, weighted

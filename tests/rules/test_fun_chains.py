@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
-from aotlite.eager.autograd.shorter_chains import further, shorter
-from aotlite.eager.autograd.tape import put, replay
+from aotlite.eager.autograd.chain_simplification import further, shorter
+from aotlite.eager.autograd.op_nodes import put, replay
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, ViewOp
 
@@ -37,7 +37,7 @@ drawn: st.SearchStrategy[list[int]] = st.lists(
 )
 
 
-def chains(views: list[int]) -> tuple[Chain, Chain]:
+def chains(views: list[int]) -> tuple[ViewChain, ViewChain]:
     """The chain of those of the views that are allowed, and the shorter one."""
     meta = al.ones(2, 3, 4).meta
     whole = short = EMPTY_CHAIN
@@ -49,7 +49,7 @@ def chains(views: list[int]) -> tuple[Chain, Chain]:
             result, _ = op.rule(meta, *args)
         except AotliteError:
             continue
-        step = Step(op, args, meta, result)
+        step = ViewStep(op, args, meta, result)
         whole, short = whole.then(step), further(short, step)
         meta = result
     assert len(short) == len(shorter(whole))
@@ -104,6 +104,6 @@ def test_views_that_undo_each_other_leave_no_step(views: list[str], length: int)
     for name in views:
         op: Any = OPS[name]
         result, _ = op.rule(meta, *args.get(name, ()))
-        chain = further(chain, Step(op, args.get(name, ()), meta, result))
+        chain = further(chain, ViewStep(op, args.get(name, ()), meta, result))
         meta = result
     assert length == len(chain)

@@ -13,7 +13,7 @@ import pytest
 
 import aotlite as al
 from aotlite.autograd.graph import saved_tensors_hooks
-from aotlite.eager.facts import facts_of
+from aotlite.eager.tensor_facts import facts_of
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.role import Saved
 from aotlite.stages.s10_runtime.inputs import copy_line

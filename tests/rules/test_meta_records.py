@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.ir.compare import structurally_equal
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.role import ROLES, Gradient, Hidden, Primal, Saved, Tangent
@@ -60,7 +60,7 @@ def test_a_record_is_printed_in_one_short_line_that_has_each_of_its_facts() -> N
                 assert (field.name in text.split("(", 1)[1]) == (value != (field.default is True))
             elif isinstance(value, (*ROLES, TensorMeta)):
                 assert str(value) in text
-            elif isinstance(value, Chain):
+            elif isinstance(value, ViewChain):
                 assert all(f".{step.op.name}(" in text for step in value)
             elif isinstance(value, enum.Enum):
                 assert value.value in text

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
-from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
+from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views import SELECT, T
 from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
@@ -36,8 +36,8 @@ from tests.rules.test_meta_records import another, records, replaced
 
 SQUARE = tensor_meta((3, 3))
 ROW = tensor_meta((3,))
-TURNED = chain_of(Step(T, (), SQUARE, SQUARE.with_stride((1, 3))))
-PICKED = chain_of(Step(SELECT, (0, 1), SQUARE, ROW))
+TURNED = chain_of(ViewStep(T, (), SQUARE, SQUARE.with_stride((1, 3))))
+PICKED = chain_of(ViewStep(SELECT, (0, 1), SQUARE, ROW))
 
 
 # -------------------------------------------------------------------------------- random records
@@ -72,7 +72,7 @@ def inputs(draw: Any, index: int) -> InputMeta:
 
 @st.composite
 def views(draw: Any) -> ViewFacts:
-    chains: tuple[Chain, ...] = (TURNED, PICKED)
+    chains: tuple[ViewChain, ...] = (TURNED, PICKED)
     return ViewFacts(
         chain=draw(st.sampled_from((*chains, EMPTY_CHAIN))),
         kind=draw(st.sampled_from((None, *CreationKind))),

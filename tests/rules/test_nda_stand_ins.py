@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager import array_names as names
-from aotlite.eager.array_stand_in import WAY_OUT
+from aotlite.eager.creation import array_names as names
+from aotlite.eager.creation.array_stand_in import WAY_OUT
 
 ROOT = Path(__file__).parents[2]
 

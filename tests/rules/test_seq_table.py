@@ -10,7 +10,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.inspect import stages_of
 from aotlite.ir import serialize
 from aotlite.ir.called import name_in, source_name

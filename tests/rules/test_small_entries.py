@@ -13,7 +13,7 @@ import pytest
 
 import aotlite as al
 from aotlite import inspect, nn
-from aotlite.eager.facts import facts_of
+from aotlite.eager.tensor_facts import facts_of
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.s1_capture.access_search import AccessPathIndex
 

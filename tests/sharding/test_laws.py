@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from aotlite.eager.state import no_grad
+from aotlite.eager.base.modes import no_grad
 from aotlite.ir.errors import AotliteError, DTypeError
 from aotlite.sharding import Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import TwoTensor

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.sharding import Partial, Replicate, Shard, ShardedTensor

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.storage import Storage
+from aotlite.eager.base.storage import Storage
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.interpreter import run_graph
 from aotlite.ir.meta import tensor_meta

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.state import STATE
 from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.interpreter import Interpreter

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.facts import Mark, are_recognised, facts_of
+from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of
 from tests.stages.seen import Wrap, assert_same_session, outcome, seen
 
 MANY = {"recompile_limit": 1000}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import (
     MaskedTensor,

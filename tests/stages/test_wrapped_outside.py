@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite import nn
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, unflatten
 from aotlite.ir.errors import AotliteError
 from aotlite.sharding import Mesh, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor

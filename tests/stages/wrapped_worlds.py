@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import aotlite as al
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 
 Make = Callable[[], tuple[Any, ...]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, ProtocolError, ShapeError
 from aotlite.subclasses import TwoTensor
 from tests.subclasses.toys import Boxed

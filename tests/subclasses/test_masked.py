@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, SubclassError
 from aotlite.subclasses import (
     MaskedTensor,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.eager.op_functions import function_of
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.op_functions import function_of
 from aotlite.subclasses import (
     MaskedTensor,
     SemiStructuredSparseTensor,

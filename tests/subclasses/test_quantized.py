@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import SubclassError
 from aotlite.subclasses import QuantizedTensor, TwoTensor, flatten, unflatten
 

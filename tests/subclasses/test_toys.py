@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, DTypeError, ProtocolError, SubclassError
 from aotlite.subclasses import EncodedTensor, QuantizedTensor, flatten
 from aotlite.testing import subclass_laws

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import DTypeError, SubclassError
 from aotlite.subclasses import EncodedTensor, TwoTensor
 

@@ -16,13 +16,13 @@ from aotlite.compiled_autograd.node_signatures import Form
 from aotlite.compiled_autograd.recorder import Closed, TapeRecorder
 from aotlite.compiled_autograd.segment import SegmentRecording, TapeRun
 from aotlite.compiled_autograd.segment_recording import Recorded
-from aotlite.eager.autograd.chain import Chain, Step, chain_of
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.op_nodes import OpCall, OpNode, SliceAssign
 from aotlite.eager.autograd.saved_tensors import SavedTensor
-from aotlite.eager.autograd.tape import Call, OpNode, SliceAssign
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.meta import TensorMeta, table_in
 from aotlite.ir.sizes import same_shape
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
@@ -83,7 +83,7 @@ class _Recorder(TapeRecorder):
     def __init__(self, place_of: Callable[[Tensor], Any], forms: Mapping[int, Form]) -> None:
         super().__init__(place_of)
         self.forms = forms
-        self._calls: dict[Any, Call] = {}
+        self._calls: dict[Any, OpCall] = {}
 
     def run(
         self,
@@ -126,7 +126,7 @@ class _Recorder(TapeRecorder):
         op, plan, key, result, saved = form
         call = self._calls.get((op, plan, key, result))
         if call is None:
-            call = self._calls[op, plan, key, result] = Call(op, plan, key, result)
+            call = self._calls[op, plan, key, result] = OpCall(op, plan, key, result)
         twin = OpNode(call, (), node.edges)
         metas, values = _metas(saved), zip(plan.reads, node.kept, strict=True)
         twin.kept = tuple([_kept(value, key[position], metas) for position, value in values])
@@ -168,7 +168,7 @@ def _passing(node: AccumulateGrad, form: Form) -> AccumulateGrad:
     return made
 
 
-def _chain_of(steps: Any) -> Chain:
+def _chain_of(steps: Any) -> ViewChain:
     results = [op.result_for((meta, *args))[0] for op, args, meta in steps]
     pairs = zip(steps, results, strict=True)
-    return chain_of(*[Step(op, args, meta, result) for (op, args, meta), result in pairs])
+    return chain_of(*[ViewStep(op, args, meta, result) for (op, args, meta), result in pairs])

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.tape import SliceAssign
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.op_nodes import SliceAssign
 from aotlite.ir.assumption import concrete
 from aotlite.ir.dims import WHICH
 from aotlite.ir.meta import TensorMeta, tensor_meta

@@ -16,7 +16,7 @@ from aotlite.compiled_autograd.dynamic.recording import Unsymbolic, record_with
 from aotlite.compiled_autograd.dynamic.sizes import Item, Symbols, outline_of, rank_of, symbols_of
 from aotlite.compiled_autograd.node_signatures import is_plain, records_of, saver_of
 from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.base.tape.node import TapeNode
 from aotlite.ir.assumption import Assumption, concrete
 from aotlite.ir.errors import AotliteError
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

@@ -19,7 +19,7 @@ from aotlite.compiled_autograd.fast_path.execution import WholeRun, is_whole, sa
 from aotlite.compiled_autograd.fast_path.saved import kept_of
 from aotlite.compiled_autograd.fast_path.topology import way_of
 from aotlite.compiled_autograd.structure import TapeStructure
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 
 MISS = object()
 """What a matcher gives for another tape."""

@@ -18,9 +18,9 @@ import attrs
 
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form, form_of, is_plain
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import LAST, Edge, TapeNode
-from aotlite.eager.autograd.tape import Call, OpNode
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.op_nodes import OpCall, OpNode
+from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
@@ -46,7 +46,7 @@ class Way:
     """The layout of the gradient of the only root."""
     signatures: Any
     """The layouts of the gradients of several, or of one that is absent."""
-    inner: tuple[tuple[int, Call | None], ...]
+    inner: tuple[tuple[int, OpCall | None], ...]
     """Of each node that runs by its number: its place, and its call; None: its form is asked."""
     forms: tuple[tuple[Form, int], ...]
     """The forms of these nodes, and how many edges each has."""
@@ -227,7 +227,7 @@ def _unlinked(nodes: Sequence[TapeNode]) -> Iterator[tuple[int, int]]:
             yield row, row + 1
 
 
-def _call_of(look: TapeStructure, number: int) -> Call | None:
+def _call_of(look: TapeStructure, number: int) -> OpCall | None:
     """What tells the node of an op."""
     node = look.nodes[number]
     plain = type(node) is OpNode and look.forms[number][0] != CLOSED and node.extra is None

@@ -18,16 +18,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.host_callback import callback
-from aotlite.eager.state import STATE, watch_with
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.host_callback import callback
+from aotlite.eager.base.modes import STATE, watch_with
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.location import Location, place_of
 
 
 @attrs.frozen(eq=False)
-class Made:
+class ForwardStack:
     """Where a node was made."""
 
     stack: traceback.StackSummary
@@ -53,12 +53,12 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
     return file.startswith(ours) and not file.startswith(others)
 
 
-def made_now(within: TapeNode | None) -> Made:
+def made_now(within: TapeNode | None) -> ForwardStack:
     """The place that the program is at, as deep as the user's own code goes."""
     stack = traceback.extract_stack()
     while len(stack) > 1 and _is_ours(stack[-1]):
         stack.pop()
-    return Made(stack, within)
+    return ForwardStack(stack, within)
 
 
 # --------------------------------------------------------------------------------------- running
@@ -151,7 +151,7 @@ def known_notes(node: TapeNode) -> Iterator[str]:
         yield from notes_of(node)
 
 
-def made_of(node: TapeNode) -> Made | None:
+def made_of(node: TapeNode) -> ForwardStack | None:
     """Where the node was made, if anomaly mode was on then."""
     return None if node.extra is None else node.extra.made
 

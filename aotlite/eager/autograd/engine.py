@@ -17,13 +17,13 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.anomaly import run_watched
-from aotlite.eager.autograd.node import LAST, Edge, TapeNode
-from aotlite.eager.recording import Recorder
-from aotlite.eager.state import STATE, backward_task
+from aotlite.eager.base.capture_protocol import Recorder
+from aotlite.eager.base.modes import STATE, backward_task
+from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 
 
 @attrs.define
-class Run:
+class BackwardPass:
     """One pass over the tape.
 
     `sinks` are edges whose gradients are collected instead of accumulated in leaves. With `cut`, a
@@ -243,7 +243,9 @@ def run_backward(
         retain = retain_graph or create_graph
         found: list[Any] = STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
         return found
-    run = Run(sinks, cut, accumulate, retain_graph or create_graph, recorder or STATE.recorder)
+    run = BackwardPass(
+        sinks, cut, accumulate, retain_graph or create_graph, recorder or STATE.recorder
+    )
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:

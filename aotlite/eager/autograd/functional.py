@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.edges import GradientEdge
+from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.single import (
-    collect,
-    grad_single,
-    run_single,
-    single,
-)
-from aotlite.eager.state import STATE
-from aotlite.eager.storage import no_data
-from aotlite.eager.tensor import Tensor, here
-from aotlite.eager.wrappers import coerced, formed
+from aotlite.eager.autograd.gradient_edge import GradientEdge
+from aotlite.eager.autograd.leaf_backward import collect, grad_single, run_single, single
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import no_data
+from aotlite.eager.base.tensor import Tensor, here
+from aotlite.eager.subclass.protocol import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.op import check_device
 

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.chain import Chain, Step, chain_of, overlaps_itself
-from aotlite.eager.autograd.forms import keep_form_at
-from aotlite.eager.autograd.history import accumulator, edge_of, edges_of, root_of, take_edge
-from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.as_strided_chain import window_on
+from aotlite.eager.autograd.chain_simplification import shorter
+from aotlite.eager.autograd.differentiable_views import (
+    accumulator,
+    edge_of,
+    edges_of,
+    root_of,
+    take_edge,
+)
+from aotlite.eager.autograd.gradient_forms import keep_form_at
+from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign, calls_of, new_call, new_node
 from aotlite.eager.autograd.retained_grads import move_retained
 from aotlite.eager.autograd.saved_tensors import detached_alias
-from aotlite.eager.autograd.shorter_chains import shorter
-from aotlite.eager.autograd.tape import OpNode, SliceAssign, calls_of, new_call, new_node
-from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind, Root
-from aotlite.eager.autograd.windows import window_on
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of, overlaps_itself
+from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, noted
 from aotlite.ir.op import Formula, InplaceOp, PureOp, Source, Vjp
 from aotlite.ir.ops.views import AS_STRIDED
@@ -81,7 +87,7 @@ def is_leaf_family(tensor: Tensor) -> bool:
     )
 
 
-def _check_replayable(name: str, root: Root) -> None:
+def _check_replayable(name: str, root: ViewRoot) -> None:
     """The gradient of a write through a view has the root's layout, a place for each element."""
     meta = root.meta
     if overlaps_itself(meta):
@@ -164,7 +170,7 @@ def rebase(
     become(root, tensor, node, index)
 
 
-def become(root: Root, tensor: Tensor, node: TapeNode, index: int) -> None:
+def become(root: ViewRoot, tensor: Tensor, node: TapeNode, index: int) -> None:
     """Makes result `index` of `node` the history of a whole family, of which `tensor` is one."""
     tensor._leaf = False
     base = tensor if tensor._base is None else tensor._base
@@ -176,7 +182,7 @@ def become(root: Root, tensor: Tensor, node: TapeNode, index: int) -> None:
     _go_stale(tensor)
 
 
-def _lens(tensor: Tensor, root: Root) -> Chain:
+def _lens(tensor: Tensor, root: ViewRoot) -> ViewChain:
     """A chain from the root through which a part can be put back (TEN-17).
 
     Where a step repeats elements (`expand`, windows that overlap), putting back what was written
@@ -187,7 +193,7 @@ def _lens(tensor: Tensor, root: Root) -> Chain:
     return window_on(root.meta, root.offset, tensor.meta, tensor.offset)
 
 
-def change_geometry(tensor: Tensor, step: Step) -> None:
+def change_geometry(tensor: Tensor, step: ViewStep) -> None:
     """Extends the object's own chain after a geometry op such as `t_` (TEN-24).
 
     Of a leaf (under no_grad), gradients from its uses before come in the old geometry: the node

@@ -8,8 +8,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from aotlite.eager.autograd.hooks import Changes
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tape.hooks import HookChanges
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.operand import Operand
 
 
@@ -41,7 +41,7 @@ def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) ->
 
     With `inside`, the node says what it is.
     """
-    Changes.count += 1
+    HookChanges.count += 1
     if not retains(tensor, node, index):
         extra = node.extras()
         (extra.kept if inside else extra.retained)[index] = weakref.ref(tensor)

@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.hooks import Changes
-from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import alias_of, is_wrapper
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.hooks import HookChanges
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import alias_of, is_wrapper
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 
@@ -26,7 +26,7 @@ class SavedTensor:
 
     __slots__ = ("packed", "tensor", "version")
 
-    packed: Packed
+    packed: PackedTensor
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -69,7 +69,7 @@ class SavedTensor:
         if self.tensor is not None:
             return [self]
         value = self.packed.value
-        return value.checked() if isinstance(value, Held) else []
+        return value.checked() if isinstance(value, Recomputed) else []
 
     def register_hooks(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
@@ -79,12 +79,12 @@ class SavedTensor:
             raise AutogradError(
                 "register_hooks: the saved tensor has hooks already, expected one without"
             )
-        Changes.count += 1
-        self.packed = Packed.of(self.tensor, pack_hook, unpack_hook)
+        HookChanges.count += 1
+        self.packed = PackedTensor.of(self.tensor, pack_hook, unpack_hook)
         self.tensor = None  # type: ignore[assignment]
 
 
-class Held:
+class Recomputed:
     """What is kept of a tensor that is computed again when it is asked for (CKP-1)."""
 
     __slots__ = ()
@@ -101,7 +101,7 @@ class Held:
 def computed_again(records: Iterable[SavedTensor]) -> list[Any]:
     """The regions that are computed again when these are unpacked."""
     held = [each.packed.value for each in records if each.tensor is None]
-    return [region for each in held if isinstance(each, Held) for region in each.regions()]
+    return [region for each in held if isinstance(each, Recomputed) for region in each.regions()]
 
 
 def saved(tensor: Tensor) -> SavedTensor:
@@ -114,7 +114,7 @@ def saved(tensor: Tensor) -> SavedTensor:
 
 
 @attrs.frozen(eq=False)
-class Packed:
+class PackedTensor:
     """What saved-tensor hooks keep of a tensor, and the history that it had (TEN-42)."""
 
     value: Any
@@ -124,7 +124,7 @@ class Packed:
     @classmethod
     def of(
         cls, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]
-    ) -> Packed:
+    ) -> PackedTensor:
         """What `pack` gives for the tensor, which it must not write."""
         before, mode = tensor.storage.version, STATE.grad_mode
         STATE.grad_mode = False

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED
@@ -37,7 +37,7 @@ class Record:
         return list(_differences("", self, other))
 
 
-def chain_text(chain: Chain) -> str:
+def chain_text(chain: ViewChain) -> str:
     """The views of a chain as calls: `.t().select(0, 0)`."""
     calls = (f".{s.op.name}({', '.join(literal(a, {}) for a in s.args)})" for s in chain)
     return "".join(calls)
@@ -68,7 +68,7 @@ def _parts(record: Any) -> Iterator[str]:
 def _part(name: str, value: Any) -> Iterator[str]:
     """The text of a value that is no flag; none of a thing of one compilation."""
     match value:
-        case Chain():
+        case ViewChain():
             if value:
                 yield chain_text(value) if name == "chain" else f"{name}={chain_text(value)}"
         case tuple() | frozenset() | dict():
@@ -106,7 +106,7 @@ def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
             if field.name not in _LIVING:
                 inner = f"{path}.{field.name}" if path else field.name
                 yield from _differences(inner, getattr(a, field.name), getattr(b, field.name))
-    elif isinstance(a, Chain):
+    elif isinstance(a, ViewChain):
         if where_it_leads(a) != where_it_leads(b):
             yield f"{path} is {chain_text(a) or 'none'}, expected {chain_text(b) or 'none'}"
     elif isinstance(a, tuple):
@@ -123,7 +123,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (a == b and repr(a) == repr(b)) or (a != a and b != b)
 
 
-def where_it_leads(chain: Chain) -> tuple[TensorMeta, int, tuple[int, ...]] | None:
+def where_it_leads(chain: ViewChain) -> tuple[TensorMeta, int, tuple[int, ...]] | None:
     """The geometry at the end of a chain, elements from the root's first one, and the detaches.
 
     Recipes are compared by it (META-25): `.t().t()` leads where no view does, to the root itself.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.node import Edge
-from aotlite.eager.autograd.view_root import Root
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
+from aotlite.eager.base.tape.view_root import ViewRoot
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
@@ -64,7 +64,7 @@ class CapturedInput(Record):
     """Where it collects as the leaf that the function made of it (FUN-36)."""
     family: Family | None = None
     """Of those that overlap and are views of one base."""
-    entry_chain: Chain = EMPTY_CHAIN
+    entry_chain: ViewChain = EMPTY_CHAIN
     """The views from the family's base to it, at entry."""
 
     @property
@@ -78,10 +78,10 @@ class CapturedFamily(Record):
     """Captured inputs that overlap and are views of one base, with the root that they share."""
 
     role: Family
-    root: Root
+    root: ViewRoot
     entry: Edge | None
     """Where the gradient of the base is collected; None where it does not require grad."""
-    outside: Root
+    outside: ViewRoot
     """The caller's root."""
     members: list[InputRole]
 

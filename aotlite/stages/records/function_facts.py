@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
+from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
@@ -51,7 +51,7 @@ class InputMeta(Record):
     final_meta: TensorMeta
     final_start: int
     """Elements from the entry's first element to the final one's."""
-    geometry_steps: Chain
+    geometry_steps: ViewChain
     """The geometry ops that lead from the entry geometry to the final one."""
     place: str
     is_leaf: bool
@@ -124,7 +124,7 @@ class Plain(Record):
     """As it is returned by the forward: before `geometry_steps`."""
     version: int = 0
     """How often the function wrote its storage."""
-    geometry_steps: Chain = EMPTY_CHAIN
+    geometry_steps: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object went through; its views were taken before or after them."""
     is_leaf: bool = False
     """Made a leaf that requires grad by the function itself."""
@@ -143,7 +143,7 @@ class IsInput(Record):
 class ViewFacts(Record):
     """How a result is a view of what it is rebuilt from (META-5)."""
 
-    chain: Chain
+    chain: ViewChain
     """The views from there to it (META-11)."""
     kind: CreationKind | None
     requires_grad: bool
@@ -155,7 +155,7 @@ class ViewFacts(Record):
     """Taken with grad mode on."""
     is_dead_end: bool = False
     """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
-    geometry_steps: Chain = EMPTY_CHAIN
+    geometry_steps: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object went through after it was taken."""
     version: int | None = None
     """The writes counted by a storage of its own, which a hidden alias has (TEN-5)."""

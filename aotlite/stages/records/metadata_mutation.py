@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.view_root import Root
-from aotlite.eager.storage import Storage
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.view_root import ViewRoot
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.function_facts import StateStep
@@ -44,7 +44,7 @@ class MemoryReplacement:
     storage: Storage
     grows: bool = False
     """It is the input's own storage, which grew."""
-    left: Root | None = None
+    left: ViewRoot | None = None
     """The family that it left, with the history that it had there."""
     history: Any = None
 

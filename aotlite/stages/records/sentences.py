@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.autograd.chain import Chain
-from aotlite.eager.autograd.view_root import CreationKind
+from aotlite.eager.base.tape.view_chain import ViewChain
+from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.location import place_of
 from aotlite.ir.memory import storage_root
@@ -231,7 +231,7 @@ def _memory_text(made: Plain | BaseMeta) -> str:
     return f"{count}{', with a hidden alias' if made.shares_outside else ''}"
 
 
-def _moves_text(steps: Chain) -> str:
+def _moves_text(steps: ViewChain) -> str:
     """The geometry ops that the object itself went through."""
     if not steps:
         return ""

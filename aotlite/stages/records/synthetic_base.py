@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import SyntheticBase
 from aotlite.stages.records.base import Record
@@ -19,7 +19,7 @@ class Member(Record):
     """An input that is a view of a synthetic base."""
 
     role: InputRole
-    chain: Chain
+    chain: ViewChain
     """The views from the base to it."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from aotlite.eager.storage import Storage
+from aotlite.eager.base.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.stages.records.metadata_mutation import (
     MemoryReplacement,

@@ -6,8 +6,8 @@ happen twice. Rules: TOK-6, CKP-7, CKP-9. Spec: `specs/checkpoint.md`.
 
 from __future__ import annotations
 
-from aotlite.eager.effects import refuse_in_region
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.dispatch.effects import refuse_in_region
 from aotlite.ir.effects import is_effect
 from aotlite.ir.graph import Graph
 from aotlite.stages.s10_runtime.source import Source

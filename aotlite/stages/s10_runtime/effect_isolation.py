@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
-from aotlite.eager.random import Refusing
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.rng.generator import Refusing
 from aotlite.ir.effects import is_effect
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph

@@ -11,9 +11,9 @@ from typing import Any
 import optree
 
 from aotlite.backends.values import is_read, travels_as_array
-from aotlite.eager.autograd.history import accumulator, edge_of
-from aotlite.eager.facts import Facts, facts_of
-from aotlite.eager.new_tensors import tensor_over
+from aotlite.eager.autograd.differentiable_views import accumulator, edge_of
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.tensor_facts import TensorFacts, facts_of
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import (
@@ -174,7 +174,7 @@ class EntryWriter:
 
     def _is_leaf(self, role: Any) -> bool:
         facts = facts_of(self.tensors[role])
-        return isinstance(facts, Facts) and facts.is_leaf
+        return isinstance(facts, TensorFacts) and facts.is_leaf
 
     def _edge_for(self, role: Any, meta: TensorMeta | None) -> str:
         is_none = meta is None or isinstance(role, Output)  # the node itself gives it to a result

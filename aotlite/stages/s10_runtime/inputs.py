@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.values import travels_as_array
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.synthetic_base import BaseInput

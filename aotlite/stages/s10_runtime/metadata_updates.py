@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aotlite.eager.memory import grow_to, take_place, tell_apart
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.memory import grow_to, take_place, tell_apart
 from aotlite.ir.role import IntermediateBase, is_given
 from aotlite.stages.records.function_facts import (
     Alias,

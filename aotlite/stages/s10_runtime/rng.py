@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.new_tensors import tensor_over
-from aotlite.eager.random import Generator, current
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.rng.generator import Generator, current
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import BackwardSeed
 from aotlite.stages.records.rng_state import FinalRngState

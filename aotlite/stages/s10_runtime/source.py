@@ -11,7 +11,7 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import Any
 
-from aotlite.eager.autograd.chain import Chain
+from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
 
 MANY = 16
@@ -103,6 +103,6 @@ def words(value: Any) -> str:
     return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
 
 
-def chain_words(chain: Chain) -> str:
+def chain_words(chain: ViewChain) -> str:
     """The views of a chain, for a note."""
     return f"views {', '.join(step.op.name for step in chain) or 'none'}"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.protocol import told
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.protocol import (
     check_kept,
     flatten,
     is_made,

@@ -12,18 +12,24 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step
-from aotlite.eager.autograd.forms import keep_form
-from aotlite.eager.autograd.history import accumulator, edge_of, follow_base, root_of, view_node
-from aotlite.eager.autograd.hooks import RemovableHandle
+from aotlite.eager.autograd.differentiable_views import (
+    accumulator,
+    edge_of,
+    follow_base,
+    root_of,
+    view_node,
+)
+from aotlite.eager.autograd.gradient_forms import keep_form
 from aotlite.eager.autograd.inplace_writes import become, change_geometry, rebase
-from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
+from aotlite.eager.autograd.op_nodes import OpCall, OpNode
 from aotlite.eager.autograd.retained_grads import retain_at
-from aotlite.eager.autograd.tape import Call, OpNode
-from aotlite.eager.autograd.view_root import CreationKind
-from aotlite.eager.new_tensors import tensor_on
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.new_tensors import tensor_on
+from aotlite.eager.base.tape.hooks import RemovableHandle
+from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
+from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views import AS_STRIDED, DETACH
@@ -50,7 +56,7 @@ def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
     return [t._data if t._array is None else t._array for t in tensors]
 
 
-def change_geometry_of(target: Tensor, steps: Iterable[Step]) -> None:
+def change_geometry_of(target: Tensor, steps: Iterable[ViewStep]) -> None:
     """RT-3: gives the caller's tensor the geometry that the function left."""
     for step in steps:
         root_of(target)
@@ -165,7 +171,7 @@ def _is_special(view: ViewFacts) -> bool:
     return view.own_history or view.is_leaf or lagging
 
 
-def _stands_apart(step: Step) -> bool:
+def _stands_apart(step: ViewStep) -> bool:
     """Whether the step makes a family of its own, counts from elsewhere, or counts otherwise."""
     op = step.op
     return op.cuts_history or op is AS_STRIDED or op.recasts
@@ -175,8 +181,8 @@ def _stands_apart(step: Step) -> bool:
 class QuickView:
     """What is known of a view before the call: its steps, its meta, and where it starts."""
 
-    chain: Chain
-    steps: tuple[Step, ...]
+    chain: ViewChain
+    steps: tuple[ViewStep, ...]
     meta: TensorMeta
     start: int
     """Elements from the source's first one."""
@@ -195,7 +201,7 @@ class QuickView:
         return cls(view.chain, steps, steps[-1].result, start, kind, nodes)
 
 
-TapeNodeParts = tuple[Call, Any]
+TapeNodeParts = tuple[OpCall, Any]
 _NOWHERE: Any = (None, 0)
 
 
@@ -287,12 +293,12 @@ def as_leaf(view: Tensor) -> Tensor:
     return view
 
 
-def _last_detach(chain: Chain) -> int:
+def _last_detach(chain: ViewChain) -> int:
     """The number of steps up to the last detach: histories before it do not matter."""
     return max([i + 1 for i, step in enumerate(chain) if step.op.cuts_history], default=0)
 
 
-def _replayed(source: Tensor, chain: Iterable[Step], detached: Detached) -> Tensor:
+def _replayed(source: Tensor, chain: Iterable[ViewStep], detached: Detached) -> Tensor:
     """`source` seen through the chain."""
     out = source
     for step in chain:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.observed import Observed, observing
-from aotlite.eager.refusals import raising_refusals
-from aotlite.eager.state import STATE, watch_alone
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import nesting
+from aotlite.eager.base.modes import STATE, watch_alone
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import raising_refusals
+from aotlite.eager.subclass.protocol import nesting
+from aotlite.eager.tracked_objects import TrackedObject, observing
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import Output
@@ -130,7 +130,7 @@ def _result(recorder: CaptureRecorder, leaf: Any, arguments: Sequence[Any]) -> A
     if isinstance(leaf, Tensor):
         return recorder.here(leaf)
     for index, argument in enumerate(arguments):
-        if argument is leaf and isinstance(leaf, Observed):
+        if argument is leaf and isinstance(leaf, TrackedObject):
             return ArgumentLeaf(index)
     if not isinstance(leaf, PLAIN):
         raise noted(

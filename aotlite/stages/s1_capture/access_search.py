@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.observed import Observed
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     AccessPath,
@@ -93,7 +93,7 @@ class _Search:
         self._queue: list[tuple[Any, AccessPath]] = [
             (leaf, AccessPath(i, function))
             for i, leaf in enumerate(leaves)
-            if isinstance(leaf, (Observed, Tensor))
+            if isinstance(leaf, (TrackedObject, Tensor))
         ]
         self._queue.append((function, AccessPath(None, function)))
 
@@ -106,7 +106,7 @@ class _Search:
 
     def _visit(self, thing: Any, place: AccessPath) -> None:
         argument = not place.path and place.argument is not None
-        if isinstance(thing, Observed) or isinstance(thing, Tensor) and not argument:
+        if isinstance(thing, TrackedObject) or isinstance(thing, Tensor) and not argument:
             self._found.setdefault(id(thing), []).append(place)
         if is_wrapper(thing) and not argument:  # its parts lie wherever it lies
             self._queue.extend(_parts_of(thing, place))
@@ -152,7 +152,7 @@ class _Search:
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
 """Things that name others: their variables are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
-_VALUES = (*_PLAIN, enum.Enum, Tensor, Observed, list, dict, tuple, types.FunctionType)
+_VALUES = (*_PLAIN, enum.Enum, Tensor, TrackedObject, list, dict, tuple, types.FunctionType)
 """What is looked at where it is an attribute of a module or class."""
 _FOREIGN = ("numpy", "builtins")
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
@@ -181,7 +181,7 @@ def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
         case Tensor():
             if thing._grad is not None:
                 yield thing._grad, place.then("grad", None)
-        case Observed():
+        case TrackedObject():
             for name, value in list(vars(thing).items()):
                 yield value, place.then("attr", name)
             yield from _functions_of(type(thing), place)
@@ -197,7 +197,7 @@ def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
             bound = place.then("member", "__self__")
             yield thing.__self__, bound
             yield thing.__func__, place.then("member", "__func__")
-            if not isinstance(thing.__self__, (Observed, types.ModuleType, type)):
+            if not isinstance(thing.__self__, (TrackedObject, types.ModuleType, type)):
                 yield from _inside_object(thing.__self__, bound)
         case functools.partial():
             yield thing.func, place.then("member", "func")

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ShapeError
 from aotlite.ir.memory import is_within, storage_root
 from aotlite.ir.meta import TensorMeta

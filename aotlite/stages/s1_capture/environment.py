@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.eager.autograd.retained_grads import is_watched
-from aotlite.eager.observed import Observed
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import EnvironmentGuard, NoHooksGuard
 from aotlite.stages.records.guards.snapshots import deep_snapshot_of
@@ -50,7 +50,7 @@ class EnvironmentBefore:
             if deep_snapshot_of(place.resolve(leaves)) == before:
                 if number not in self._changed:
                     kept.append(place)
-            elif isinstance(place.resolve(leaves), Observed):
+            elif isinstance(place.resolve(leaves), TrackedObject):
                 raise recorder.refuse(
                     f"a change of what {place} holds",
                     "keep what changes in a buffer and write it in place, or change the object "

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.leaf import adopted
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.autograd.accumulate_grad import adopted
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.role import Output
 from aotlite.stages.records.call_effects import GradWrite
 from aotlite.stages.records.guards.access_paths import AccessPath

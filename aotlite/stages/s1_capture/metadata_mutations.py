@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import accumulator, root_of
-from aotlite.eager.memory import take_place, tell_apart
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.differentiable_views import accumulator, root_of
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.memory import take_place, tell_apart
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import CapturedInput, InputRole

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from aotlite.eager.observed import Called
+from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.graph import Node
 from aotlite.ir.scope import INNER, NO_TAGS, SUM, Scope
 
@@ -42,7 +42,7 @@ class ModuleScopes:
         """Goes back to where the caller was."""
         self.now, self._table = before
 
-    def enter(self, module: Called) -> State:
+    def enter(self, module: TrackedCallable) -> State:
         """A Module is called. One that no attribute leads to is part of its caller."""
         before = now, table = self.now, self._table
         found = None if table is None else table.get(id(module))
@@ -106,7 +106,7 @@ def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) ->
     return total
 
 
-def _paths(module: Called, path: str) -> Iterator[tuple[int, str]]:
+def _paths(module: TrackedCallable, path: str) -> Iterator[tuple[int, str]]:
     """(id, path) of a module and of those below it, each by the first way that leads to it.
 
     Attributes are not read as attributes: no guard comes of it.
@@ -118,7 +118,7 @@ def _paths(module: Called, path: str) -> Iterator[tuple[int, str]]:
         if id(held) in seen:
             continue
         seen.add(id(held))
-        if isinstance(held, Called):
+        if isinstance(held, TrackedCallable):
             yield id(held), at
         below = [(value, name) for name, value in _inside(held) if _may_hold(value)]
         stack += [(v, f"{at}.{name}" if at else str(name)) for v, name in reversed(below)]
@@ -128,10 +128,10 @@ def _inside(held: Any) -> Iterable[tuple[Any, Any]]:
     """(name, value) of what a Module or a container holds."""
     if type(held) is dict:
         return held.items()
-    if isinstance(held, Called):
+    if isinstance(held, TrackedCallable):
         return object.__getattribute__(held, "__dict__").items()
     return enumerate(held)
 
 
 def _may_hold(value: Any) -> bool:
-    return isinstance(value, Called) or type(value) in (list, tuple, dict)
+    return isinstance(value, TrackedCallable) or type(value) in (list, tuple, dict)

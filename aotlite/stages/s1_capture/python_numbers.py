@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.observed import Observed
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
 from aotlite.stages.s1_capture.access_search import is_users
@@ -232,7 +232,7 @@ class _Image(str):
 
 def _is_object(thing: Any) -> bool:
     """Whether a thing has attributes that no capture hears of, or is a Module or optimizer."""
-    return _is(thing, Observed) or not _is(thing, _LEFT) and is_users(type(thing))
+    return _is(thing, TrackedObject) or not _is(thing, _LEFT) and is_users(type(thing))
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def _fill(thing: Any, copy: Any) -> None:
     elif type(thing) is np.ndarray:
         if thing.tobytes() != copy.tobytes():
             thing[...] = copy
-    elif not _is(thing, Observed):
+    elif not _is(thing, TrackedObject):
         _fill_object(thing, copy)
 
 

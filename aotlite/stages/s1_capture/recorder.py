@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.autograd.history import edge_of, is_stale
-from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.observed import Observed
-from aotlite.eager.refusals import note_refusal
-from aotlite.eager.state import STATE, recording
-from aotlite.eager.storage import NO_COUNT, Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
+from aotlite.eager.base.modes import STATE, recording
+from aotlite.eager.base.storage import NO_COUNT, Storage
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import note_refusal
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
@@ -404,7 +404,7 @@ class CaptureRecorder:
             value, at = stack.pop()
             if at is None:  # all that is in this container has been seen
                 above.discard(id(value))
-            elif isinstance(value, (Tensor, Observed)):
+            elif isinstance(value, (Tensor, TrackedObject)):
                 self._alive.append(value)
                 if isinstance(value, Tensor) and is_wrapper(value):
                     self._parts.update({id(p): where for p, where in parts_at(value, at)})
@@ -423,7 +423,7 @@ class CaptureRecorder:
 
     def note_surroundings(self) -> None:
         """Looks at what the function can reach, before it runs."""
-        observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, Observed)]
+        observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, TrackedObject)]
         places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
         self.around.look(places, self.leaves)
         self.families.look_at(with_parts_of(self._index.tensors()))

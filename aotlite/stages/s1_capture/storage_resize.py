@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.memory import cannot_grow
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.memory import cannot_grow
 from aotlite.ir.graph import Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aotlite.eager.protocol import told
-from aotlite.eager.refusals import refusals_apart
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import refusals_apart
+from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.protocol import (
     WrapperStorage,
     flatten,
     inner_tensors,

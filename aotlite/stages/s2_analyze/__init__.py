@@ -11,12 +11,12 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain
-from aotlite.eager.autograd.history import edge_of, is_stale
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
+from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
@@ -454,11 +454,11 @@ def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
     return first
 
 
-def _detached(chain: Chain) -> bool:
+def _detached(chain: ViewChain) -> bool:
     return any(step.op.cuts_history for step in chain)
 
 
-def _plain(result: Tensor, meta: TensorMeta, steps: Chain) -> Plain:
+def _plain(result: Tensor, meta: TensorMeta, steps: ViewChain) -> Plain:
     """The record of a result that the forward returns with this meta, before these geometry ops."""
     is_leaf = result._leaf and result._node is None
     storage = result.storage

@@ -7,11 +7,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
-    inner_tensors,
-    is_wrapper,
-)
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.role import IntermediateBase, Part, Role
 from aotlite.stages.records.capture import Captured

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.eager.state import STATE, recording
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper
+from aotlite.eager.base.modes import STATE, recording
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.eager.autograd.retained_grads import is_watched
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.overlap import has_internal_overlap
 from aotlite.stages.records.capture import Captured, CapturedInput

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, chain_of
-from aotlite.eager.autograd.windows import bytes_window, step_of, strided_step
+from aotlite.eager.autograd.as_strided_chain import bytes_window, step_of, strided_step
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, chain_of
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.layout import contiguous_strides
@@ -115,7 +115,7 @@ def _end(given: CapturedInput) -> int:
     return _start(given) + given.entry_meta.span * given.entry_meta.dtype.itemsize
 
 
-def _seen_in(base: CapturedInput, member: CapturedInput) -> Chain:
+def _seen_in(base: CapturedInput, member: CapturedInput) -> ViewChain:
     """The views from a member that is the base to another: as they were taken, if that is known."""
     meta, start = member.entry_meta, member.entry_offset - base.entry_offset
     if meta is base.entry_meta and start == 0:
@@ -124,7 +124,7 @@ def _seen_in(base: CapturedInput, member: CapturedInput) -> Chain:
     return recipe or chain_of(strided_step(base.entry_meta, meta, start))
 
 
-def _recipe(base: CapturedInput, member: CapturedInput) -> Chain | None:
+def _recipe(base: CapturedInput, member: CapturedInput) -> ViewChain | None:
     """The steps by which a member's views go on from the base's (SYN-4); None if they do not."""
     if base.family is None or base.family != member.family:
         return None
@@ -137,7 +137,7 @@ def _recipe(base: CapturedInput, member: CapturedInput) -> Chain | None:
     return chain_of(*rest)
 
 
-def _window(flat: TensorMeta, meta: TensorMeta, start: int) -> Chain:
+def _window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
     """The views from a flat base to a member that starts so many bytes behind it (SYN-4)."""
     size = flat.dtype.itemsize
     if flat.dtype is not meta.dtype:

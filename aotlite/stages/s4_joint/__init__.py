@@ -16,13 +16,13 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.saved_tensors import SavedTensor
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.meta import TensorMeta

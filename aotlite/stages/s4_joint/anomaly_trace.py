@@ -14,11 +14,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.autograd.tape import name_of
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.autograd.op_nodes import name_of
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.ops.views import DETACH
@@ -156,7 +156,7 @@ class _WatchedRun(EngineRun):
     def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
         if self.enters_all:
             return super()._leading_to_sinks(order, ends)
-        return Run._leading_to_sinks(self, order, ends)
+        return BackwardPass._leading_to_sinks(self, order, ends)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         self.ran.append(node)

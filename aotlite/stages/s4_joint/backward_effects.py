@@ -13,10 +13,10 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import UnsupportedError, noted

@@ -15,10 +15,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN
 from aotlite.eager.autograd.saved_tensors import computed_again
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import AliasError, UnsupportedError, noted

@@ -15,15 +15,15 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.autograd.tape import InputNode
-from aotlite.eager.refusals import raising_refusals
-from aotlite.eager.state import STATE
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import gradient_form, is_wrapper, leaves_of
+from aotlite.eager.autograd.op_nodes import InputNode
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import raising_refusals
+from aotlite.eager.subclass.protocol import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.memory import storage_root

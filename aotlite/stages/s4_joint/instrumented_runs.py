@@ -22,13 +22,13 @@ from typing import Any, TypeGuard
 import attrs
 
 from aotlite.eager.autograd.anomaly import notes_of
-from aotlite.eager.autograd.custom import CustomNode
-from aotlite.eager.autograd.engine import Run
-from aotlite.eager.autograd.node import Edge, TapeNode
+from aotlite.eager.autograd.custom_function.node import CustomNode
+from aotlite.eager.autograd.engine import BackwardPass
 from aotlite.eager.autograd.saved_tensors import computed_again
-from aotlite.eager.observed import observing
-from aotlite.eager.refusals import raising_refusals
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.unsupported import raising_refusals
+from aotlite.eager.tracked_objects import observing
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Node, Phase
 
@@ -82,7 +82,7 @@ def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
 
 
 @attrs.define
-class EngineRun(Run):
+class EngineRun(BackwardPass):
     """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
 
     What stands for a history outside of the capture is not entered.

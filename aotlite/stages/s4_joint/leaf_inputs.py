@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from aotlite.eager.autograd.node import TapeNode
+from aotlite.eager.base.tape.node import TapeNode
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.stages.records.capture import CapturedInput, InputRole
 

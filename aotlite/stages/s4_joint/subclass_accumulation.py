@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, same_spec
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, same_spec
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS

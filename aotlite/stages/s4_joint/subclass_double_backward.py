@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import Run
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.role import Role
 from aotlite.stages.records.joint import ArrivalChoice
@@ -162,4 +162,4 @@ def gradients_of(
 class _Pass(InstrumentedRun):
     """A noted run that enters the nodes alone which lead to a sink."""
 
-    _leading_to_sinks = Run._leading_to_sinks
+    _leading_to_sinks = BackwardPass._leading_to_sinks

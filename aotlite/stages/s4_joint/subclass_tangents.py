@@ -12,11 +12,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.protocol import told
-from aotlite.eager.state import recording
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
+from aotlite.eager.base.modes import recording
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.protocol import (
     WrapperStorage,
     flatten,
     inner_tensors,

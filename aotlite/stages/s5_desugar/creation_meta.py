@@ -13,8 +13,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Hidden, Part, Primal

@@ -15,8 +15,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
-from aotlite.eager.autograd.shorter_chains import further
+from aotlite.eager.autograd.chain_simplification import further
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
 from aotlite.ir import layout
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
@@ -62,9 +62,9 @@ class Group:
     """Eager geometry of the root."""
     value: Node
     version: int = 0
-    pending: list[tuple[Chain, Node, Node]] = attrs.field(factory=list)
+    pending: list[tuple[ViewChain, Node, Node]] = attrs.field(factory=list)
     """(chain, value, writing node) of each."""
-    last: tuple[Chain, Node] | None = None
+    last: tuple[ViewChain, Node] | None = None
     """The views through which the newest write went, and what they show."""
 
 
@@ -73,7 +73,7 @@ class Alias:
     """An object on a storage: how it is seen from the root, and its value if it is up to date."""
 
     group: Group
-    chain: Chain
+    chain: ViewChain
     start: int
     meta: TensorMeta
     value: Node | None = None
@@ -94,7 +94,7 @@ class _Functionalizer:
         self.generator = GeneratorInputs(graph, self.build, draws=self.storages.draws)
         self.trains = False
         self.copies: list[Copy] = []
-        self.views: dict[Step, Node] = {}
+        self.views: dict[ViewStep, Node] = {}
         """The view of the program that each step of a chain is."""
 
     def run(self) -> Graph:
@@ -165,7 +165,7 @@ class _Functionalizer:
         self.build.source = node
         flat = self.build.emit(AS_STRIDED, (node, (meta.span,), (1,), 0))
         held: TensorMeta = flat.meta  # type: ignore[assignment]
-        step = Step(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
+        step = ViewStep(AS_STRIDED, (meta.shape, meta.stride, 0), held, meta)
         self.env[node] = Alias(Group(held, flat), chain_of(step), 0, meta)
 
     def _copy(self, value: Node, stride: tuple[int, ...] | None, reason: str) -> Node:
@@ -197,7 +197,7 @@ class _Functionalizer:
             alias.seen = group.version
         return alias.value
 
-    def _replay(self, group: Group, chain: Chain) -> Node:
+    def _replay(self, group: Group, chain: ViewChain) -> Node:
         value = group.value
         for step in chain:
             if step.op is AS_STRIDED:
@@ -206,7 +206,7 @@ class _Functionalizer:
                 value = self._memoised(value, step)
         return value
 
-    def _memoised(self, value: Node, step: Step) -> Node:
+    def _memoised(self, value: Node, step: ViewStep) -> Node:
         if type(step.op) is ViewOp and step.op.recasts:
             value = self._exact(value, step.operand)  # the last dimension must lie as in eager
         key = (value, step.op, step.args)
@@ -251,7 +251,7 @@ class _Functionalizer:
             self._check_span(node, parent.group, meta, start)
             chain = strided(parent.group.meta, meta, start)
         else:
-            step = Step(op, rest, operand.meta, meta)  # type: ignore[arg-type]
+            step = ViewStep(op, rest, operand.meta, meta)  # type: ignore[arg-type]
             is_written = self.storages.is_written(operand)  # else views stay as they are (FUN-34)
             chain = further(parent.chain, step) if is_written else parent.chain.then(step)
         if chain:
@@ -279,7 +279,7 @@ class _Functionalizer:
             self.memo[key] = found
         return found
 
-    def _seen_from(self, parent: Alias, chain: Chain) -> Node:
+    def _seen_from(self, parent: Alias, chain: ViewChain) -> Node:
         """The value at the end of a chain that goes on from a parent's, or starts anew."""
         if chain is parent.chain:
             return self._sync(parent)
@@ -364,7 +364,7 @@ class _Functionalizer:
         self.build.source = reader
         group.pending = []
 
-    def _put(self, group: Group, chain: Chain, value: Node) -> Node:
+    def _put(self, group: Group, chain: ViewChain, value: Node) -> Node:
         steps = [step for step in chain if step.op not in _SAME]
         is_window = steps[0].op is AS_STRIDED
         parents = [self._exact(group.value, group.meta) if is_window else group.value]
@@ -460,7 +460,7 @@ def _repeats(meta: TensorMeta) -> bool:
     return not meta.dense and has_internal_overlap(meta.shape, meta.stride)
 
 
-def _from_root(value: Node, step: Step) -> tuple[Node, Step]:
+def _from_root(value: Node, step: ViewStep) -> tuple[Node, ViewStep]:
     """A window on a value that is itself a view, told from what that is a view of (FUN-34)."""
     start, root = 0, value
     while type(root.target) is ViewOp and not root.target.recasts:

@@ -5,8 +5,8 @@ Used by stage 6. Rules: FUN-7, FUN-11, SYN-6. Spec: `specs/rules/fun.md`.
 
 from __future__ import annotations
 
-from aotlite.eager.autograd.chain import Chain, Step, chain_of
-from aotlite.eager.autograd.windows import bytes_window, window_on
+from aotlite.eager.autograd.as_strided_chain import bytes_window, window_on
+from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.meta import TensorMeta
@@ -14,14 +14,14 @@ from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.views import AS_STRIDED
 
 
-def strided(root: TensorMeta, meta: TensorMeta, start: int) -> Chain:
+def strided(root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
     """The chain from a root to a window on its memory; a synthetic base may be one of bytes."""
     if meta.dtype is not root.dtype and root.dtype is uint8:
         return bytes_window(root, meta, start * meta.dtype.itemsize)
-    return chain_of(Step(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
+    return chain_of(ViewStep(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
 
 
-def lens_of(chain: Chain, meta: TensorMeta, start: int, root: TensorMeta) -> Chain:
+def lens_of(chain: ViewChain, meta: TensorMeta, start: int, root: TensorMeta) -> ViewChain:
     """A chain through which what was written can be put back.
 
     Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the

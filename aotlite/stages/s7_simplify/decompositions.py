@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aotlite import ops
-from aotlite.eager.state import modes_kept, recording
+from aotlite.eager.base.modes import modes_kept, recording
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted

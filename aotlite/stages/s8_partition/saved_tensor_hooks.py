@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.state import modes_kept, recording
+from aotlite.eager.base.modes import modes_kept, recording
 from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from aotlite.eager.wrappers import inner_tensors, is_wrapper
+from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.memory import storage_root
 from aotlite.ir.ops.structure import GETITEM

@@ -11,7 +11,7 @@ from typing import Any
 
 from aotlite.backends.protocol import Backend, Run, Window, checked_run
 from aotlite.backends.reference import ReferenceBackend
-from aotlite.eager.state import STATE, modes_kept
+from aotlite.eager.base.modes import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.effects import watched
 from aotlite.ir.errors import AotliteError, BackendError, noted, out_of_memory

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.chain import Step
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import Edge
-from aotlite.eager.autograd.tape import put
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.autograd.op_nodes import put
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.view_chain import ViewStep
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
@@ -22,21 +22,21 @@ from aotlite.stages.records.capture import CapturedFamily, CapturedInput
 Source = CapturedInput | CapturedFamily
 
 
-def sinks_of(given: Source) -> list[tuple[Edge, tuple[Step, ...]]]:
+def sinks_of(given: Source) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
     """The edges at which a gradient is collected, each with the geometry ops before it.
 
     A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
-    found: list[tuple[Edge, tuple[Step, ...]]] = []
+    found: list[tuple[Edge, tuple[ViewStep, ...]]] = []
     for edge in given.entries:
         found += _collecting_nodes(edge)
     return found
 
 
-def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
-    found: list[tuple[Edge, tuple[Step, ...]]] = [(edge, ())]
+def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
+    found: list[tuple[Edge, tuple[ViewStep, ...]]] = [(edge, ())]
     node = edge[0]
-    moves: tuple[Step, ...] = ()
+    moves: tuple[ViewStep, ...] = ()
     while isinstance(node, AccumulateGrad) and node.edges:
         moves = (*moves, *node.chain)
         (further,) = node.edges
@@ -46,7 +46,7 @@ def _collecting_nodes(edge: Edge) -> list[tuple[Edge, tuple[Step, ...]]]:
     return found
 
 
-def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[Step, ...]]]) -> Any:
+def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -> Any:
     """The sum of gradients collected in several geometries, in the input's geometry at entry."""
     total = None
     for grad, moves in parts:

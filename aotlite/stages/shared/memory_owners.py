@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.storage import Storage
+from aotlite.eager.base.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.ir.role import IntermediateBase
 from aotlite.stages.records.capture import Captured

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aotlite.eager.state import recording
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
-    flatten,
-    is_wrapper,
-    unflatten,
-)
+from aotlite.eager.base.modes import recording
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.role import Part
 from aotlite.stages.records.capture import CapturedInput

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from aotlite.eager.autograd.custom import CustomNode
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.custom_function.node import CustomNode
+from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import Edge, TapeNode
-from aotlite.eager.autograd.tape import InputNode, OpNode
-from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.op_nodes import InputNode, OpNode
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.op import ViewOp
 from aotlite.ir.role import Result

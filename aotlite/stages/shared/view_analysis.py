@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.chain import EMPTY_CHAIN, Chain, Step, chain_of
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
@@ -24,13 +24,13 @@ class ViewOf:
     """How a value is seen: the node that made its storage, and the views from there to it."""
 
     root: Node
-    chain: Chain
+    chain: ViewChain
     start: int
     """Elements from the root's first element to this value's."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
     family: Family
-    moves: Chain = EMPTY_CHAIN
+    moves: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object itself went through since."""
 
 
@@ -38,7 +38,7 @@ class ViewOf:
 class Family:
     """What as_strided counts from: the root, or the detached alias that the value is a view of."""
 
-    chain: Chain
+    chain: ViewChain
     start: int
     meta: TensorMeta
 
@@ -75,7 +75,7 @@ class ViewAnalysis:
         return _fresh(node)
 
 
-def is_hidden(chain: Chain) -> bool:
+def is_hidden(chain: ViewChain) -> bool:
     """Whether writes through these views are not counted by the storage seen through them."""
     return any(step.op is HIDDEN_ALIAS for step in chain)
 
@@ -101,9 +101,9 @@ def _further(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made:
     family = sight.family
     start = op.at(args, sight.start)
     if op is AS_STRIDED:  # relative to the storage: what came before does not matter (FUN-11)
-        step = Step(op, (args[1], args[2], start - family.start), family.meta, result)
+        step = ViewStep(op, (args[1], args[2], start - family.start), family.meta, result)
         return ViewOf(sight.root, family.chain.then(step), start, made, family)
-    chain = sight.chain.then(Step(op, args[1:], operand, result))
+    chain = sight.chain.then(ViewStep(op, args[1:], operand, result))
     if op.cuts_history:
         family = Family(chain, start, result)
     return ViewOf(sight.root, chain, start, made, family)
@@ -115,7 +115,7 @@ def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
     return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
-def behind(chain: Chain, first: ViewOf) -> Chain:
+def behind(chain: ViewChain, first: ViewOf) -> ViewChain:
     """The steps of a chain behind a view that it leads through.
 
     as_strided begins anew at the root's memory: it is told from the view's first element then.
@@ -126,5 +126,5 @@ def behind(chain: Chain, first: ViewOf) -> Chain:
     place = next(i for i, step in enumerate(steps) if step.op is AS_STRIDED)
     size, stride, start = steps[place].args
     meta: TensorMeta = first.object.meta  # type: ignore[assignment]
-    again = Step(AS_STRIDED, (size, stride, start - first.start), meta, steps[place].result)
+    again = ViewStep(AS_STRIDED, (size, stride, start - first.start), meta, steps[place].result)
     return chain_of(again, *steps[place + 1 :])

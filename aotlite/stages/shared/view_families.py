@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from aotlite.eager.autograd.chain import overlaps_itself
-from aotlite.eager.autograd.history import is_stale, root_of
+from aotlite.eager.autograd.differentiable_views import is_stale, root_of
 from aotlite.eager.autograd.inplace_writes import is_leaf_family
-from aotlite.eager.autograd.node import Edge
+from aotlite.eager.autograd.op_nodes import InputNode
 from aotlite.eager.autograd.retained_grads import is_watched
-from aotlite.eager.autograd.tape import InputNode
-from aotlite.eager.autograd.view_root import RESTRICTED, CreationKind, Root, twin_root
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import gradient_form, is_wrapper
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.view_chain import overlaps_itself
+from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot, twin_root
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import gradient_form, is_wrapper
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.overlap import overlaps_bytes
 from aotlite.ir.role import Family
@@ -60,7 +60,7 @@ class ViewFamilies:
     """The families of a capture, by the roots that the caller's tensors have."""
 
     def __init__(self) -> None:
-        self._joined: dict[int, Root] = {}
+        self._joined: dict[int, ViewRoot] = {}
         """The caller's root of each tensor that shares it with another, by the tensor's id."""
         self._made: dict[int, CapturedFamily] = {}
         self._bases: dict[int, Tensor] = {}
@@ -108,7 +108,7 @@ class ViewFamilies:
         fake._seen = min(fake._seen, 0)  # what was written before it was met makes it stale
         return family.role
 
-    def _new(self, root: Root, fake: Tensor) -> CapturedFamily:
+    def _new(self, root: ViewRoot, fake: Tensor) -> CapturedFamily:
         edge: Edge | None = None if root.node is None else (InputNode(), 0)
         twin = twin_root(root, None if edge is None else edge[0])
         base = self._bases[id(root)] = Tensor(fake.storage, root.meta, root.offset)
@@ -154,7 +154,7 @@ def copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
             fake._leaf = True
         elif kind in RESTRICTED:
             # Writes to the storage, by whatever name, forbid asking for its history (TEN-20).
-            fake._root = Root(fake)
+            fake._root = ViewRoot(fake)
             fake._root.node = InputNode()
             fake._seen = -1 if is_stale(real) else fake.storage.version
             if real._node is not None:

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.random import get_rng_state, set_rng_state
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.rng.generator import get_rng_state, set_rng_state
 from aotlite.ir.builder import Builder
 from aotlite.ir.interpreter import ArrayValue, call_arrays, run_graph
 from aotlite.ir.meta import Outline, TensorMeta

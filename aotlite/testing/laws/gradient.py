@@ -9,7 +9,7 @@ import numpy as np
 
 from aotlite import no_grad
 from aotlite.autograd import grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.op import (
     DataOp,

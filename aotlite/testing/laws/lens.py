@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError
 from aotlite.ir.op import OPS, MultiViewOp, Op, ViewOp
 from aotlite.testing.laws.running import addresses, bound, elements, run, same_bits, tensor_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.builder import Builder
 from aotlite.ir.op import Op
 from aotlite.testing.laws.corpus import GraphCase

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op import Op
 from aotlite.testing.compiled import compile_by_reference

@@ -8,9 +8,9 @@ import attrs
 import numpy as np
 
 from aotlite import from_numpy
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
 from aotlite.ir import dtypes, layout
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import (

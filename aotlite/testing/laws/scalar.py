@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, PureOp

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from aotlite.eager.random import get_rng_state, set_rng_state
+from aotlite.eager.rng.generator import get_rng_state, set_rng_state
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import (

@@ -16,9 +16,9 @@ import numpy as np
 import optree
 
 import aotlite as al
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.random import get_rng_state, set_rng_state
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.rng.generator import get_rng_state, set_rng_state
 from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph

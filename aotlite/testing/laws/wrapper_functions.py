@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.testing.laws.errors import broken
 
 __all__ = ["FUNCTIONS", "WrapperFunction", "dense_parts", "flattened", "is_wrapper", "tensors"]

@@ -21,7 +21,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AotliteError, ArgumentError
 from aotlite.testing.laws.errors import Checked, broken, running
 from aotlite.testing.laws.running import same_bits

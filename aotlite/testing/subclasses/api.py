@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 import aotlite as al
-from aotlite.eager.wrappers import is_wrapper, is_wrapper_class
+from aotlite.eager.subclass.protocol import is_wrapper, is_wrapper_class
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running

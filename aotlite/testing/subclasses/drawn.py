@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import SubclassError, UnsupportedError
 from aotlite.testing.cells import CELLS, OUTPUTS, RELATIONS, WRITES
 from aotlite.testing.compiled import REFUSED

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.destinations import check_operand
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import filled, is_wrapper
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.dispatch.destinations import check_operand
+from aotlite.eager.subclass.protocol import filled, is_wrapper
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.engines.own import Aotlite
 from aotlite.testing.programs.numbers import numbers

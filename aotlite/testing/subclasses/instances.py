@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AotliteError, SubclassError
 from aotlite.testing.laws.errors import Broken, broken, running
 from aotlite.testing.laws.wrapper_functions import FUNCTIONS, WrapperFunction

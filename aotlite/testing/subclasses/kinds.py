@@ -12,9 +12,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.testing.subclasses.masked_model import MaskedModel
 

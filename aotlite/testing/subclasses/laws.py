@@ -21,10 +21,10 @@ import attrs
 import numpy as np
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
-from aotlite.eager.functions import call
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, unflatten
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, unflatten
 from aotlite.ir.errors import AotliteError, ArgumentError, ProtocolError, SubclassError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
 from aotlite.testing.laws.errors import LawError, broken, running

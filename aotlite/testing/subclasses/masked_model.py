@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import aotlite as al
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.op import OPS, Cost, Op
 
 

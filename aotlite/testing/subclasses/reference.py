@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.functions import call
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.laws.errors import broken
 from aotlite.testing.laws.running import same_bits

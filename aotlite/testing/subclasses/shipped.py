@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.eager.state import no_grad
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.modes import no_grad
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AotliteError, ArgumentError, DTypeError
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import (

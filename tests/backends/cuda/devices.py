@@ -12,8 +12,8 @@ import numpy as np
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.host_driver import HostDriver
 from aotlite.backends.protocol import Run
-from aotlite.eager.new_tensors import tensor_over
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NumpyArrays, copied
 from aotlite.ir.device import CPU, Device
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes

@@ -17,7 +17,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cuda import nvrtc
-from aotlite.eager.functions import call
+from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import OPS

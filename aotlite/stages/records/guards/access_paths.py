@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 
 Step = tuple[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.snapshots import Snapshotter

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.array_stand_in import ArrayStandIn
-from aotlite.eager.observed import Observed
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors, is_wrapper, kept_spec, same_spec
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.array_stand_in import ArrayStandIn
+from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, kept_spec, same_spec
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
 
@@ -116,7 +116,7 @@ class Snapshotter:
             return (value is None if inside else (kind, value)), None
         if isinstance(value, Tensor):
             return self._tensor(value)
-        if isinstance(value, Observed):
+        if isinstance(value, TrackedObject):
             return self._observed(value)
         if isinstance(value, (list, tuple, dict)):
             return self._container(value, inside=inside)
@@ -140,7 +140,7 @@ class Snapshotter:
         parts = [(name, part, False) for name, part in inner_tensors(value).items()]
         return (kind, number, value.meta, Spec(flatten(value)[1])), parts
 
-    def _observed(self, value: Observed) -> tuple[Any, list[_Item] | None]:
+    def _observed(self, value: TrackedObject) -> tuple[Any, list[_Item] | None]:
         if not self.deep:
             return type(value), None
         number, known = self._number(value)

@@ -26,10 +26,10 @@ from aotlite.eager.autograd.anomaly import (
     notes_of,
     split,
 )
-from aotlite.eager.autograd.node import TapeNode
-from aotlite.eager.new_tensors import tensor_over
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock

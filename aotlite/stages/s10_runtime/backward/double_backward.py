@@ -13,12 +13,12 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.forms import keep_form
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.node import Edge, TapeNode, next_sequence
-from aotlite.eager.new_tensors import tensors_over
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.autograd.gradient_forms import keep_form
+from aotlite.eager.base.new_tensors import tensors_over
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Output, Part, Tangent

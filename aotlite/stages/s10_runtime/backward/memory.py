@@ -12,8 +12,8 @@ import weakref
 from typing import Any
 
 from aotlite.backends.values import travels_as_array
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta

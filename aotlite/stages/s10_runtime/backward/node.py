@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from aotlite.backends.values import Value
-from aotlite.eager.autograd.history import edge_of
-from aotlite.eager.autograd.hooks import retain
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import SEQUENCE, Edge, TapeNode, released
-from aotlite.eager.state import STATE, Watch
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper, whole
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.base.modes import STATE, Watch
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.hooks import retain
+from aotlite.eager.base.tape.node import SEQUENCE, Edge, TapeNode, released
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.role import Output, Tangent

@@ -15,12 +15,12 @@ import numpy as np
 import optree
 
 from aotlite.backends.values import Value
-from aotlite.eager.autograd.saved_tensors import Packed
-from aotlite.eager.checkpoint import Region
-from aotlite.eager.new_tensors import tensor_over
-from aotlite.eager.state import STATE, backward_task
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.autograd.saved_tensors import PackedTensor
+from aotlite.eager.base.modes import STATE, backward_task
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.regions.checkpoint import CheckpointRegion
 from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
@@ -90,11 +90,11 @@ def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
 class PackedValues:
     """What saved-tensor hooks keep of the values that a call has saved; there may be none."""
 
-    kept: Sequence[Packed]
+    kept: Sequence[PackedTensor]
     metas: Sequence[TensorMeta]
     before: Sequence[bool]
     """Of each value whether it was a window (buffer, start)."""
-    region: Region | None
+    region: CheckpointRegion | None
     """The region that computes them again, where its hooks are at work (CKP-1)."""
     is_same: bool
     """A hook has kept the very memory that it was given."""
@@ -111,10 +111,12 @@ class PackedValues:
         for value, meta in zip(values, metas, strict=True):
             buffer, start = value if type(value) is tuple else (value, 0)
             tensor = tensor_over(buffer, meta, start)
-            kept.append(Packed.of(tensor, *hooks))
+            kept.append(PackedTensor.of(tensor, *hooks))
             is_same = is_same or _holds(kept[-1].value, tensor)
         windows = [type(value) is tuple for value in values]
-        return cls(kept, metas, windows, region if isinstance(region, Region) else None, is_same)
+        return cls(
+            kept, metas, windows, region if isinstance(region, CheckpointRegion) else None, is_same
+        )
 
     def is_written(self, storage: Storage, version: int) -> bool:
         """Whether a linked storage was written since, so that what is kept is no good (SAV-2).

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import attrs
 
 from aotlite.backends.values import Value
-from aotlite.eager.autograd.node import Edge
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Result as ResultRole

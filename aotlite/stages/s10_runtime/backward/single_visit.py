@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.state import STATE
+from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.stages.s10_runtime.backward.memory import check_shown
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

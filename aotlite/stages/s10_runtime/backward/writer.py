@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.backends.values import travels_as_array
+from aotlite.eager.base.new_tensors import tensor_over, tensors_over
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.new_tensors import tensor_over, tensors_over
-from aotlite.eager.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.memory import storage_root
 from aotlite.ir.meta import TensorMeta

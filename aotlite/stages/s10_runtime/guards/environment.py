@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.observed import Observed
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import flatten, inner_tensors
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import flatten, inner_tensors
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.snapshots import (
     CALLED,
     IN_ALL,
@@ -79,7 +79,7 @@ def _is_module(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -
 
 def _form(own: dict[str, Any]) -> list[tuple[str, type]]:
     """The attributes of a Module that are not plain, in order, with their types."""
-    parts = (Tensor, Observed, list, tuple, dict, type(None), *CALLED)
+    parts = (Tensor, TrackedObject, list, tuple, dict, type(None), *CALLED)
     return [(name, type(value)) for name, value in own.items() if isinstance(value, parts)]
 
 
@@ -124,7 +124,7 @@ def _is_long(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> 
 
 
 def _is_plain(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
-    parts = (Tensor, Observed, list, tuple, dict, *CALLED)
+    parts = (Tensor, TrackedObject, list, tuple, dict, *CALLED)
     return not isinstance(value, parts) and (value is None) is expected
 
 
@@ -165,7 +165,7 @@ class _Builder:
                 return self._wrapper(holder, key, value)
             self._meet(value)
             self.looks.append((holder, key, _is_tensor, (type(value), value.meta)))
-        elif isinstance(value, Observed):
+        elif isinstance(value, TrackedObject):
             own = dict(vars(value))
             outline = tuple(own), tuple(map(type, own.values()))
             expected = type(value), _form(own), {outline}

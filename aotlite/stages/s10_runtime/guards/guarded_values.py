@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.role import Gradient, Hidden, Part, Primal, part_suffix
 from aotlite.stages.records.capture import Captured, InputRole

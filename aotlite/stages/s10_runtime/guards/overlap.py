@@ -12,7 +12,8 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from aotlite.eager.sharing import (
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import (
     are_apart,
     first_byte,
     foreign_distances,
@@ -21,7 +22,6 @@ from aotlite.eager.sharing import (
     on_one_storage,
     shared_memory,
 )
-from aotlite.eager.tensor import Tensor
 from aotlite.ir.errors import AliasError, noted
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.function_meta import FunctionMeta

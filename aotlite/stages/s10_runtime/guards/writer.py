@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.retained_grads import is_watched
-from aotlite.eager.facts import Mark, are_recognised, facts_of
-from aotlite.eager.observed import Observed
-from aotlite.eager.state import STATE
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of
+from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.role import Part
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
@@ -121,7 +121,7 @@ class _Guards:
         modules: list[str] = []
         for i, leaf in enumerate(self.world.leaves):
             name, subject = f"a{i}", f"argument {i}"
-            if not isinstance(leaf, (Tensor, Observed)):
+            if not isinstance(leaf, (Tensor, TrackedObject)):
                 self._plain(name, leaf, subject, snapshot_of(leaf))
             elif first.setdefault(id(leaf), i) != i:
                 before = first[id(leaf)]
@@ -275,7 +275,7 @@ class _Guards:
         leaves = list(self.world.leaves)
         for place, image in zip(guard.places, guard.images, strict=True):
             value = place.resolve(leaves)
-            if value is NOTHING or isinstance(value, (Tensor, Observed, list, tuple, dict)):
+            if value is NOTHING or isinstance(value, (Tensor, TrackedObject, list, tuple, dict)):
                 rest.append((place, image))
             elif not self._identity(place, value):
                 self._plain(self._at(place), value, str(place), image)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.role import Hidden

@@ -11,12 +11,12 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.hooks import alike
+from aotlite.eager.base.host_callback import on_host
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.hooks import alike
+from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.eager.host_callback import on_host
-from aotlite.eager.storage import Storage
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import (
+from aotlite.eager.subclass.protocol import (
     flatten,
     inner_tensors,
     is_wrapper,

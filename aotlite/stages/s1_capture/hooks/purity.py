@@ -20,8 +20,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.observed import Called
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.effects import callback
 from aotlite.ir.device import Device
 from aotlite.ir.dtypes import DType
@@ -138,7 +138,7 @@ class _Walk:
 
     def asks_a_class(self) -> str | None:
         """Whether attributes of a module's class may be read, which nothing guards."""
-        modules = [each for _, each in self.owners if isinstance(each, Called)]
+        modules = [each for _, each in self.owners if isinstance(each, TrackedCallable)]
         return (
             f"asks {article(modules[0])} for its class" if modules and "type" in self.bare else None
         )
@@ -171,7 +171,7 @@ class _Walk:
                 self._follow("", (thing.func, *thing.args, *thing.keywords.values()))
             case types.ModuleType() if _may_be_read(thing):
                 self.owners.append((name, thing))
-            case Called():
+            case TrackedCallable():
                 return self._inside_module(name, thing)
             case type() if issubclass(thing, Tensor):
                 self.owners.append((name, thing))
@@ -186,13 +186,14 @@ class _Walk:
     def _follow(self, name: str, things: Iterable[Any]) -> None:
         self.queue += [(name, each) for each in things]
 
-    def _inside_module(self, name: str, module: Called) -> str | None:
+    def _inside_module(self, name: str, module: TrackedCallable) -> str | None:
         """A network's module: what is named of it is read, and it is called where it is bare."""
         self.owners.append((name, module))
         for cls in type(module).__mro__:
             if not is_users(cls):  # what it calls it holds
                 self._follow(
-                    "", [v for v in attributes_of(module).values() if isinstance(v, Called)]
+                    "",
+                    [v for v in attributes_of(module).values() if isinstance(v, TrackedCallable)],
                 )
                 break
             if not vars(cls).keys().isdisjoint(_READS):
@@ -352,7 +353,7 @@ def _attribute(owner: Any, name: str) -> Any:
         found = next((vars(c)[name] for c in mro if name in vars(c)), NOTHING)
     if isinstance(found, property):
         found = found.fget
-    if isinstance(found, classmethod) and isinstance(owner, Called):
+    if isinstance(found, classmethod) and isinstance(owner, TrackedCallable):
         return found  # it is given the class, whose attributes nothing guards: left as it is
     found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
     of_tensors = is_class or isinstance(owner, Tensor)

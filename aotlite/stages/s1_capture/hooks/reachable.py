@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.eager.tensor import Tensor
+from aotlite.eager.base.tensor import Tensor
 from aotlite.stages.records.guards.access_paths import attributes_of
 from aotlite.stages.s1_capture.access_search import is_users, names_used
 

@@ -16,17 +16,17 @@ from typing import Any, Protocol
 
 import attrs
 
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.history import edge_of, is_stale
-from aotlite.eager.autograd.hooks import RemovableHandle, alike
-from aotlite.eager.autograd.leaf import AccumulateGrad
-from aotlite.eager.autograd.node import LAST, SEQUENCE, Edge, TapeNode
+from aotlite.eager.autograd.op_nodes import OpNode
 from aotlite.eager.autograd.retained_grads import retains
-from aotlite.eager.autograd.tape import OpNode
-from aotlite.eager.observed import observing
-from aotlite.eager.state import recording
-from aotlite.eager.tensor import Tensor
-from aotlite.eager.wrappers import is_wrapper
+from aotlite.eager.base.modes import recording
+from aotlite.eager.base.tape.hooks import RemovableHandle, alike
+from aotlite.eager.base.tape.node import LAST, SEQUENCE, Edge, TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.eager.tracked_objects import observing
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
 from aotlite.ir.meta import TensorMeta

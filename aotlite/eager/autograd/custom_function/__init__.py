@@ -1,0 +1,1 @@
+"""Functions of users with a backward of their own."""

@@ -1,0 +1,244 @@
+"""Whose history a tensor has: roots, view chains, lazy refresh.
+
+A storage's differentiable family has one hidden `Root`: the tape edge of the whole, in the geometry
+it had at its first view. Every tensor of the family, the base object too, is (root, chain). `t_`
+extends an object's own chain, a write sets the root's edge (`inplace_writes`), all else refreshes
+lazily, by making tape nodes only and never by running ops. Rules: TEN-3, TEN-15..TEN-21, TEN-24.
+Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, new_accumulator
+from aotlite.eager.autograd.as_strided_chain import window_on
+from aotlite.eager.autograd.gradient_forms import keep_any_form, keep_form
+from aotlite.eager.autograd.op_nodes import OpNode, calls_of, new_call, new_node
+from aotlite.eager.autograd.retained_grads import move_retained
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.view_chain import ViewStep
+from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import AutogradError, GraphError, noted
+from aotlite.ir.op import ViewOp, Vjp
+from aotlite.ir.ops.views import AS_STRIDED
+
+
+def is_stale(view: Tensor) -> bool:
+    """Whether a view of a restricted kind was written since its history was last asked for.
+
+    A leaf's history is its own, whatever is written (TEN-23).
+    """
+    restricted = view._kind in RESTRICTED and not (view._leaf and view._node is None)
+    return restricted and view._root is not None and view._seen != view.storage.version
+
+
+def accumulator(leaf: Tensor) -> AccumulateGrad:
+    """The node that collects this leaf's gradient."""
+    return leaf._accumulator or new_accumulator(leaf)
+
+
+def follow_leaf(tensor: Tensor) -> None:
+    """Tells the views of a base that it has become a leaf that requires grad, or is no longer.
+
+    Views taken before share the base's memory, hence its history (TEN-3). A view that is made a
+    leaf collects for itself, and its base does not change (TEN-23).
+    """
+    root = tensor._root
+    if root is None or tensor._base is not None:
+        return
+    if not tensor._leaf:
+        root.forget()
+        return
+    node = accumulator(tensor)
+    if tensor._chain:  # the base was `t_`'d: views speak of it in the root's geometry
+        before = AccumulateGrad(tensor)
+        before.pass_on(tensor._chain, node)
+        node = before
+    root.become_leaf(node)
+
+
+def root_of(tensor: Tensor) -> ViewRoot:
+    """The tensor's root; made now, with this tensor as its base, if it has none."""
+    root = tensor._root
+    if root is None:
+        root = tensor._root = ViewRoot(tensor)
+        if tensor._leaf and tensor._node is None:
+            root.become_leaf(accumulator(tensor))
+        tensor.facts = None
+        tensor._seen = tensor.storage.version
+    return root
+
+
+def edge_of(tensor: Tensor) -> Edge | None:
+    """Where this tensor's gradient goes; refreshed if the family was written since it was asked.
+
+    Raises AutogradError for a view of a restricted kind whose base was written (TEN-19, TEN-20).
+    """
+    if tensor._leaf and tensor._node is None:
+        return accumulator(tensor), 0
+    root = tensor._root
+    if root is not None and root.node is not None:
+        version = tensor.storage.version
+        stale = tensor._seen != version
+        if stale or tensor._node is None:
+            if not stale and tensor._kind is CreationKind.NO_GRAD:
+                return None  # it requires grad, and its gradient goes nowhere (TEN-21)
+            _refresh(tensor, root, stale=stale)
+            tensor._seen = version
+    elif root is not None and tensor._node is not None and tensor._seen != tensor.storage.version:
+        _refresh_without_base(tensor, root)
+    return None if tensor._node is None else (tensor._node, tensor._index)
+
+
+def detach_in_place(tensor: Tensor, *, is_view: bool = False) -> None:
+    """Makes the tensor a leaf that does not require grad. Raises AutogradError for a view.
+
+    Views of it keep the history that they have (TEN-23). `is_view`: it stands for a view.
+    """
+    if is_view or tensor._base is not None:
+        raise detached_view()
+    tensor._leaf = False
+    tensor._node, tensor._index, tensor.facts = None, 0, None
+    if tensor._root is not None:
+        tensor._root.forget()
+
+
+def detached_view() -> Exception:
+    """The error for detaching a view in place (TEN-23)."""
+    return noted(
+        AutogradError("detach_: the tensor is a view, expected one that is not"),
+        "Its history is that of its base: use detach(). (TEN-23)",
+    )
+
+
+def _refresh(tensor: Tensor, root: ViewRoot, *, stale: bool) -> None:
+    edge = root.edge()
+    assert edge is not None
+    if stale and tensor._kind in RESTRICTED:
+        raise _stale_error(tensor)
+    take_edge(tensor, _through(tensor, tensor._chain, edge))
+
+
+def follow_base(view: Tensor) -> None:
+    """Gives a view the history that its base has now."""
+    root = view._root
+    edge = None if root is None else root.edge()
+    if edge is not None:
+        take_edge(view, _through(view, view._chain, edge))
+        view._seen = view.storage.version
+        view.facts = None
+
+
+def _through(of: Tensor, chain: Iterable[ViewStep], edge: Edge) -> Edge:
+    """The edge of what the views of a chain give, of their operand's; `of` is one of them."""
+    for step in chain:
+        edge = (view_node(step, edge), 0)
+        keep_any_form(edge[0], of)
+    return edge
+
+
+def _stale_error(tensor: Tensor) -> AutogradError:
+    kind = tensor._kind
+    assert kind is not None
+    return noted(
+        AutogradError(
+            f"view: the tensor is {kind.value}, and its base or itself was modified in place "
+            "since, expected no write before its history is used"
+        ),
+        "Make the view again after the write, or clone() it before. (TEN-19, TEN-20)",
+    )
+
+
+def _refresh_without_base(tensor: Tensor, root: ViewRoot) -> None:
+    """After a write of a family whose base has no history: the view's own is of an older value."""
+    if tensor._kind in RESTRICTED:
+        raise _stale_error(tensor)
+    if root.left and tensor._base is not None:
+        take_edge(tensor, (view_node(tensor._chain[-1], None), 0))
+    tensor._seen = tensor.storage.version
+
+
+def take_edge(tensor: Tensor, edge: Edge) -> None:
+    """Gives the tensor this history; a gradient that it retains is from now on that one's."""
+    before = tensor._node
+    if before is not None and before.extra is not None:
+        move_retained(tensor, (before, tensor._index), edge)
+    tensor._node, tensor._index = edge
+    keep_form(tensor)
+
+
+def view_node(step: ViewStep, edge: Edge | None) -> OpNode:
+    """The tape node of one view, without running it; no edge: its gradient goes nowhere."""
+    vjp = step.op.vjp
+    assert vjp is not None
+    needed, edges = ((), ()) if edge is None else ((0,), (edge,))
+    calls = calls_of(step.op, (step.operand, *step.args))
+    call = calls.get(needed)
+    if call is None or call.result is not step.result:
+        call = new_call(step.op, vjp, calls, needed, step.result)
+        if call.plan.operands:
+            expected = "expected that of a view to read its geometry only"
+            raise GraphError(f"{step.op.name}: its gradient reads the operand's values, {expected}")
+    return new_node(call, (None, *step.args), edges)
+
+
+def link_view(
+    out: Tensor, base: Tensor, op: ViewOp, args: tuple[Any, ...], kind: CreationKind | None = None
+) -> None:
+    """Makes `out` a differentiable view of `base` by `op`."""
+    if type(out.storage.version) is not int:
+        return  # nothing ever needs to know (TEN-22)
+    grad_mode = STATE.grad_mode
+    edge = edge_of(base) if grad_mode else None  # a stale view may be viewed, not used
+    root = base._root or root_of(base)
+    out._base = base if base._base is None else base._base
+    out._root = root
+    out.facts = None
+    out._seen = out.storage.version
+    out._kind = kind or base._kind
+    if op is AS_STRIDED:  # relative to the storage, not to the view it is called on (FUN-11)
+        out._chain = window_on(root.meta, root.offset, out.meta, out.offset)
+        edge = root.edge() if edge is not None else None
+        if edge is not None:
+            edge = _through(out, out._chain[:-1], edge)
+    else:
+        out._chain = base._chain.then(ViewStep(op, args, base.meta, out.meta))
+    if not grad_mode:
+        out._kind = CreationKind.NO_GRAD
+    elif edge is not None or base.requires_grad:
+        out._node = view_node(out._chain[-1], edge)
+        keep_form(out)
+
+
+def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
+    """Positions of the operands that a gradient can flow to, and their edges, those of lists too.
+
+    None if no operand requires grad; empty if one does whose gradient goes nowhere (TEN-21).
+    """
+    needed: list[int] = []
+    edges: list[Edge | None] = []
+    tracked = False
+    for position in vjp.positions:
+        value = args[position]
+        if isinstance(value, Tensor):
+            node = value._node
+            if value._root is None and node is not None:
+                needed.append(position)
+                edges.append((node, value._index))
+            elif value._leaf or value._root is not None:
+                edge = edge_of(value)
+                if edge is not None:
+                    needed.append(position)
+                    edges.append(edge)
+                elif not tracked:
+                    tracked = value.requires_grad
+        elif type(value) is tuple:
+            found = [edge_of(item) if isinstance(item, Tensor) else None for item in value]
+            if any(edge is not None for edge in found):
+                needed.append(position)
+                edges += found
+    return (tuple(needed), tuple(edges)) if needed or tracked else None

@@ -1,0 +1,178 @@
+"""Backward through one tape node whose gradients all go to leaves: no engine needed.
+
+That is what the tape of a compiled training step is. Does what the engine does for it, in its
+order: the node runs, lets go of what it saved, and the leaves collect. Rules: TEN-27..TEN-29.
+Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, accumulate, is_whole
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.new_tensors import tensor_over
+from aotlite.eager.base.tape.gradient_lock import gradient_lock
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.arrays import copied
+from aotlite.ir.meta import TensorMeta
+
+Leaves = list[AccumulateGrad | None]
+
+
+def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | None:
+    """The one node behind `tensor`, the gradients that arrive there, and the leaves' nodes.
+
+    None where an engine is needed, or something has to be looked at more closely.
+    """
+    if not isinstance(tensor, Tensor):
+        tensor, gradient = _alone(tensor, gradient)
+    if tensor is None or tensor._root is not None or STATE.recorder is not None:
+        return None
+    if STATE.tapes is not None or STATE.watch is not None:
+        return None
+    node = tensor._node
+    leaves = None if node is None or node.extra is not None else node.leaf_nodes()
+    if leaves is None:
+        return None
+    meta = tensor.meta
+    if not isinstance(gradient, Tensor):
+        if gradient is not None or meta.numel != 1 or meta.dtype.is_complex:
+            return None
+        if tensor.__tensor_dispatch__ is not None:
+            return None
+        gradient = tensor_over(copied(meta.device.arrays, 1, meta), meta)
+    elif gradient.meta is not meta or tensor.__tensor_dispatch__ is not None:
+        return None
+    count = node.results()
+    if count == 1:
+        return node, [gradient], leaves
+    grads = [None] * count
+    grads[tensor._index] = gradient
+    return node, grads, leaves
+
+
+def _alone(tensors: Any, gradients: Any) -> tuple[Any, Any]:
+    """The only tensor of a list and its gradient; None where there are others."""
+    if not isinstance(tensors, (list, tuple)) or len(tensors) != 1:
+        return None, None
+    if isinstance(gradients, (list, tuple)) and len(gradients) == 1:
+        gradients = gradients[0]
+    return (tensors[0], gradients) if isinstance(tensors[0], Tensor) else (None, None)
+
+
+def grad_single(
+    tensor: Any, gradient: Any, inputs: Any, *, retain: bool
+) -> Sequence[Tensor | None] | None:
+    """The gradients of the inputs, where one node gives them; None where it takes an engine."""
+    one = single(tensor, gradient)
+    if one is None:
+        return None
+    node, grads, leaves = one
+    inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
+    in_order = _are_these(inputs, leaves)
+    places = None if in_order else _places_of(inputs, leaves)
+    if not in_order and places is None:
+        return None
+    found = run_single(node, grads, retain=retain)
+    if places is None:
+        return found
+    return [None if place is None else found[place] for place in places]
+
+
+def run_single(node: TapeNode, grads: list[Any], *, retain: bool) -> list[Any]:
+    """The gradients for the node's edges."""
+    found = node.gradients(grads) or [None] * len(node.edges)
+    if not retain:
+        node.release()
+    return found
+
+
+def collect(found: list[Any], leaves: Leaves) -> None:
+    """Adds the gradients to the leaves' `.grad`."""
+    mode = STATE.grad_mode
+    STATE.grad_mode = False
+    try:
+        with gradient_lock():
+            for i, end in enumerate(leaves):
+                leaf = None if end is None or found[i] is None else end.leaf
+                if leaf is not None and (leaf._leaf or leaf._node is not None):
+                    _add(leaf, found, i)
+    finally:
+        STATE.grad_mode = mode
+
+
+def collect_windows(
+    leaves: Sequence[Tensor],
+    windows: Sequence[tuple[Any, int]],
+    layouts: Sequence[tuple[TensorMeta, int]],
+) -> None:
+    """`collect`, in this order, for results of kernels that no tensor shows, each in memory of its
+    own. With the metas of the results comes how many bytes the buffer has that a leaf may take; it
+    is -1 where the leaf lies otherwise.
+    """
+    with gradient_lock():
+        for leaf, (buffer, offset), (meta, size) in zip(leaves, windows, layouts, strict=True):
+            if leaf._grad is None and not offset and buffer.nbytes == size:
+                leaf._grad = tensor_over(buffer, meta)
+            else:
+                _add(leaf, [tensor_over(buffer, meta, offset)], 0)
+
+
+def _add(leaf: Tensor, found: list[Any], i: int) -> None:
+    grad, meta, before = found[i], leaf.meta, leaf._grad
+    if grad.facts is meta and meta.contiguous:  # a new plain tensor of the very layout
+        if before is None:  # taken, if nothing else lies in its storage
+            # getrefcount counts its own argument too.
+            if getrefcount(grad.storage) > 2 or not is_whole(grad):
+                grad = tensor_over(copied(meta.device.arrays, grad._data, meta), meta)
+            leaf._grad = grad
+            return
+        if _is_plain(before) and before.meta is meta and before.storage.writable:
+            _add_in_place(before, grad)
+            return
+    del grad
+    holder, found[i] = [found[i]], None
+    accumulate(leaf, holder)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether nothing but its own bytes changes when the tensor is written."""
+    history = tensor._leaf or tensor._node is not None or tensor._root is not None
+    return type(tensor) is Tensor and not history
+
+
+def _add_in_place(total: Tensor, grad: Tensor) -> None:
+    """`total.add_(grad)` for plain tensors of one layout, which no dispatch need look at."""
+    arrays = total.meta.device.arrays
+    if total.storage.loans is not None:
+        total.storage.settle()
+    arrays.copy(total._data, arrays.quiet(arrays.namespace.add, total._data, grad._data))
+    total.storage.version += 1
+
+
+def _places_of(inputs: Sequence[Any], leaves: Leaves) -> Sequence[int | None] | None:
+    """At which place among `leaves` each input's gradient is collected, if at any.
+
+    None where an input is no leaf that requires grad, and if none has a place.
+    """
+    nodes = []
+    for each in inputs:
+        if not isinstance(each, Tensor) or not each._leaf or each._node is not None:
+            return None
+        nodes.append(each._accumulator)
+    known = {id(end): i for i, end in enumerate(leaves) if end is not None}
+    places = [None if node is None else known.get(id(node)) for node in nodes]
+    return None if all(place is None for place in places) else places
+
+
+def _are_these(inputs: Sequence[Any], leaves: Leaves) -> bool:
+    """Whether the inputs are the leaves, one by one."""
+    try:
+        ends = [t._accumulator if t._leaf and t._node is None else None for t in inputs]
+    except AttributeError:  # not all are tensors
+        return False
+    return ends == leaves and all(ends)  # nodes are equal only to themselves

@@ -1,0 +1,476 @@
+"""Tape nodes: what each op leaves behind so that gradients can flow back through it.
+
+An edge (node, index) says whose gradient a tensor's gradient adds to: result `index` of `node`.
+`run` takes the gradients of a node's results and gives those of its edges, in tensor ops only, so
+that the same code differentiates eagerly, records the joint graph, and differentiates again.
+Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from functools import cache
+from itertools import compress
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.saved_names import name_saved
+from aotlite.eager.autograd.saved_tensors import SavedTensor, detached_alias, saved
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.node import (
+    SEQUENCE,
+    Edge,
+    Gradients,
+    TapeNode,
+    refuse_outside,
+    released,
+)
+from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep
+from aotlite.eager.base.tensor import Tensor, apply_op
+from aotlite.eager.subclass.protocol import GradientForm, whole
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
+
+
+@attrs.frozen(eq=False)
+class FormulaPlan:
+    """How a tape node of an op runs, for the operands whose gradients are asked for."""
+
+    needed: tuple[int, ...]
+    """Positions of these operands."""
+    formulas: tuple[tuple[Callable[..., Any], tuple[tuple[Fetch, int], ...]], ...]
+    """For each of them: its formula, and where the formula's parameters come from."""
+    reads: tuple[int, ...]
+    """Positions of the arguments that some formula reads."""
+    operands: frozenset[int]
+    """Those of `reads` that hold tensors, or numbers in a tensor's place."""
+    results: tuple[int, ...]
+    """Numbers of the results that some formula reads."""
+
+
+def plan_of(op: Op, vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
+    """The plan of an op with these formulas for these operands, made once."""
+    found: FormulaPlan | None = vjp.plans.get(needed)
+    if found is None:
+        found = vjp.plans[needed] = _make_plan(vjp, needed)
+        name_saved(OpNode, op)
+    return found
+
+
+def _make_plan(vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
+    operands, results = vjp.saves(needed)
+    reads = tuple(sorted({*operands, *vjp.reads(Source.CONSTANT, needed)}))
+    # An argument is kept at its place among those that are read.
+    places = {position: place for place, position in enumerate(reads)}
+    formulas = []
+    for position in needed:
+        formula = vjp.formulas[position]
+        fetches = [
+            (_FETCH[kind], places[i] if kind in (Source.OPERAND, Source.CONSTANT) else i)
+            for kind, i in formula.sources
+        ]
+        formulas.append((formula.function, tuple(fetches)))
+    return FormulaPlan(needed, tuple(formulas), reads, frozenset(operands), results)
+
+
+@cache
+def name_of(op: str) -> str:
+    """The name of an op's tape nodes: `ReluBackward`."""
+    return "".join([part.capitalize() for part in op.split("_")]) + "Backward"
+
+
+@attrs.frozen(eq=False)
+class OpCall:
+    """What the nodes of all calls have in common that have one key and gradients of the same
+    operands.
+    """
+
+    op: Op
+    plan: FormulaPlan
+    key: tuple[Any, ...]
+    """What the op's meta rule saw."""
+    result: Any
+    """The meta of the result, or a tuple of metas."""
+
+
+class Calls(dict[Any, OpCall]):
+    """The calls of an op with one key, by the positions of the operands whose gradients are asked
+    for; those whose result has another meta than it had first, by it, too.
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: tuple[Any, ...]) -> None:
+        self.key = key
+
+
+def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
+    """The calls of an op with this key: one object where the key is known."""
+    found: Calls | None = op.calls.get(key)
+    if found is None:
+        found = Calls(key)
+        if key in op.results:  # none with symbolic sizes is
+            if len(op.calls) >= CACHE_LIMIT:
+                op.calls.clear()
+            op.calls[key] = found
+    return found
+
+
+def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: Any) -> OpCall:
+    """One of the calls, made if it is not there."""
+    first = calls.get(needed)
+    where = needed if first is None or first.result == result else (needed, result)
+    found = calls.get(where)
+    if found is None:
+        found = calls[where] = OpCall(op, plan_of(op, vjp, needed), calls.key, result)
+    return found
+
+
+class OpNode(TapeNode):
+    """The node of a pure op or a view, with what its gradient formulas read.
+
+    `kept` are the arguments at `plan.reads`, None once they are released.
+    """
+
+    __slots__ = ("call", "kept", "saved_results")
+
+    def __init__(self, call: OpCall, kept: Any, edges: Any) -> None:
+        self.call = call
+        self.kept: tuple[Any, ...] | None = kept
+        self.edges = edges
+        self.saved_results: Mapping[int, SavedTensor] = NO_RESULTS
+        self.sequence = next(SEQUENCE)
+        self.origin = self.extra = None
+
+    def name(self) -> str:
+        return name_of(self.call.op.name)
+
+    @property
+    def op(self) -> Op:
+        """The op that was called."""
+        return self.call.op
+
+    @property
+    def plan(self) -> FormulaPlan:
+        """How the node runs."""
+        return self.call.plan
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the op's meta rule saw."""
+        return self.call.key
+
+    @property
+    def result(self) -> Any:
+        """The meta of the result, or a tuple of metas."""
+        return self.call.result
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Positions of the operands whose gradients are asked for."""
+        return self.plan.needed
+
+    def results(self) -> int:
+        result = self.call.result
+        return len(result) if type(result) is tuple else 1
+
+    def formed(self, index: int, grad: Any) -> Any:
+        form = None if self.extra is None else self.extra.forms.get(index)
+        return whole(grad) if form is None else form(grad)
+
+    def save_results(self, outs: tuple[Tensor, ...]) -> None:
+        """Saves those of the results that the formulas read."""
+        results = self.call.plan.results
+        if results:
+            keep = SavedTensor if STATE.watch is None else saved
+            self.saved_results = {k: keep(detached_alias(outs[k])) for k in results}
+
+    def run(self, grads: Gradients) -> Sequence[Any]:
+        if self.kept is None:
+            raise released(self.name())
+        found: list[Any] = []
+        key, plan = self.call.key, self.call.plan
+        for position, (function, fetches) in zip(plan.needed, plan.formulas, strict=True):
+            grad = function(*[fetch(self, grads, i) for fetch, i in fetches])
+            meta = key[position]
+            if type(meta) is tuple:
+                found += [fitted(g, m) for g, m in zip(grad, meta, strict=True)]
+            elif grad is None or grad.meta is meta:
+                found.append(grad)
+            else:
+                found.append(fitted(grad, meta))
+        return found
+
+    def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
+        """The gradients that are wanted, each by its own formula (TEN-44)."""
+        if all(wanted) or len(wanted) != len(self.plan.needed):  # a list has an edge for each part
+            return self.run(grads)
+        if self.kept is None:
+            raise released(self.name())
+        found: list[Any] = []
+        for yes, position, (function, fetches) in zip(
+            wanted, self.plan.needed, self.plan.formulas, strict=True
+        ):
+            grad = function(*[fetch(self, grads, i) for fetch, i in fetches]) if yes else None
+            found.append(fitted(grad, self.key[position]))
+        return found
+
+    def _slots(self) -> list[bool]:
+        """For each operand that a gradient could flow to, lists' parts too, whether one does."""
+        slots: list[bool] = []
+        vjp: Vjp = self.op.vjp  # type: ignore[attr-defined]
+        for position in vjp.positions:
+            meta = self.key[position]
+            count = len(meta) if type(meta) is tuple else 1
+            slots += [position in self.plan.needed] * count
+        return slots
+
+    def spread(self, values: Sequence[Any]) -> list[Any]:
+        rest = iter(values)
+        return [next(rest) if used else None for used in self._slots()]
+
+    def gathered(self, values: Sequence[Any]) -> list[Any]:
+        return list(compress(values, self._slots()))
+
+    def kept_records(self) -> list[SavedTensor]:
+        found = list(self.saved_results.values())
+        for kept in self.kept or ():
+            if type(kept) is SavedTensor:
+                found.append(kept)
+            elif type(kept) is list:
+                found += kept
+        return found
+
+    def kept_by_name(self, name: str) -> Any:
+        """What was saved of a parameter of the op, or of its result. AttributeError for nothing."""
+        if name == "result" and self.plan.results:
+            if not self.saved_results:
+                raise released(self.name())
+            return self.saved_results[self.plan.results[0]]
+        for place, position in enumerate(self.plan.reads):
+            if self.op.schema.parameters[position].name == name:
+                if self.kept is None:
+                    raise released(self.name())
+                return self.kept[place]
+        raise AttributeError(f"{self.name()} has saved nothing of the name {name!r}")
+
+    def is_spent_once(self) -> bool:
+        return bool(self.call.plan.operands or self.saved_results)
+
+    def release(self) -> None:
+        if self.is_spent_once():
+            self.kept = None
+            self.saved_results = NO_RESULTS
+
+
+def new_node(call: OpCall, args: tuple[Any, ...], edges: Any) -> OpNode:
+    """The node of a call with these arguments, of which it saves what the plan reads."""
+    plan = call.plan
+    if STATE.watch is None:
+        return OpNode(call, kept_of(plan, args) if plan.reads else (), edges)
+    node = OpNode(call, kept_of(plan, args, saved), edges)
+    STATE.watch.made(node)
+    return node
+
+
+def kept_of(
+    plan: FormulaPlan, args: tuple[Any, ...], keep: Callable[[Tensor], SavedTensor] = SavedTensor
+) -> tuple[Any, ...]:
+    """What the formulas of a plan read of the arguments."""
+    kept: list[Any] = []
+    for position in plan.reads:
+        value = args[position]
+        if isinstance(value, Tensor):
+            value = keep(value)
+        elif type(value) is tuple and position in plan.operands:
+            value = [keep(item) for item in value]
+        kept.append(value)
+    return tuple(kept)
+
+
+NO_RESULTS: Mapping[int, SavedTensor] = MappingProxyType({})
+"""What a node has of its results, once it is released, or if it needs none."""
+
+
+# ------------------------------------------------- where the parameters of a formula come from
+Fetch = Callable[[OpNode, Gradients, int], Any]
+
+
+def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
+    grad = grads[index]
+    if grad is None:  # one of several: the others' gradients flow
+        grad = grads[index] = zeros_of(node.result[index])
+    return grad
+
+
+def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
+    return [_grad(node, grads, k) for k in range(node.results())]
+
+
+def zeros_of(meta: TensorMeta) -> Any:
+    """Zeros of this shape and dtype."""
+    return apply_op(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
+
+
+def operand_of(node: OpNode, grads: Gradients, place: int) -> Any:
+    saved = node.kept[place]  # type: ignore[index]
+    if type(saved) is SavedTensor:
+        return saved.unpack(node)
+    if type(saved) is list:
+        return [item.unpack(node) for item in saved]
+    return saved
+
+
+def _constant(node: OpNode, grads: Gradients, place: int) -> Any:
+    return node.kept[place]  # type: ignore[index]
+
+
+def _operand_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+    return node.call.key[index]
+
+
+def result_of(node: OpNode, grads: Gradients, index: int) -> Tensor:
+    tensor = node.saved_results[index].unpack(node)
+    if not STATE.grad_mode:
+        return tensor
+    linked = detached_alias(tensor)
+    linked._node, linked._index, linked.facts = node, index, None
+    return linked
+
+
+def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
+    result = node.call.result
+    return result[index] if type(result) is tuple else result
+
+
+_FETCH: dict[Source, Fetch] = {
+    Source.GRAD: _grad,
+    Source.GRADS: _grads,
+    Source.OPERAND: operand_of,
+    Source.OPERAND_META: _operand_meta,
+    Source.RESULT: result_of,
+    Source.RESULT_META: _result_meta,
+    Source.CONSTANT: _constant,
+}
+
+
+def fitted(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient summed over broadcast dimensions and cast to the operand's dtype (TEN-36)."""
+    if grad is None:
+        return None
+    shape, wanted = grad.meta.shape, meta.shape
+    if len(shape) != len(wanted) or shape != wanted:  # tuples compare sizes before they end
+        grad = grad.sum_to(meta.shape)
+    return grad if grad.meta.dtype is meta.dtype else grad.to_kind(meta.dtype)
+
+
+class SliceAssign(TapeNode):
+    """The history of a base after a write through one of its views (TEN-17).
+
+    `written` is the node of the op whose result was written; `chain` leads from root to view.
+    Edges: the base's history before the write, then those of the op's other operands.
+    """
+
+    __slots__ = ("chain", "own", "root_meta", "written")
+
+    def __init__(
+        self,
+        written: TapeNode,
+        chain: ViewChain,
+        root_meta: TensorMeta,
+        base: Edge | None,
+        own: int | None,
+    ) -> None:
+        self.written = written
+        self.chain = chain
+        self.root_meta = root_meta
+        self.own = own
+        """Which of the written node's edges is that of the view; None if it has no gradient."""
+        rest = [edge for i, edge in enumerate(written.edges) if i != own]
+        self.edges = (base, *rest)
+        self.sequence = next(SEQUENCE)
+        self.origin = written.origin
+        self.extra = written.extra
+
+    def run(self, grads: Gradients) -> Sequence[Any]:
+        grad = grads[0]
+        if grad is None:
+            return [None] * len(self.edges)
+        grad = laid_out(grad, self.root_meta)
+        seen = replay(self.chain, grad)
+        written = self.written
+        if STATE.grad_mode and type(written) is OpNode:
+            # What is saved of the result leads to the node that runs. That is let go when its own
+            # turn comes in a second derivative, and not with this one.
+            written = copy(written)
+        inner = list(written.run([seen]))
+        at_view = None if self.own is None else inner.pop(self.own)
+        base = None
+        if self.edges[0] is not None:
+            hole = at_view if at_view is not None else seen.new_zeros(seen.shape)
+            base = put(self.chain, grad, hole)
+        return [base, *inner]
+
+    def kept_records(self) -> list[SavedTensor]:
+        return self.written.kept_records()
+
+    def is_spent_once(self) -> bool:
+        return self.written.is_spent_once()
+
+    def release(self) -> None:
+        self.written.release()
+
+
+def replay(chain: Iterable[ViewStep], value: Any) -> Any:
+    """`value` seen through the views of `chain`."""
+    for step in chain:
+        value = value._apply(step.op.shown, (value, *step.args))
+    return value
+
+
+def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: Any) -> Any:
+    """`base` with what is seen through `chain` replaced by `value` (FUN-7)."""
+    if not chain:
+        return value
+    parents = [base]
+    for step in chain[:-1]:
+        parents.append(parents[-1]._apply(step.op.shown, (parents[-1], *step.args)))
+    for step, parent in zip(reversed(chain), reversed(parents), strict=True):
+        value = step.op.put(parent, value, *step.args)
+    return value
+
+
+class InputNode(TapeNode):
+    """Stands for the history that a captured input has outside: a place where gradients end."""
+
+    __slots__ = ("form",)
+
+    def __init__(self, form: GradientForm | None = None) -> None:
+        self.form = form
+        """What brings the input's gradient to its form."""
+        self.edges = ()
+        self.sequence = next(SEQUENCE)
+        self.origin = self.extra = None
+
+    def run(self, grads: Gradients) -> Sequence[Any]:
+        raise refuse_outside()
+
+    def is_outside(self) -> bool:
+        return True
+
+    def formed(self, index: int, grad: Any) -> Any:
+        return grad if self.form is None else self.form(grad)
+
+
+def laid_out(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient with the strides of `meta`, on which a chain was recorded.
+
+    Between the elements of a `meta` with gaps lie zeros: `as_strided` may look there.
+    """
+    if meta.dense:
+        return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
+    flat = grad.new_zeros((meta.span,)).as_strided_scatter(grad, meta.shape, meta.stride, 0)
+    return flat.as_strided(meta.shape, meta.stride, 0)

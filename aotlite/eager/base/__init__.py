@@ -1,0 +1,1 @@
+"""What every floor of the eager engine stands on: modes, storages, tape nodes, `Tensor`."""

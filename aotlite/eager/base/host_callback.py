@@ -1,0 +1,93 @@
+"""`callback`: an effect that calls a function on the host with the values of tensors.
+
+Users reach it as `aotlite.effects.callback`; anomaly mode puts one behind each op of a captured
+backward. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from aotlite.eager.base.modes import STATE, modes_kept, recording
+from aotlite.eager.base.tensor import Tensor, apply_op
+from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.host_function import host_function
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.effects import HOST_CALLBACK, metas_of
+from aotlite.ir.printer import meta_text
+
+
+def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) -> Any:
+    """Calls `function` on the host with copies of the tensors' values, as arrays of NumPy.
+
+    `results` says what it gives: a meta or its text, such as "f32[2, 3]", for one array, which
+    comes back as a tensor; a tuple or list of them for several, which come back as a tuple; nothing
+    for nothing. Results are on the device of the first tensor, and have no gradient. The function
+    runs without grad mode.
+
+    >>> import aotlite as al
+    >>> seen = []
+    >>> def note(array):
+    ...     seen.append(array.sum().item())
+    ...     return array + 1
+    >>> f = al.compile(lambda x: al.effects.callback(note, x * 2, results="f32[2]") * 10)
+    >>> f(al.ones(2)), f(al.zeros(2)), seen
+    (tensor([30., 30.]), tensor([10., 10.]), [4.0, 0.0])
+    """
+    if not callable(function):
+        raise ArgumentError(f"callback: the function is {function!r}, expected a function")
+    single = isinstance(results, (str, TensorMeta)) and results != ""
+    texts = [_text(each) for each in ((results,) if single else results)]
+    held = host_function(function, on_host(function))
+    args = HOST_CALLBACK.bind((held, tensors, "; ".join(texts)), {})
+    found = apply_op(HOST_CALLBACK, args)
+    if single:
+        return found[0]
+    return found if texts else None
+
+
+def _text(result: Any) -> str:
+    """The text of what a callback gives. Raises ArgumentError for what says no such thing."""
+    text = result
+    if isinstance(result, TensorMeta):
+        text = meta_text(tensor_meta(result.shape, result.stride, result.dtype))
+    try:
+        if isinstance(text, str) and len(metas_of(text)) == 1:
+            return text
+    except ValueError:
+        pass
+    raise noted(
+        ArgumentError(
+            f"callback: argument 'results' has {result!r}, expected a meta, or the text of one "
+            "such as 'f32[2, 3]'"
+        ),
+        "`aotlite.ir.meta.tensor_meta` makes metas; dtypes are f32, f64, i64, bool, ...",
+    )
+
+
+def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as it is called for an effect: in the same modes, however the program runs."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        before = STATE.watch
+        STATE.watch = None
+        try:
+            with modes_kept(), recording(None):
+                STATE.grad_mode = False
+                return _plain(function(*args))
+        finally:
+            STATE.watch = before
+
+    return call
+
+
+def _plain(found: Any) -> Any:
+    """What a function on the host gave, with arrays for tensors."""
+    if isinstance(found, Tensor):
+        return found._data
+    if isinstance(found, (tuple, list)):
+        return tuple([_plain(each) for each in found])
+    return found

@@ -1,0 +1,139 @@
+"""`Storage`: a buffer shared by any number of tensors, and its version counter.
+
+A storage can lend its bytes to tape nodes, which copy them before they change.
+Rules: TEN-1, TEN-10, PART-37.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+from weakref import ref
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.unsupported import note_refusal
+from aotlite.ir.arrays import Buffer
+from aotlite.ir.errors import DeviceError, UnsupportedError, noted
+
+
+class NoCount(int):
+    """The version of a storage made in inference mode: writes are not counted (TEN-11)."""
+
+    __slots__ = ()
+
+    def __add__(self, other: object) -> NoCount:
+        return self
+
+
+NO_COUNT = NoCount()
+
+
+_MANY_LOANS = 16
+"""From so many on, whenever their number has doubled, those that are gone are dropped."""
+
+
+class Borrower(Protocol):
+    """Who reads the bytes of storages later, as they are now."""
+
+    def keep(self, storage: Storage) -> None:
+        """Copies what it borrowed of a storage, whose bytes are about to change."""
+
+
+class Storage:
+    """A buffer of a device's array library; `None` in a fake, which has identity but no data."""
+
+    __slots__ = ("__weakref__", "buffer", "capture", "exported", "loans", "version", "writable")
+
+    def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
+        self.buffer = buffer
+        self.version: int = 0 if STATE.grad_mode is not None else NO_COUNT
+        self.writable = writable
+        self.exported = False
+        """The buffer is, or can be, the memory of an ndarray that the user holds."""
+        self.capture = capture
+        """The recorder whose fake this is; None for a storage with data."""
+        self.loans: list[ref[Borrower]] | None = None
+        """Who has borrowed the bytes, if still there; None if nobody has. Whoever writes them calls
+        `settle` before.
+        """
+
+    def twin(self) -> Storage:
+        """Another storage on this memory, with a count of writes of its own (TEN-5)."""
+        # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
+        self.export()
+        twin = Storage(self.buffer, writable=self.writable, capture=self.capture)
+        twin.exported = True
+        return twin
+
+    def lend(self, borrower: Borrower) -> None:
+        """Has the borrower told before the bytes change; at once where that could go unnoticed."""
+        if self.exported:
+            borrower.keep(self)
+        elif self.loans is None:
+            self.loans = [ref(borrower)]
+        else:
+            self.loans.append(ref(borrower))
+            if len(self.loans) >= _MANY_LOANS and not len(self.loans) & len(self.loans) - 1:
+                self.loans = [each for each in self.loans if each() is not None]
+
+    def settle(self) -> None:
+        """Has borrowers copy what they borrowed: the bytes are about to change."""
+        for each in list(self.loans or ()):
+            borrower = each()
+            if borrower is not None:
+                borrower.keep(self)
+        self.loans = None
+
+    def export(self) -> None:
+        """Notes that the user comes to hold the buffer, and may write it without our noticing."""
+        self.exported = True  # before borrowers are told, who ask for it
+        self.settle()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """What copies and pickles are made of: nobody has borrowed them."""
+        if STATE.recorder is not None:
+            raise STATE.recorder.refuse("a pickle of a tensor's memory", "make it outside")
+        if self.capture is not None:
+            raise no_data("pickle", self)
+        made: Any = super().__reduce_ex__(max(int(protocol), 2))
+        make, args, (own, slots), *rest = made
+        return make, args, (own, {**slots, "loans": None}), *rest
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+        memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written
+        return twin
+
+    def no_data(self, what: str) -> Exception:
+        """The error for asking for bytes that are not there."""
+        return no_data(what, self)
+
+    def nbytes(self) -> int:
+        """Bytes of the whole memory."""
+        if self.buffer is None:
+            raise self.no_data("nbytes")
+        size: int = self.buffer.nbytes
+        return size
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        if self.buffer is None:
+            raise self.no_data("data_ptr")
+        for interface in ("__array_interface__", "__cuda_array_interface__"):
+            found = getattr(self.buffer, interface, None)
+            if found is not None:
+                return int(found["data"][0])
+        raise DeviceError(
+            f"data_ptr: the memory is a {type(self.buffer).__name__}, expected an array with an "
+            "address"
+        )
+
+
+def no_data(what: str, storage: Storage) -> Exception:
+    """The error for asking a captured tensor, on this storage, for its data."""
+    error = noted(
+        UnsupportedError(
+            f"{what}: the tensor belongs to a capture and has no data, expected a tensor with data"
+        ),
+        "A tensor made while a function is captured has a shape but no values, and is of no use "
+        "afterwards: return it from the function instead of keeping it in a variable outside.",
+    )
+    return note_refusal(error, storage.capture, STATE.recorder)

@@ -1,0 +1,1 @@
+"""What tensors know of their history: tape nodes, hooks, chains and roots of views."""

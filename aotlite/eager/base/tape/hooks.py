@@ -1,0 +1,191 @@
+"""Hooks: functions of users that the engine calls on its way. Rules: TEN-39 to TEN-41.
+
+They live on tape nodes, in a record that few nodes have, so this stands below tensors, whose
+methods that register hooks are in `face`. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tape.gradient_lock import gradient_lock
+from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
+from aotlite.ir.op import check_device
+from aotlite.ir.operand import Operand
+
+Hook = Callable[..., Any]
+Hooks = dict[int, Hook]
+
+_NUMBERS = itertools.count()
+
+
+class HookChanges:
+    """Counts changes of hooks in the process: who knows them all asks whether any came since."""
+
+    count = 0
+
+
+class RemovableHandle:
+    """Removes a hook: by `remove()`, or at the end of a `with` block."""
+
+    def __init__(self, hooks: Hooks, number: int) -> None:
+        self.id = number
+        self.hooks = hooks
+        """Where it is, under `id`."""
+        recorder = STATE.recorder
+        self._recorder = None if recorder is None else weakref.ref(recorder)
+        """Of the captured function in which the hook was registered."""
+
+    @classmethod
+    def of(cls, hooks: Hooks, hook: Hook) -> RemovableHandle:
+        """The handle of a hook that is added to `hooks` now."""
+        if not callable(hook):
+            raise ArgumentError(f"register_hook: the hook is {hook!r}, expected a function")
+        number = next(_NUMBERS)
+        HookChanges.count += 1
+        hooks[number] = hook
+        return cls(hooks, number)
+
+    def remove(self) -> None:
+        """Removes the hook; nothing happens if it is gone.
+
+        Raises UnsupportedError in a captured function for a hook from outside, and outside for one
+        of a captured function: another was registered in its place, by each call (HOOK-1).
+        """
+        if STATE.recorder is not (self._recorder and self._recorder()) or self._is_left():
+            raise _of_another_run(STATE.recorder)
+        if STATE.recorder is not None:
+            STATE.recorder.hooks.removing(self)
+        HookChanges.count += 1
+        self.hooks.pop(self.id, None)
+
+    def _is_left(self) -> bool:
+        """Whether the capture is over in which the hook was registered."""
+        return self._recorder is not None and STATE.recorder is None
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class NodeExtras:
+    """What few tape nodes have."""
+
+    __slots__ = ("forms", "kept", "made", "metadata", "post", "pre", "retained", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, Hooks] = {}
+        """Hooks on the gradient of each result, by its number."""
+        self.retained: dict[int, weakref.ref[Operand]] = {}
+        """The tensors that keep the gradient of a result in `.grad`, by its number."""
+        self.kept: dict[int, weakref.ref[Operand]] = {}
+        """Tensors that do so, to which the node itself gives their gradients (HOOK-4)."""
+        self.pre: Hooks = {}
+        self.post: Hooks = {}
+        self.made: Any = None
+        """Where the node was made (`anomaly.Made`), noted in anomaly mode (TEN-43)."""
+        self.metadata: dict[str, Any] = {}
+        self.forms: dict[int, Callable[[Any], Any]] = {}
+        """What brings gradients of results that are wrappers to their form (SHD-15)."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the engine has nothing to call."""
+        hooked = any(self.tensors.values()) or self.retained or self.pre or self.post
+        return not hooked
+
+    def see_gradients(self, grads: list[Any], *, absent: bool = True) -> None:
+        """Calls the hooks of tensors, then gives the gradients to those that retain theirs.
+
+        Where a gradient is None its hooks are called with `absent` alone.
+        """
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call
+        for index, hooks in self.tensors.items():
+            for hook in list(hooks.values()) if absent or grads[index] is not None else ():
+                given = call(hook, grads[index])
+                if given is not None:
+                    grads[index] = alike(hook, given, grads[index])
+        for index, reference in self.retained.items():
+            tensor = reference()
+            if tensor is not None and grads[index] is not None:
+                retain(tensor, grads[index])
+
+    def before(self, grads: list[Any]) -> list[Any]:
+        """The gradients for the node, after its own hooks."""
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
+        for hook in list(self.pre.values()):
+            grads = _all_alike(hook, call(hook, tuple(grads)), grads)
+        return grads
+
+    def after(self, found: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
+        """The gradients that the node gives, after its own hooks."""
+        call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
+        for hook in list(self.post.values()):
+            found = _all_alike(hook, call(hook, tuple(found), tuple(grads)), list(found))
+        return found
+
+
+def _call(hook: Hook, *grads: Any) -> Any:
+    return hook(*grads)
+
+
+def _of_another_run(recorder: Any) -> Exception:
+    if recorder is not None:
+        refused: Exception = recorder.refuse("removing a hook from outside", "remove it outside")
+        return refused
+    return noted(
+        UnsupportedError(
+            "remove: the hook was registered in a compiled function, expected one of eager code"
+        ),
+        "Each call registers a hook of its own, of which nobody has the handle: register it "
+        "outside, or remove it inside. (HOOK-1)",
+    )
+
+
+def alike(hook: Hook, given: Any, before: Any) -> Any:
+    """What a hook gave in the place of a gradient, if it can stand there."""
+    if not isinstance(given, Operand):
+        raise DTypeError(
+            f"hook: what {_named(hook)} returned is {given!r}, expected a tensor or None"
+        )
+    if before is not None and (given.shape != before.shape or given.dtype is not before.dtype):
+        raise AutogradError(
+            f"hook: what {_named(hook)} returned is {given.meta}, expected the shape and dtype of "
+            f"the gradient, {before.meta}"
+        )
+    if before is not None:
+        check_device(f"hook: what {_named(hook)} returned", given.device, before.device)
+    return given
+
+
+def _all_alike(hook: Hook, given: Any, before: list[Any]) -> list[Any]:
+    if given is None:
+        return before
+    if not isinstance(given, tuple):
+        raise DTypeError(f"hook: what {_named(hook)} returned is {given!r}, expected a tuple")
+    if len(given) != len(before):
+        raise AutogradError(
+            f"hook: {_named(hook)} returned {len(given)} gradients, expected {len(before)}"
+        )
+    pairs = zip(given, before, strict=True)
+    return [None if new is None else alike(hook, new, old) for new, old in pairs]
+
+
+def _named(hook: Hook) -> str:
+    return repr(getattr(hook, "__name__", type(hook).__name__))
+
+
+def retain(tensor: Any, grad: Any) -> None:
+    """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
+    with gradient_lock():
+        before = tensor._grad
+        if before is None:
+            tensor._grad = grad.restride(grad.meta.as_contiguous().stride)
+        else:
+            tensor._grad = before + grad

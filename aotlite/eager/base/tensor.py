@@ -1,0 +1,446 @@
+"""`Tensor`: storage, geometry and autograd state, and the methods that need no more than these.
+
+Its ops come from `Operand`. What needs floors above, from `__getitem__` to `backward`, is installed
+by `tensor_methods`, and declared here for type checkers. Rules: TEN-1..TEN-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from aotlite.eager.base.devices import not_on_host
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage, no_data
+from aotlite.eager.base.tape.hooks import RemovableHandle
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
+from aotlite.eager.base.tape.view_root import CreationKind, ViewRoot
+from aotlite.eager.base.unsupported import forbid_capture, forbid_number, several
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
+from aotlite.ir.memory_format import MemoryFormat, preserve_format
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Op, check_device
+from aotlite.ir.operand import Operand
+from aotlite.ir.ops.memory_format import suggested_format
+
+
+class Tensor(Operand):
+    """A strided window onto a storage, with autograd state.
+
+    Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
+
+    >>> import aotlite as al
+    >>> x = al.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad.tolist()
+    [2.0, 4.0]
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_accumulator",
+        "_array",
+        "_base",
+        "_chain",
+        "_grad",
+        "_index",
+        "_kind",
+        "_leaf",
+        "_node",
+        "_root",
+        "_seen",
+        "facts",
+        "meta",
+        "offset",
+        "storage",
+        "value",
+    )
+
+    __tensor_dispatch__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses: `(func, types, args, kwargs)` gives what an op gives (SUB-23)."""
+    __tensor_function__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: asked before, with history, for other ops (SUB-10)."""
+    __tensor_coerce_gradient__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: `(self, gradient)` gives the form that gradients of this
+    tensor have of one that a backward is given (TAN-5)."""
+    __tensor_gradient_form__: ClassVar[Callable[..., Any] | None] = None
+    """Of wrapper subclasses that need it: `(self)` gives a function that brings any gradient that
+    arrives at this tensor to the one form that its gradients have (SHD-15)."""
+
+    _copies_grad: ClassVar[bool] = True
+    """Whether deep copies have the gradient, too."""
+
+    storage: Storage
+    meta: TensorMeta
+    offset: int
+    value: Any
+    facts: Any
+    _array: Any
+    _leaf: bool
+    _node: TapeNode | None
+    _index: int
+    _root: ViewRoot | None
+    _chain: ViewChain
+    _seen: int
+    _kind: CreationKind | None
+    _base: Tensor | None
+    _grad: Tensor | None
+    _accumulator: Any
+    """The `AccumulateGrad` of a leaf that was asked for it, else None."""
+
+    def __init__(self, storage: Storage, meta: TensorMeta, offset: int = 0) -> None:
+        self.storage = storage
+        self.meta = meta
+        self.offset = offset
+        self.value = None
+        """The graph value of this object after its last write, while it is captured."""
+        counts = type(storage.version) is int
+        plain = type(self) is Tensor and storage.buffer is not None and counts
+        self.facts = meta if plain else None
+        """What a compiled entry depends on (`eager.facts`); None where it must be asked for."""
+        self._array = None
+        self._leaf = False
+        self._node = None
+        self._index = 0
+        self._root = None
+        self._chain = EMPTY_CHAIN
+        self._seen = 0
+        self._kind = None
+        self._base = None
+        self._grad = None
+        self._accumulator = None
+
+    _make_wrapper_subclass: ClassVar[Callable[..., Any]]
+    """`wrappers.make_wrapper_subclass`."""
+
+    if TYPE_CHECKING:  # installed by `tensor_methods`
+        # ops
+        def _apply(self, /, op: Op, args: tuple[object, ...]) -> Any: ...
+        def _filled(
+            self, /, size: tuple[int, ...], value: object, dtype: DType, device: object
+        ) -> Any: ...
+
+        # history and gradients
+        @property
+        def grad_fn(self) -> TapeNode | None: ...
+        @property
+        def retains_grad(self) -> bool: ...
+        def requires_grad_(self, /, requires_grad: bool = True) -> Tensor: ...
+        def detach_(self, /) -> Tensor: ...
+        def retain_grad(self, /) -> None: ...
+        def gradient_edge(self, /) -> Edge | None: ...
+        def register_hook(self, /, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle: ...
+        def register_post_accumulate_grad_hook(
+            self, /, hook: Callable[[Tensor], None]
+        ) -> RemovableHandle: ...
+        def backward(
+            self,
+            /,
+            gradient: Tensor | None = None,
+            retain_graph: bool | None = None,
+            create_graph: bool = False,
+            inputs: object = None,
+        ) -> None: ...
+
+        # elements
+        def __getitem__(self, /, index: object) -> Any: ...
+        def __setitem__(self, /, index: object, value: object) -> None: ...
+        def new_tensor(
+            self,
+            /,
+            data: object,
+            *,
+            dtype: object = None,
+            device: object = None,
+            requires_grad: bool = False,
+        ) -> Tensor: ...
+
+        def __repr__(self, /) -> str: ...
+        def __reduce_ex__(self, /, protocol: object) -> Any: ...
+        def __deepcopy__(self, /, memo: dict[int, Any]) -> Tensor: ...
+
+        # memory
+        def resize_(
+            self, /, *size: object, memory_format: MemoryFormat | None = None
+        ) -> Tensor: ...
+        def set_(self, /, source: object = None, *window: object) -> Tensor: ...
+        def __dlpack__(self, **options: object) -> Any: ...
+        def __dlpack_device__(self, /) -> tuple[int, int]: ...
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """What makes instances of a wrapper class is its `__new__`, whose arguments are its own."""
+        super().__init_subclass__(**kwargs)
+        if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
+            cls.__init__ = object.__init__  # type: ignore[method-assign, assignment]
+
+    # --- history and gradients
+    def requires_grad_outside(self) -> bool:
+        """`requires_grad` of this very object, also while a fake stands for it."""
+        root = self._root
+        return self._leaf or self._node is not None or (root is not None and root.requires_grad)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to this tensor (TEN-14)."""
+        return here(self).requires_grad_outside()
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no tape node made this tensor (TEN-14)."""
+        return self.grad_fn is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated in this leaf, or None."""
+        recorder = STATE.recorder
+        return self._grad if recorder is None else recorder.grads.read(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        recorder = STATE.recorder
+        if value is not None and not isinstance(value, Tensor):
+            raise ArgumentError(f"grad: the value is {value!r}, expected a tensor or None")
+        if value is self:
+            raise ArgumentError("grad: the value is the tensor itself, expected another")
+        if value is not None and value.storage.capture is not None and recorder is None:
+            raise no_data("grad", value.storage)
+        if value is not None and (value.shape != self.shape or value.dtype is not self.dtype):
+            raise AutogradError(
+                f"grad: the value is {value.meta}, expected the shape and dtype of {self.meta}"
+            )
+        if value is not None:
+            check_device("grad: the value", value.device, self.device)
+        if recorder is not None and recorder.is_outside(self):
+            recorder.grads.write(self, value)
+        else:
+            self._grad = value
+
+    @property
+    def base(self) -> Tensor | None:
+        """The tensor that this is a differentiable view of, never itself a view (TEN-3)."""
+        _forbid_outside(self, "reading the base", "read it before the compiled function")
+        return self._base
+
+    @property
+    def version(self) -> int:
+        """How often the storage was written: one count for views and detached aliases (TEN-10)."""
+        _forbid_outside(self, "reading the version", "read it before the compiled function")
+        version = self.storage.version
+        if type(version) is not int:
+            raise AutogradError(
+                "version: the tensor is an inference tensor, expected one that counts its writes"
+            )
+        return version
+
+    _version = version
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in `inference_mode` and has no autograd state (TEN-22)."""
+        return type(self.storage.version) is not int
+
+    def _is_tracked_leaf(self) -> bool:
+        """Whether this is a leaf that requires grad."""
+        return self._leaf and self._node is None
+
+    def _leads_nowhere(self) -> bool:
+        """Whether no gradient goes anywhere from here: as from a view under no_grad (TEN-21)."""
+        of_no_grad = self._node is None and self._kind is CreationKind.NO_GRAD
+        return of_no_grad or not self.requires_grad
+
+    # --- data
+    @property
+    def array(self) -> Any:
+        """The device library's array over this tensor's memory; none while it is captured."""
+        forbid_capture(self, "array", "keep the computation in tensors, or return the tensor")
+        return self._data
+
+    @property
+    def _data(self) -> Any:
+        array = self._array
+        if array is None:
+            buffer = self.storage.buffer
+            if buffer is None:
+                raise self.storage.no_data("array")
+            meta = self.meta
+            array = self._array = meta.device.arrays.strided(
+                buffer, meta.dtype, meta.shape, meta.stride, self.offset
+            )
+        return array
+
+    def numpy(self) -> np.ndarray:
+        """The NumPy array over this tensor's memory; writes are seen both ways.
+
+        Raises AutogradError if the tensor requires grad, DeviceError if it is not NumPy's memory.
+        """
+        if self.requires_grad and not self.__tensor_dispatch__:
+            raise AutogradError(
+                "numpy: the tensor requires grad, expected one that does not; use detach().numpy()"
+            )
+        forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
+        array = self._data
+        if not isinstance(array, np.ndarray):
+            raise not_on_host(self.device)
+        self.storage.export()
+        return array
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        forbid_capture(self, "tolist", "return the tensor and read it outside")
+        return self._data.tolist()
+
+    def item(self) -> Any:
+        """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
+        forbid_number(self, "item", "use a tensor operation such as where")
+        if self.numel() != 1:
+            raise several(self)
+        value = self._data.tolist()
+        while isinstance(value, list):
+            value = value[0]
+        return value
+
+    def __bool__(self) -> bool:
+        forbid_number(self, "bool", "choose between values with where")
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        forbid_number(self, "int", "keep the number in a tensor")
+        return int(self._real_item("int"))
+
+    def __float__(self) -> float:
+        forbid_number(self, "float", "keep the number in a tensor")
+        return float(self._real_item("float"))
+
+    def _real_item(self, name: str) -> Any:
+        value = self.item()
+        if self.dtype.is_complex:
+            if value.imag:
+                raise ArgumentError(f"{name}: the element is {value}, expected a real one")
+            return value.real
+        return value
+
+    def __complex__(self) -> complex:
+        forbid_number(self, "complex", "keep the number in a tensor")
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.is_differentiable and not self.__tensor_dispatch__:
+            raise DTypeError(f"index: the tensor has dtype {self.dtype}, expected an integer one")
+        forbid_number(self, "index", "use gather or where")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if not self.meta.shape:
+            raise ArgumentError("len: the tensor has no dimensions, expected at least 1")
+        return self.meta.shape[0]
+
+    def __contains__(self, element: Any) -> bool:
+        """Whether some element equals this one, which may be a tensor that is broadcast."""
+        return bool(self.eq(element).any())
+
+    def __iter__(self) -> Any:
+        return iter(self.unbind(0))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    __array_priority__ = 1000
+
+    # --- memory
+    def untyped_storage(self) -> Storage:
+        """The memory that this tensor is a window on: the same object for all that share it."""
+        return self.storage
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        forbid_capture(self, "data_ptr", "ask is_set_to, or for storage_offset")
+        return self.storage.data_ptr() + self.offset * self.itemsize
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether `tensor` is a window of the same geometry on the same memory."""
+        same = here(self).storage is here(tensor).storage
+        same = same and self.storage_offset() == tensor.storage_offset()
+        return same and (self.shape, self.stride()) == (tensor.shape, tensor.stride())
+
+    def resize_as_(
+        self, the_template: Tensor, *, memory_format: MemoryFormat | None = None
+    ) -> Tensor:
+        """`resize_` to the size of another tensor; `preserve_format` takes its format too."""
+        if not isinstance(the_template, Tensor):
+            raise ArgumentError(
+                f"resize_as_: argument 'the_template' is {the_template!r}, expected a tensor"
+            )
+        if memory_format is preserve_format:
+            memory_format = suggested_format(the_template.meta)
+        return self.resize_(the_template.shape, memory_format=memory_format)
+
+    def hidden_alias(self) -> Tensor:
+        """A leaf on the same memory whose writes this tensor's versions do not count (TEN-5)."""
+        alias: Tensor = self._do("hidden_alias")
+        return alias
+
+    # --- geometry that is not in the meta
+    def storage_offset(self) -> int:
+        """Elements from the start of the storage to the first element."""
+        recorder = STATE.recorder
+        if recorder is not None:
+            recorder.note_offset_read(self)
+        return self.offset
+
+    def as_strided(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """A view with this geometry over the same storage; the offset counts from its start."""
+        return self._do("as_strided", size, stride, self._relative(storage_offset))
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+        """Gives this tensor another geometry over its storage (TEN-24)."""
+        return self._do("as_strided_", size, stride, self._relative(storage_offset))
+
+    def as_strided_scatter(
+        self, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    ) -> Tensor:
+        """A copy with the same strides of which this window is `src`."""
+        offset = self._relative(storage_offset)
+        return self._do("as_strided_scatter", src, size, stride, offset)
+
+    def _relative(self, storage_offset: int | None) -> int:
+        return 0 if storage_offset is None else storage_offset - self.storage_offset()
+
+    def zero_(self) -> Tensor:
+        """Fills with zeros in place."""
+        return self._do("fill_", 0)
+
+    def copy_(self, src: Any) -> Tensor:
+        """Copies `src`, broadcast and cast, into this tensor (FUN-5)."""
+        if isinstance(src, Tensor) and src.device is not self.device:
+            src = src.to(self.device)
+        return self._do("copy_", src)
+
+
+def here(tensor: Tensor) -> Tensor:
+    """The tensor itself, or the fake that stands for it while a function is captured."""
+    recorder = STATE.recorder
+    return tensor if recorder is None else recorder.here(tensor)
+
+
+def apply_op(op: Op, args: tuple[Any, ...]) -> Any:
+    """What `dispatch` gives, for modules on floors below it."""
+    return Tensor._apply(None, op, args)  # type: ignore[arg-type]
+
+
+def _forbid_outside(tensor: Tensor, what: str, advice: str) -> None:
+    """Refuses what a call cannot be told by, or what would have to be done at each call."""
+    recorder = STATE.recorder
+    if recorder is not None and recorder.is_outside(tensor):
+        raise recorder.refuse(f"{what} of a tensor from outside", advice)

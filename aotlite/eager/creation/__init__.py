@@ -1,0 +1,1 @@
+"""Tensors from data, numbers and random numbers; parts, memory and questions of tensors."""

@@ -1,0 +1,186 @@
+"""Tensors from data: `tensor`, `as_tensor`, `from_numpy`; and `where`."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.base.devices import device_of, not_on_host
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.creation.array_stand_in import is_stand_in, refuse_subclass, tensor_on
+from aotlite.eager.creation.data_array import host_array
+from aotlite.eager.creation.factories import arange, empty, full, ones, zeros
+from aotlite.eager.creation.interop import from_numpy, shared
+from aotlite.eager.creation.namespace import into
+from aotlite.eager.creation.random_factories import rand
+from aotlite.eager.dispatch.named_call import call
+from aotlite.ir.arrays import NUMPY, copied
+from aotlite.ir.device import CPU, Device
+from aotlite.ir.dtypes import DType, as_dtype
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.ops.like import ones_like, zeros_like
+
+__all__ = [
+    "arange",
+    "as_ndarray",
+    "as_tensor",
+    "asarray",
+    "call",
+    "empty",
+    "from_numpy",
+    "full",
+    "ones",
+    "ones_like",
+    "rand",
+    "tensor",
+    "where",
+    "zeros",
+    "zeros_like",
+]
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | type | None = None,
+    device: Device | str | None = None,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """A new leaf with a copy of `data` (numbers, nested lists, arrays, tensors).
+
+    Python floats become float32, integers int64, as in PyTorch.
+
+    >>> tensor([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    dtype = None if dtype is None else dtype_of("tensor", dtype)
+    place = device_of("tensor", device)
+    data = _not_stood_in(data)
+    if isinstance(data, Tensor):
+        there = data.device if device is None else place
+        out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
+        return out.requires_grad_(requires_grad) if requires_grad else out
+    if hasattr(data, "__cuda_array_interface__"):
+        there = shared(data)
+        copied_: Tensor = there.clone().to(there.device if device is None else place, dtype)
+        return copied_.requires_grad_(requires_grad)
+    if STATE.recorder is not None and isinstance(data, np.ndarray):
+        refuse_subclass(data, "argument 'data' of tensor")
+    host, inferred = host_array(data, dtype)
+    dtype = dtype or inferred
+    meta = tensor_meta(np.shape(host), None, dtype, place)
+    made = Tensor(Storage(copied(place.arrays, host, meta)), meta)
+    recorder = STATE.recorder
+    if recorder is not None:
+        made = recorder.constant(made._data, made)
+    return made.requires_grad_() if requires_grad else made
+
+
+def new_tensor(
+    like: Tensor,
+    data: object,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """`tensor(data)` of this tensor's dtype and device."""
+    return tensor(
+        data,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+        requires_grad=requires_grad,
+    )
+
+
+def dtype_of(op: str, dtype: DType | type) -> DType:
+    """The dtype that is given, or that a Python type stands for."""
+    found = as_dtype(dtype)
+    if not isinstance(found, DType):
+        raise ArgumentError(f"{op}: argument 'dtype' is {dtype!r}, expected a dtype")
+    return found
+
+
+def as_tensor(
+    data: Any, dtype: DType | type | None = None, device: Device | str | None = None
+) -> Tensor:
+    """`data` as a tensor, on its own memory where nothing has to change; else a copy.
+
+    A tensor keeps its history.
+    """
+    data = _not_stood_in(data)
+    if isinstance(data, Tensor):
+        place = data.device if device is None else device_of("as_tensor", device)
+        moved: Tensor = data.to(place, dtype or data.dtype)
+        return moved
+    if hasattr(data, "__cuda_array_interface__"):
+        found: Tensor = shared(data)
+        place = found.device if device is None else device_of("as_tensor", device)
+        return found.to(place, dtype or found.dtype)
+    if isinstance(data, np.ndarray) and device_of("as_tensor", device) is CPU:
+        made = from_numpy(data)
+        return made if dtype is None else made.to(dtype)
+    return tensor(data, dtype=dtype, device=device or CPU)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: DType | type | None = None,
+    device: Device | str | None = None,
+    copy: builtins.bool | None = None,
+    requires_grad: builtins.bool = False,
+) -> Tensor:
+    """`as_tensor`; a copy if `copy` is true, never one if it is false (ArgumentError instead)."""
+    obj = _not_stood_in(obj)
+    made = as_tensor(obj, dtype, device)
+    shares = made is obj or _is_shared(made, obj)
+    if copy is False and not shares:
+        raise ArgumentError("asarray: copy is False, expected data of this dtype to be shared")
+    if copy and shares:
+        made = made.clone()
+    if made.requires_grad and not requires_grad:
+        made = made.detach()
+    return made.requires_grad_() if requires_grad else made
+
+
+def _not_stood_in(data: Any) -> Any:
+    """A tensor in the place of what stands for an ndarray, which is on its memory (NDA-6)."""
+    return tensor_on(data) if is_stand_in(data) else data
+
+
+def _is_shared(made: Tensor, given: Any) -> builtins.bool:
+    """Whether a tensor made of an array is on its memory."""
+    if isinstance(given, np.ndarray):
+        return made.device is CPU and made.dtype.numpy == given.dtype
+    interface = getattr(given, "__cuda_array_interface__", None)
+    return interface is not None and made.data_ptr() == interface["data"][0]
+
+
+def where(
+    condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
+) -> Any:
+    """`input` where the condition holds, `other` elsewhere; of a condition alone, where it holds.
+
+    Written out since the method, `input.where(condition, other)`, has another order.
+    """
+    if not isinstance(condition, Tensor):
+        raise ArgumentError(f"where: argument 'condition' is {condition!r}, expected a tensor")
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    if out is None:
+        return call("where", condition, input, other)
+    return into("where", call, ("where", condition, input, other), {}, out)
+
+
+def as_ndarray(tensor: Tensor) -> np.ndarray:
+    """The tensor's memory as an ndarray, history or not. Raises DeviceError for other memory."""
+    if tensor.device.arrays is not NUMPY:
+        raise not_on_host(tensor.device)
+    array: np.ndarray = tensor._data
+    return array

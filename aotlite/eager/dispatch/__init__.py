@@ -1,0 +1,294 @@
+"""`dispatch(op, args)`: runs an op on tensors, or records it, and keeps histories right.
+
+The one way into every op. Arguments are canonical (`Op.bind`).
+Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.differentiable_views import link_view, root_of
+from aotlite.eager.autograd.inplace_writes import (
+    change_geometry,
+    check_counts,
+    check_writable,
+    plan_write,
+    rewrite,
+)
+from aotlite.eager.base.capture_protocol import Recorder
+from aotlite.eager.base.devices import on_one_device
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage, no_data
+from aotlite.eager.base.tape.view_chain import ViewStep
+from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.dispatch.destinations import check_destination
+from aotlite.eager.dispatch.effects import run_effect, run_token
+from aotlite.eager.dispatch.pure import (
+    check_result,
+    fakes,
+    note_origin,
+    run_data,
+    run_kernel,
+    run_pure,
+    write_result,
+)
+from aotlite.eager.dispatch.subclass import kinds_among, run_wrapped
+from aotlite.eager.rng.generator import current
+from aotlite.ir.effects import EffectOp, TokenOp
+from aotlite.ir.errors import (
+    BUILTIN,
+    ShapeError,
+    in_words,
+)
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import (
+    Cost,
+    DataOp,
+    GeometryOp,
+    InplaceOp,
+    MixedDevicesError,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+)
+from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.structure import ResultOp
+from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
+
+
+def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of `op` on canonical arguments."""
+    return _apply(None, op, args)
+
+
+def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
+    """`dispatch` in the form of `Tensor._apply`, which nearly every call comes by."""
+    recorder = STATE.recorder
+    handler = _HANDLERS[type(op)]
+    if STATE.wrappers:
+        kinds = kinds_among(args)
+        if kinds:
+            return _of_wrappers(op, args, kinds, recorder)
+    try:
+        if recorder is None:
+            return handler(op, args, None)
+        for value in args:
+            if isinstance(value, Tensor):
+                if value.storage.capture is recorder:
+                    continue
+            elif type(value) is not tuple:
+                continue
+            return _admitted(op, args, recorder)
+        return handler(op, args, recorder)
+    except MixedDevicesError:
+        moved = on_one_device(op, args)
+        if moved is None:
+            raise
+    except BUILTIN as error:
+        told = in_words(op.name, args, error)
+        if told is error:
+            raise
+        raise told from error
+    return _apply(tensor, op, moved)
+
+
+def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
+    """The result on arguments of which some may come from outside the capture."""
+    result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
+    # A write returns the object it was asked to write, which may stand outside the capture.
+    return args[0] if op.writes or type(op) is GeometryOp else result
+
+
+def _of_wrappers(
+    op: Op, args: tuple[Any, ...], kinds: tuple[type[Any], ...], recorder: Recorder | None
+) -> Any:
+    """The result on arguments of which some are tensors made of tensors."""
+    if recorder is None:
+        return run_wrapped(op, args, kinds, None)
+    result = run_wrapped(op, recorder.admit(args), kinds, recorder)
+    return args[0] if op.writes else result
+
+
+# --------------------------------------------------------------------------------------- views
+def _view(op: ViewOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
+    source: Tensor = args[0]
+    meta, start = op.result(args)
+    out = _window(op, source, meta, start)
+    if recorder is not None:
+        out.value = recorder.record(op, args, meta)
+    if not op.cuts_history:
+        link_view(out, source, op, args[1:])
+        if out._node is not None:
+            note_origin(out._node, out.value, recorder)
+    elif op is HIDDEN_ALIAS:
+        out.storage = out.storage.twin()
+        out.facts = None
+    return out
+
+
+def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
+    storage = source.storage
+    if storage.buffer is None and STATE.recorder is None:
+        raise no_data(op.name, storage)
+    offset = source.offset
+    if meta.dtype is not source.meta.dtype:
+        offset = _recast(op, source, meta)
+    offset += start
+    if op is AS_STRIDED:
+        _check_bounds(op, storage, meta, offset)
+    return Tensor(storage, meta, offset)
+
+
+def _recast(op: Op, source: Tensor, meta: TensorMeta) -> int:
+    """The source's offset in elements of the view. ShapeError if it is within one (TEN-6)."""
+    size, wanted = source.meta.dtype.itemsize, meta.dtype.itemsize
+    if size < wanted:
+        if STATE.recorder is not None:
+            STATE.recorder.note_offset_read(source)
+        ratio = wanted // size
+        if source.offset % ratio:
+            raise ShapeError(
+                f"{op.name}: the storage offset is {source.offset}, expected a multiple of {ratio} "
+                f"to see {source.meta.dtype} as {meta.dtype}"
+            )
+    return source.offset * size // wanted
+
+
+def _check_bounds(op: Op, storage: Storage, meta: TensorMeta, offset: int) -> None:
+    size = meta.dtype.itemsize
+    needed = (offset + meta.span) * size
+    have = needed if storage.buffer is None else storage.buffer.nbytes
+    if offset < 0 or (meta.numel and needed > have):
+        raise ShapeError(
+            f"{op.name}: size {meta.shape} with stride {meta.stride} at storage offset {offset} "
+            f"needs {needed} bytes, expected an offset of at least 0 and at most the storage's "
+            f"{have} bytes"
+        )
+
+
+def _multi_view(
+    op: MultiViewOp, args: tuple[Any, ...], recorder: Recorder | None
+) -> tuple[Tensor, ...]:
+    source: Tensor = args[0]
+    parts = op.parts(args)
+    windows = [view.result((source, *rest)) for view, rest in parts]
+    values: Any = [None] * len(parts)
+    if recorder is not None:
+        values = recorder.record(op, args, tuple([meta for meta, _ in windows]))
+    outs = []
+    for (view, rest), (meta, start), value in zip(parts, windows, values, strict=True):
+        out = _window(op, source, meta, start)
+        out.value = value
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
+        if out._node is not None:
+            out._node.origin = value
+        outs.append(out)
+    return tuple(outs)
+
+
+# -------------------------------------------------------------------------------------- writes
+def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
+    target: Tensor = args[0]
+    functional = op.functional
+    key = functional.key(args)
+    result: TensorMeta = functional.results.get(key) or functional.result_for(key)
+    if result is not target.meta:
+        check_result(op, target.meta, result)
+    others = [a for a in args if isinstance(a, Tensor) and a is not target]
+    if op.lists:
+        others += [t for i in op.lists for t in args[i] if t is not None]
+    onto_itself = op is COPY_ and args[1] is target  # counts as a write, and changes nothing
+    if not onto_itself or not target.storage.writable:
+        _check_memory(op, target, others, args)
+    node, base_edge = None, None
+    if type(target.storage.version) is not int:
+        check_counts(op.name, target)
+    if STATE.grad_mode and not (_is_plain(target) and all(map(_is_plain, others))):
+        check_writable(op.name, target, others)
+        node = None if onto_itself else plan_write(op, args)
+    if node is not None and target._root is not None:
+        base_edge = target._root.edge()
+    if recorder is not None:
+        value = recorder.record(op, args, target.meta)
+        target.value = value
+        if node is not None:
+            note_origin(node, value, recorder)
+    else:
+        if target.storage.loans is not None:
+            target.storage.settle()
+        write_result(functional, key, result, args)
+    target.storage.version += 1
+    if node is not None:
+        node.save_results((target,))
+        rewrite(target, node, base_edge)
+    return target
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether there is no history to look at."""
+    return tensor.facts is tensor.meta
+
+
+def _check_memory(
+    op: InplaceOp, target: Tensor, others: list[Tensor], args: tuple[Any, ...]
+) -> None:
+    may_overlap = op.functional.cost is Cost.FACTORY
+    check_destination(op.name, target, others, may_overlap=may_overlap, call=args)
+
+
+def _geometry(op: GeometryOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
+    target: Tensor = args[0]
+    meta, start = op.view.result(args)
+    check_writable(op.name, target, [])
+    if op.view is AS_STRIDED:
+        _check_bounds(op, target.storage, meta, target.offset + start)
+    if recorder is not None:
+        target.value = recorder.record(op, args, meta)
+    step = ViewStep(op.view, args[1:], target.meta, meta)
+    root_of(target)  # the family keeps the geometry that older views were taken in
+    target.storage.version += 1
+    target.meta = meta
+    target.facts = None
+    target.offset += start
+    target._array = None
+    change_geometry(target, step)
+    return target
+
+
+# -------------------------------------------------------------------------------------- random
+def _random(op: RandomOp, args: tuple[Any, ...], recorder: Recorder | None) -> Tensor:
+    meta = op.infer(args)
+    assert isinstance(meta, TensorMeta)
+    if recorder is not None:
+        return fakes(recorder, (recorder.streams.draw(op, args, meta),), (meta,))[0]
+    generator, consumed = current(), op.consumes(meta)
+    place = generator.advance(consumed, op.name)
+    arrays = meta.device.arrays
+    try:
+        drawn = run_kernel(op.functional, (*place, 0, *args), meta, arrays)
+    except BaseException:
+        generator.give_back(*place, consumed)
+        raise
+    return Tensor(Storage(arrays.adopt(drawn, meta)), meta)
+
+
+def _result_of(op: ResultOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    return args[0][args[1]]
+
+
+_HANDLERS: dict[type, Any] = {
+    PureOp: run_pure,
+    ViewOp: _view,
+    MultiViewOp: _multi_view,
+    InplaceOp: _inplace,
+    GeometryOp: _geometry,
+    RandomOp: _random,
+    DataOp: run_data,
+    EffectOp: run_effect,
+    TokenOp: run_token,
+    ResultOp: _result_of,
+}

@@ -1,0 +1,110 @@
+"""What an op may write: one memory place for each element, and no operand that overlaps in part.
+
+Asked by the dispatcher before anything is written. Rules: TEN-7, TEN-8. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import no_data
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import AliasError, ArgumentError, noted
+from aotlite.ir.op import OPS
+from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
+
+
+def check_destination(
+    name: str,
+    target: Tensor,
+    others: list[Tensor],
+    *,
+    may_overlap: bool = False,
+    call: tuple[Any, ...] = (),
+) -> None:
+    """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part.
+
+    `call` are the arguments of the op of this name, if it is one.
+    """
+    if not may_overlap:
+        check_places(name, target)
+    storage = target.storage
+    if not storage.writable:
+        raise noted(
+            ArgumentError(f"{name}: the destination is read-only memory, expected writable memory"),
+            "The tensor shares a read-only NumPy array. Pass a copy of the array to write to it.",
+        )
+    if storage.buffer is None and STATE.recorder is None and not target.__tensor_dispatch__:
+        raise no_data(name, storage)
+    may_be_shared = storage.exported or storage.capture is not None
+    for other in others:
+        if other.storage is storage or (may_be_shared and _is_hidden_alias(other, target)):
+            check_operand(name, target, other, call)
+
+
+def check_places(name: str, target: Tensor) -> None:
+    """TEN-7: no two indices at one address."""
+    meta = target.meta
+    is_dense = meta.contiguous or meta.dense
+    if not is_dense and has_internal_overlap(meta.shape, meta.stride):
+        raise noted(
+            AliasError(
+                f"{name}: the destination {meta} overlaps itself, expected one memory place for "
+                "each element"
+            ),
+            "Write to a clone(). (TEN-7)",
+        )
+
+
+def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
+    """TEN-5: such an alias has a storage of its own, over the same buffer."""
+    buffer = target.storage.buffer
+    if buffer is None:  # both are captured
+        recorder = STATE.recorder
+        return recorder is not None and recorder.is_one_memory(other, target)
+    return other.storage.buffer is buffer
+
+
+def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
+    """TEN-7: an operand on the destination's memory is at exactly the same place, or elsewhere."""
+    if other.meta is target.meta and other.offset == target.offset:
+        return
+    places, others = layout_of(target), layout_of(other)
+    if not _are_alike(places, others) and overlaps_bytes(*places, *others):
+        raise noted(
+            AliasError(
+                f"{name}: {_argument(name, other, call)} {other.meta} overlaps the destination "
+                f"{target.meta} in part, expected the same memory or none in common"
+            ),
+            "clone() the operand. (TEN-7)",
+        )
+
+
+def _are_alike(a: tuple[Geometry, int], b: tuple[Geometry, int]) -> bool:
+    """Whether each element has one place in both; dimensions of size 1 do not matter."""
+    if a == b:
+        return True
+    (_, _, offset), size = a
+    (_, _, other_offset), other_size = b
+    return (offset, size) == (other_offset, other_size) and _strides(a[0]) == _strides(b[0])
+
+
+def _strides(geometry: Geometry) -> list[tuple[Any, Any]]:
+    shape, stride, _ = geometry
+    return [(n, step) for n, step in zip(shape, stride, strict=True) if n != 1]
+
+
+def _argument(name: str, operand: Tensor, call: tuple[Any, ...]) -> str:
+    """What an operand is called in the op's schema."""
+    parameters = OPS[name].schema.parameters if call else ()
+    for parameter, value in zip(parameters, call, strict=True):
+        if value is operand or (type(value) is tuple and any(v is operand for v in value)):
+            return f"argument {parameter.name!r}"
+    return "an operand"
+
+
+def layout_of(tensor: Tensor) -> tuple[Geometry, int]:
+    """The places of the elements, and their size."""
+    meta = tensor.meta
+    return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize

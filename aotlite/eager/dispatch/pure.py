@@ -1,0 +1,323 @@
+"""Pure ops in the eager engine: computing, the short way for known keys, and tape nodes.
+
+An op on operands of a key that was met before (same metas, same other arguments) needs no meta
+rule: what its result is and which function computes it are kept with the op. Rules: TEN-13.
+Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aotlite.eager.autograd.differentiable_views import edges_of
+from aotlite.eager.autograd.op_nodes import Calls, OpNode, calls_of, new_call, new_node
+from aotlite.eager.base.capture_protocol import Recorder
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tape.node import TapeNode
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.dtypes import DType, bool_, can_cast_in_place, int64
+from aotlite.ir.effects import EffectOp
+from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir.meta import Outline, TensorMeta
+from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, PureOp, Vjp
+from aotlite.ir.ops.create import COPY
+from aotlite.ir.ops.declare import common_dtype, is_plain_call
+from aotlite.ir.ops.precision import number_in
+
+
+def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    key = op.key(args)
+    if recorder is None:
+        shortcut = op.shortcuts.get(key)
+        if shortcut is not None:
+            return _called(op, args, shortcut)
+    meta = op.results.get(key)
+    if meta is None:
+        meta = op.result_for(key)
+    if type(meta) is tuple:
+        return _pure_of_several(op, args, key, meta)
+    if recorder is None:
+        out = _run(op, args, key, meta)
+    else:
+        out = Tensor(Storage(None, capture=recorder), meta)
+        out.value = recorder.record(op, args, meta)
+    if op.vjp is not None and STATE.grad_mode:
+        link_result(op, op.vjp, args, calls_of(op, key), out)
+    return out
+
+
+def _called(op: PureOp, args: tuple[Any, ...], shortcut: Any) -> Tensor:
+    """The result on arguments of a key that was met before."""
+    meta, compute, adopt, count, calls = shortcut
+    operands: list[Any] = []
+    plain = True
+    for a in args if count is None else args[:count]:
+        if isinstance(a, Tensor):
+            array = a._array
+            operands.append(a._data if array is None else array)
+            if a.facts is not a.meta:
+                plain = False
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            several = []
+            for item in a:
+                array = item._array
+                several.append(item._data if array is None else array)
+                if item.facts is not item.meta:
+                    plain = False
+            operands.append(tuple(several))
+        else:
+            operands.append(a)
+    array = compute(*operands)
+    if adopt is None:
+        out = Tensor(Storage(array), meta)
+        out._array = array[...]  # a window: `adopt` takes an array that is none for a kernel's own
+    else:
+        out = Tensor(Storage(adopt(array, meta)), meta)
+    if not plain and op.vjp is not None and STATE.grad_mode:
+        link_result(op, op.vjp, args, calls, out)
+    return out
+
+
+def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tensor:
+    """The result on arguments of a new key; how it was found is kept for the next ones."""
+    arrays = meta.device.arrays
+    compute, count = _computation(op, key, meta)
+    result = compute(*operands_of(args[:count]))
+    buffer = arrays.adopt(result, meta)
+    if buffer is result and count is not None:
+        op.shortcuts[key] = meta, compute, None, count, calls_of(op, key)
+    return Tensor(Storage(buffer), meta)
+
+
+def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+    """How to compute on arrays of this key: a function, and how many of the arguments it takes.
+
+    It is the array library's own, or else the kernel, which takes all arguments (None).
+    """
+    arrays = meta.device.arrays
+    function, count = _function_of(op, key, meta)
+    if function is None:
+        function, count = partial(op.kernel, arrays, meta), None
+    if len(op.shortcuts) >= CACHE_LIMIT:
+        op.shortcuts.clear()
+    compute = arrays.quieted(function)
+    op.shortcuts[key] = meta, compute, arrays.adopt, count, calls_of(op, key)
+    return compute, count
+
+
+def link_result(
+    op: PureOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, out: Tensor
+) -> None:
+    """Gives the result its tape node, if an operand requires grad."""
+    node = _tape_node(op, vjp, args, calls, out.meta)
+    if node is None:
+        return
+    if node.call.plan.results:
+        node.save_results((out,))
+    recorder = STATE.recorder
+    if recorder is not None:
+        node.origin = out.value
+        recorder.count_tape_node()
+    if out.meta.dtype.is_differentiable:
+        out._node, out.facts = node, None
+
+
+def _pure_of_several(
+    op: PureOp, args: tuple[Any, ...], key: Any, metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    recorder = STATE.recorder
+    if recorder is None:
+        outs = _computed(op, args, metas)
+    else:
+        outs = fakes(recorder, recorder.record(op, args, metas), metas)
+    if op.vjp is not None and STATE.grad_mode:
+        node = link_results(op, op.vjp, args, calls_of(op, key), outs, metas)
+        if node is not None:
+            note_origin(node, outs[0].value, recorder)
+    return outs
+
+
+def link_results(
+    op: PureOp | DataOp | EffectOp,
+    vjp: Vjp,
+    args: tuple[Any, ...],
+    calls: Calls,
+    outs: Any,
+    metas: Any,
+) -> TapeNode | None:
+    """Gives the results their tape node, if an operand requires grad."""
+    node = _tape_node(op, vjp, args, calls, metas)
+    if node is not None:
+        _link_each(node, outs)
+    return node
+
+
+def _link_each(node: OpNode, outs: tuple[Tensor, ...]) -> None:
+    """Gives each result that can have a gradient its place at the tape node."""
+    node.save_results(outs)
+    for k, out in enumerate(outs):
+        if out.meta.dtype.is_differentiable:
+            out._node, out._index, out.facts = node, k, None
+
+
+def run_data(op: DataOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
+    """The results of an op whose shapes depend on values: the kernel says them."""
+    outlines = op.outlines(args)
+    if recorder is not None:
+        what = f"{op.name} (the shape of whose result depends on values that are not known)"
+        raise recorder.refuse(what, op.advice)
+    single = isinstance(outlines, Outline)
+    each = (outlines,) if isinstance(outlines, Outline) else outlines
+    arrays = each[0].device.arrays
+    found = run_kernel(op, args, outlines, arrays)
+    results = (found,) if single else found
+    metas = tuple([one.meta(array.shape) for one, array in zip(each, results, strict=True)])
+    outs = _adopted(results, metas, arrays)
+    if op.vjp is not None and STATE.grad_mode:
+        calls = calls_of(op, op.key(args))
+        link_results(op, op.vjp, args, calls, outs, metas[0] if single else metas)
+    return outs[0] if single else outs
+
+
+def _tape_node(
+    op: PureOp | DataOp | EffectOp, vjp: Vjp, args: tuple[Any, ...], calls: Calls, result: Any
+) -> OpNode | None:
+    """The node of a call of `op` that gives this meta; None if no operand requires grad."""
+    found = edges_of(vjp, args)
+    if found is None:
+        return None
+    needed, edges = found
+    call = calls.get(needed)
+    if call is None or call.result is not result:
+        call = new_call(op, vjp, calls, needed, result)
+    return new_node(call, args, edges)
+
+
+def note_origin(node: TapeNode, value: Any, recorder: Recorder | None) -> None:
+    """Tells a captured op and its tape node of each other (SEQ-1)."""
+    node.origin = value
+    if recorder is not None:
+        recorder.count_tape_node()
+
+
+def fakes(recorder: Recorder, values: Any, metas: Any) -> tuple[Tensor, ...]:
+    outs = []
+    for one, value in zip(metas, values, strict=True):
+        out = Tensor(Storage(None, capture=recorder), one)
+        out.value = value
+        outs.append(out)
+    return tuple(outs)
+
+
+def _computed(
+    op: PureOp, args: tuple[Any, ...], metas: tuple[TensorMeta, ...]
+) -> tuple[Tensor, ...]:
+    arrays = metas[0].device.arrays
+    return _adopted(run_kernel(op, args, metas, arrays), metas, arrays)
+
+
+def _adopted(results: Any, metas: tuple[TensorMeta, ...], arrays: Any) -> tuple[Tensor, ...]:
+    """Tensors that hold what a kernel gave."""
+    pairs = zip(results, metas, strict=True)
+    return tuple([Tensor(Storage(arrays.adopt(result, meta)), meta) for result, meta in pairs])
+
+
+def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+    """The array library's function that the kernel is, on operands of this key; None if it is more.
+
+    And how many arguments it takes.
+    """
+    fresh = meta.device.arrays.fresh_function
+    if OPS.get(op.name) is not op:
+        return None, None  # a copy of an op may have another kernel
+    if op.namespaced is not None:
+        found = op.namespaced(meta, *key)
+        function = None if found is None else fresh(found[0])
+        if found is None or function is None:
+            return None, None
+        return partial(function, **found[1]), len(op.tensors) + len(op.lists)
+    if not is_plain_call(op, key):
+        return None, None
+    if op.function is not None:
+        function, count = fresh(op.function), len(key)
+    elif op.compute is not None:
+        function, count = partial(op.compute, meta.device.arrays.namespace), None
+    else:
+        return None, None
+    if function is not None and int in key and len(key) == 2 and op.numbers != "unwrapped":
+        dtype = common_dtype(key)
+        if dtype is int64 or meta.dtype is bool_:
+            function = _holding(function, dtype)
+    return function, count
+
+
+_SIGNED_END = 1 << 63
+
+
+def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+    """A function of two operands that takes ints as arrays of the dtype hold them.
+
+    NumPy refuses those above the signed ones, and compares them as they are.
+    """
+
+    def call(a: Any, b: Any) -> Any:
+        if type(b) is int and b >= _SIGNED_END:
+            b = number_in(dtype, b)
+        elif type(a) is int and a >= _SIGNED_END:
+            a = number_in(dtype, a)
+        return function(a, b)
+
+    return call
+
+
+def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+    return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
+
+
+def operands_of(args: tuple[Any, ...]) -> list[Any]:
+    """The arguments with arrays for tensors."""
+    operands: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            operands.append(_array_of(a))
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([_array_of(item) for item in a]))
+        else:
+            operands.append(a)
+    return operands
+
+
+def _array_of(tensor: Tensor) -> Any:
+    array = tensor._array
+    return tensor._data if array is None else array
+
+
+def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:
+    """Computes `op` and writes the result to the first operand."""
+    arrays = meta.device.arrays
+    if op is COPY:
+        arrays.copy(args[0]._data, args[1]._data)
+        return
+    shortcut = op.shortcuts.get(key)
+    if shortcut is None:
+        compute, count = _computation(op, key, meta)
+    else:
+        _, compute, _, count, _ = shortcut
+    arrays.copy(args[0]._data, compute(*operands_of(args[:count])))
+
+
+def check_result(op: InplaceOp, target: TensorMeta, result: TensorMeta) -> None:
+    """TEN-9: the destination keeps its shape and dtype."""
+    if result.shape != target.shape:
+        raise ShapeError(
+            f"{op.name}: the destination has shape {target.shape}, expected {result.shape}, the "
+            "shape of the result"
+        )
+    if not op.overwrites and not can_cast_in_place(result.dtype, target.dtype):
+        raise DTypeError(
+            f"{op.name}: the destination has dtype {target.dtype}, expected one that takes a "
+            f"result of {result.dtype}"
+        )

@@ -1,0 +1,366 @@
+"""Ops on wrappers: the class computes, the engine keeps histories, views and counts of writes.
+
+`run_wrapped(op, args, kinds, recorder)` asks the classes among the operands, the most derived
+first: those with a `__tensor_function__` whether the op is other ops for them, which have histories
+of their own; then, with grad mode off, what it gives. That is checked, and linked as a dense result
+is. In a capture the op is noted for each wrapper that it gives or writes; what the class computes
+is recorded by itself (SUB-8).
+Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.eager.autograd.differentiable_views import link_view
+from aotlite.eager.autograd.gradient_forms import keep_form
+from aotlite.eager.autograd.inplace_writes import check_counts, check_writable, plan_write, rewrite
+from aotlite.eager.autograd.op_nodes import calls_of
+from aotlite.eager.base.capture_protocol import Recorder
+from aotlite.eager.base.modes import STATE, Modes
+from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.dispatch.destinations import check_operand, check_places
+from aotlite.eager.dispatch.pure import check_result, link_result, link_results, note_origin
+from aotlite.eager.dispatch.subclass_results import (
+    check_trace,
+    checked,
+    new_result,
+    new_results,
+    note_results,
+    restrided,
+    tuple_of,
+    wrong,
+)
+from aotlite.eager.subclass.checks import DEEP, check_end
+from aotlite.eager.subclass.op_functions import function_of
+from aotlite.eager.subclass.protocol import (
+    inner_tensors,
+    is_wrapper,
+    memory_of,
+    refuse_form,
+    refuse_hidden,
+)
+from aotlite.ir.effects import EffectOp
+from aotlite.ir.errors import ProtocolError, SubclassError, noted
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import (
+    Cost,
+    DataOp,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+)
+from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.views import HIDDEN_ALIAS
+
+Kinds = tuple[type[Any], ...]
+
+
+def kinds_among(args: tuple[Any, ...]) -> Kinds:
+    """The wrapper classes among the operands, derived ones before their bases, else in order."""
+    found: list[type[Any]] = []
+    for value in args:
+        if isinstance(value, Tensor):
+            _add(found, type(value))
+        elif type(value) is tuple:
+            for item in value:
+                if isinstance(item, Tensor):
+                    _add(found, type(item))
+    return tuple(found)
+
+
+def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
+    if cls.__tensor_dispatch__ is None or cls in found:
+        return
+    place = next((k for k, other in enumerate(found) if issubclass(cls, other)), len(found))
+    found.insert(place, cls)
+
+
+def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+    """The result of an op of whose operands some are wrappers."""
+    depth = STATE.nested = STATE.nested + 1
+    try:
+        if depth >= DEEP:
+            check_end(op, op.operands(args), kinds, depth)
+        return _run(op, args, kinds, recorder)
+    finally:
+        STATE.nested = depth - 1
+
+
+def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+    if Modes.functions and STATE.grad_mode:
+        _check_outermost(op, args)
+    for cls in kinds:
+        if cls.__tensor_function__ is not None and not op.views:
+            found = _made_of_others(op, args, kinds, cls)
+            if found is not NotImplemented:
+                return found
+    result = _HANDLERS[type(op)](op, args, kinds, recorder)
+    if Modes.functions and STATE.grad_mode and not (op.views or op.writes):
+        for out in result if isinstance(result, tuple) else (result,):
+            refuse_hidden(op.name, "the result", out)
+    return result
+
+
+def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
+    """SUB-10: of a part, nobody asks for other gradients than those of the op."""
+    operands = op.operands(args)
+    if op.views or not any(each.requires_grad for each in operands):
+        return
+    for each in operands:
+        refuse_hidden(op.name, "an operand", each, of_gradients=True)
+
+
+def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
+    """What a class makes of an op by other ops, which the tape sees in its place (SUB-10)."""
+    given, named = op.schema.given(args)
+    if isinstance(op, InplaceOp):
+        _check_write(op, args)
+    found = cls.__tensor_function__(function_of(op), kinds, given, dict(named))
+    if found is NotImplemented:
+        return found
+    if op.writes:
+        return _the_target(op, found, cls, args[0])
+    if isinstance(op, PureOp):
+        metas = op.result_for(op.key(args))
+        if type(metas) is tuple:
+            outs = zip(tuple_of(op, found, cls, len(metas)), metas, strict=True)
+            return tuple([restrided(op, checked(op, out, cls, meta), meta) for out, meta in outs])
+        return restrided(op, checked(op, found, cls, metas), metas)
+    return found
+
+
+def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
+    """What the first class that knows the op gives, and the class."""
+    function, before = function_of(op), STATE.grad_mode
+    given, named = op.schema.given(args)
+    if before:
+        STATE.grad_mode = False
+    try:
+        for cls in kinds:
+            found = cls.__tensor_dispatch__(function, kinds, given, dict(named))
+            if found is not NotImplemented:
+                return found, cls
+    finally:
+        STATE.grad_mode = before
+    names, gives = " and ".join([cls.__name__ for cls in kinds]), "give" if kinds[1:] else "gives"
+    raise noted(
+        SubclassError(f"{op.name}: {names} {gives} NotImplemented, expected a class that knows it"),
+        f"__tensor_dispatch__ is asked for each op; add {op.name!r} to it. (SUB-10)",
+    )
+
+
+# ------------------------------------------------------------------------------------ new results
+def _pure(
+    op: PureOp | EffectOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Any:
+    key = op.key(args)
+    meta = op.result_for(key)
+    found, cls = _ask(op, args, kinds)
+    if type(meta) is tuple:
+        outs = new_results(op, found, cls, meta, args)
+        if recorder is not None:
+            note_results(op, args, cls, outs, recorder)
+        if op.vjp is not None and STATE.grad_mode:
+            metas = tuple([out.meta for out in outs])
+            node = link_results(op, op.vjp, args, calls_of(op, key), outs, metas)
+            if node is not None:
+                note_origin(node, outs[0].value, recorder)
+                _keep_forms(outs)
+        return outs
+    out = new_result(op, found, cls, meta, args)
+    if recorder is not None:
+        note_results(op, args, cls, (out,), recorder)
+    if op.vjp is not None and STATE.grad_mode:
+        link_result(op, op.vjp, args, calls_of(op, key), out)
+        keep_form(out)
+    return out
+
+
+def _data(op: DataOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
+    outlines = op.outlines(args)
+    found, cls = _ask(op, args, kinds)
+    single = type(outlines) is not tuple
+    outs = (found,) if single else found
+    if type(outs) is not tuple or len(outs) != (1 if single else len(outlines)):  # type: ignore[arg-type]
+        raise wrong(op, cls, found, "as many tensors as the op has results")
+    each: Any = (outlines,) if single else outlines
+    outs = tuple([new_result(op, out, cls, None, args) for out in outs])
+    for out, known in zip(outs, each, strict=True):
+        if out.meta.dtype is not known.dtype or out.dim() != known.ndim:
+            raise wrong(op, cls, out.meta, f"{known.dtype} of {known.ndim} dimensions")
+    if recorder is not None:
+        check_trace(op, cls, outs, recorder)  # what it made of its parts has a shape of its own
+    if op.vjp is not None and STATE.grad_mode:
+        metas = tuple([out.meta for out in outs])
+        shown: Any = metas[0] if single else metas
+        link_results(op, op.vjp, args, calls_of(op, op.key(args)), outs, shown)
+        _keep_forms(outs)
+    return outs[0] if single else outs
+
+
+def _keep_forms(outs: tuple[Tensor, ...]) -> None:
+    for out in outs:
+        keep_form(out)
+
+
+def _random(op: RandomOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
+    found, cls = _ask(op, args, kinds)
+    out = new_result(op, found, cls, op.infer(args), args)
+    if recorder is not None:
+        note_results(op, args, cls, (out,), recorder)
+    return out
+
+
+# ------------------------------------------------------------------------------------------ views
+def _view(op: ViewOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Tensor:
+    source: Tensor = args[0]
+    if op is HIDDEN_ALIAS:
+        advice = "Versions count the writes of a wrapper as a whole: use detach()"
+        raise refuse_form(op.name, source, advice)
+    meta, start = op.result(args)
+    found, cls = _ask(op, args, kinds)
+    out = _window(op, source, found, cls, meta, start)
+    if recorder is not None:
+        note_results(op, args, cls, (out,), recorder)
+    if not op.cuts_history:
+        link_view(out, source, op, args[1:])
+        if out._node is not None:
+            note_origin(out._node, out.value, recorder)
+    return out
+
+
+def _multi_view(
+    op: MultiViewOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> tuple[Tensor, ...]:
+    source: Tensor = args[0]
+    parts = op.parts(args)
+    found, cls = _ask(op, args, kinds)
+    if not isinstance(found, (tuple, list)) or len(found) != len(parts):
+        raise wrong(op, cls, found, f"a tuple of {len(parts)} views")
+    outs = []
+    for (view, rest), each in zip(parts, found, strict=True):
+        meta, start = view.result((source, *rest))
+        outs.append(_window(op, source, each, cls, meta, start))
+    if recorder is not None:
+        note_results(op, args, cls, tuple(outs), recorder)
+    for (view, rest), out in zip(parts, outs, strict=True):
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
+        if out._node is not None:
+            out._node.origin = out.value
+    return tuple(outs)
+
+
+def _window(
+    op: Op, source: Tensor, out: Any, cls: type[Any], meta: TensorMeta, start: int
+) -> Tensor:
+    """SUB-17: a view of a wrapper is one of its class, on its storage, made of views."""
+    out = checked(op, out, cls, meta)
+    if out is source or type(out) is not type(source):
+        raise wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
+    mine, theirs = inner_tensors(source), inner_tensors(out)
+    for name, part in theirs.items():
+        if name in mine and memory_of(part) is not memory_of(mine[name]):
+            raise noted(
+                ProtocolError(
+                    f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives a view whose {name!r} "
+                    "has memory of its own, expected a view of the operand's"
+                ),
+                "A write to a view has to reach what it is a view of. (SUB-17)",
+            )
+    out.storage, out.meta = source.storage, meta
+    out.offset = source.offset + start
+    return out
+
+
+def _described(out: Tensor, source: Tensor) -> str:
+    return "the operand itself" if out is source else f"a {type(out).__name__}"
+
+
+# ----------------------------------------------------------------------------------------- writes
+def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
+    """That the first operand takes the result, and may be written now (TEN-9, TEN-21)."""
+    target: Tensor = args[0]
+    result: TensorMeta = op.functional.result_for(op.functional.key(args))
+    if result is not target.meta:
+        check_result(op, target.meta, result)
+    others = [operand for operand in op.operands(args) if operand is not target]
+    if is_wrapper(target) and not (op is COPY_ and args[1] is target):
+        _check_places(op, target, others, args)
+    if type(target.storage.version) is not int:
+        check_counts(op.name, target)
+    if STATE.grad_mode:
+        check_writable(op.name, target, others)
+
+
+def _check_places(op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]) -> None:
+    """That no two elements lie in one place, nor an operand of the storage in part (TEN-7)."""
+    if op.functional.cost is not Cost.FACTORY:
+        check_places(op.name, target)
+    for other in others:
+        if other.storage is target.storage:
+            check_operand(op.name, target, other, args)
+
+
+def _inplace(
+    op: InplaceOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Tensor:
+    target: Tensor = args[0]
+    _check_write(op, args)
+    onto_itself = op is COPY_ and args[1] is target
+    node = plan_write(op, args) if STATE.grad_mode and not onto_itself else None
+    base_edge = None
+    if node is not None and target._root is not None:
+        base_edge = target._root.edge()
+    parts = inner_tensors(target) if is_wrapper(target) else {}
+    before = target.storage.version
+    found, cls = _ask(op, args, kinds)
+    _the_target(op, found, cls, target)
+    for name, part in (inner_tensors(target) if parts else {}).items():
+        if parts.get(name) is not part:
+            raise noted(
+                ProtocolError(
+                    f"{op.name}: {cls.__name__}.__tensor_dispatch__ puts another tensor at "
+                    f"attribute {name!r}, expected a write to the one that is there"
+                ),
+                "Views share the inner tensors' memory: write to it, with copy_ for instance. "
+                "(SUB-15)",
+            )
+    if parts and target.storage.version == before:  # a class may ask another one to write
+        target.storage.version += 1
+    if parts and recorder is not None:
+        (target.value,) = recorder.record_wrapped(op, args, (target,), target.meta)
+    if node is not None:
+        note_origin(node, target.value, recorder)
+        node.save_results((target,))
+        rewrite(target, node, base_edge)
+    return target
+
+
+def _the_target(op: Op, found: Any, cls: type[Any], target: Tensor) -> Tensor:
+    if found is not target:
+        raise wrong(op, cls, found, "the tensor that is written, itself")
+    return target
+
+
+def _geometry(
+    op: GeometryOp, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None
+) -> Tensor:
+    raise refuse_form(op.name, args[0], f"Take the view: {op.view.name}")
+
+
+_HANDLERS: dict[type, Any] = {
+    PureOp: _pure,
+    EffectOp: _pure,
+    DataOp: _data,
+    RandomOp: _random,
+    ViewOp: _view,
+    MultiViewOp: _multi_view,
+    InplaceOp: _inplace,
+    GeometryOp: _geometry,
+}

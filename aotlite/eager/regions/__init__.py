@@ -1,0 +1,1 @@
+"""Regions of a program: computed again in the backward, or annotated."""

@@ -1,0 +1,68 @@
+"""`annotate`: what users note around ops, for whoever reads the graph. Rule: SEQ-5.
+
+Spec: `specs/rules/seq.md`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import ArgumentError, noted
+
+
+@contextmanager
+def annotate(tags: Mapping[str, Any]) -> Iterator[None]:
+    """A block, or decorated function, whose ops have these tags in a graph that is captured.
+
+    Backward nodes have those of the op that they differentiate. Inner blocks add to outer ones.
+    Computing, it does nothing. Raises ArgumentError, in eager as in a capture, for tags that are
+    not named by strings, cannot be copied, or hold tensors.
+
+    >>> import aotlite as al
+    >>> def loss(w):
+    ...     with annotate({"part": "head"}):
+    ...         y = w.exp()
+    ...     return y.sum()
+    >>> graph = al.inspect.stages_of(loss, al.ones(2, requires_grad=True))["simplify"]
+    >>> [(node.target.name, dict(node.tags)) for node in graph.calls if node.tags]
+    [('exp', {'part': 'head'}), ('mul', {'part': 'head'})]
+    """
+    copied = _copied(tags)
+    recorder = STATE.recorder
+    before = None if recorder is None else recorder.scopes.tag(copied)
+    try:
+        yield
+    finally:
+        if recorder is not None:
+            recorder.scopes.leave(before)
+
+
+def _copied(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """The tags as they are now, whatever becomes of what they hold."""
+    found = {}
+    for name, value in tags.items():
+        if type(name) is not str:
+            raise ArgumentError(f"annotate: a tag is named {name!r}, expected a str")
+        memo: dict[int, Any] = {}
+        try:
+            found[name] = copy.deepcopy(value, memo)
+        except Exception as error:
+            raise noted(
+                ArgumentError(
+                    f"annotate: the tag {name!r} is a {type(value).__name__} that cannot be "
+                    "copied, expected data"
+                ),
+                f"{type(error).__name__}: {error}",
+                "Note a name or a number that leads to it. (SEQ-5)",
+            ) from error
+        if any(isinstance(each, Tensor) for each in memo.values()):
+            raise noted(
+                ArgumentError(f"annotate: the tag {name!r} holds a tensor, expected other data"),
+                "Tags are there for who reads the graph, where no values are. (SEQ-5)",
+            )
+    return found

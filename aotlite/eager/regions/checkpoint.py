@@ -1,0 +1,309 @@
+"""`checkpoint`: regions of which nothing is kept for the backward, which computes them again.
+
+A region is run like any other code, but what its tape nodes would save is replaced by holders. The
+first holder that a backward asks for has the region run again, with grad mode, random generators
+and arguments as they were; what it saves then is what the holders stand for. In a captured function
+the second run is recorded, as part of the backward.
+Rules: CKP-1 to CKP-9, RNG-8, TEN-42. Spec: `specs/checkpoint.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import attrs
+import optree
+
+from aotlite.eager.autograd.saved_tensors import (
+    Recomputed,
+    SavedTensor,
+    computed_again,
+    detached_alias,
+    saved,
+)
+from aotlite.eager.base.modes import STATE, watching
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.rng.generator import Noting, Replaying, drawing
+from aotlite.eager.subclass.protocol import is_wrapper
+from aotlite.ir.errors import ArgumentError, AutogradError, UnsupportedError, noted
+from aotlite.ir.meta import TensorMeta
+
+_CHANGED = (
+    "The region depends on something that changed between its two runs: a variable, a file, the "
+    "time. Pass what changes as an argument, and give it as it was. (CKP-4)"
+)
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool = False,
+    preserve_rng_state: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """`function(*args, **kwargs)`, computed again in the backward instead of kept for it.
+
+    Of the region its tensor arguments are kept. It runs twice, so it should do nothing but compute;
+    dropout drops the same elements, unless `preserve_rng_state` is False.
+
+    >>> import aotlite as al
+    >>> x = al.ones(3, requires_grad=True)
+    >>> y = al.checkpoint(lambda x: al.nn.functional.dropout(x.exp(), 0.5), x)
+    >>> y.sum().backward()
+    >>> (x.grad == y).all().item()
+    True
+    """
+    if not callable(function):
+        raise ArgumentError(f"checkpoint: argument 'function' is {function!r}, expected a function")
+    if use_reentrant:
+        raise noted(
+            UnsupportedError("checkpoint: use_reentrant is True, expected False"),
+            "Without it, checkpoint takes the same functions, and more. (CKP-1)",
+        )
+    if not STATE.grad_mode:
+        return function(*args, **kwargs)
+    region = CheckpointRegion(function, args, kwargs, preserves=preserve_rng_state)
+    return region.first_run()
+
+
+@contextmanager
+def _inside() -> Iterator[None]:
+    before, STATE.in_region = STATE.in_region, True
+    try:
+        yield
+    finally:
+        STATE.in_region = before
+
+
+class RecomputedTensor(Recomputed):
+    """What a region keeps in place of a saved tensor: nothing but which one it was."""
+
+    __slots__ = ("__weakref__", "index", "region")
+
+    def __init__(self, region: CheckpointRegion, index: int) -> None:
+        self.region = region
+        self.index = index
+
+    def checked(self) -> list[SavedTensor]:
+        """What the region reads, and checks for writes, when it is computed again."""
+        return self.region.checked()
+
+    def regions(self) -> list[Any]:
+        """Its region, and those that have to be computed again for the arguments."""
+        kept = [each for each in self.region.kept if each is not None]
+        return [self.region, *computed_again(kept)]
+
+
+class CheckpointRegion:
+    """One call of `checkpoint`. Alive as long as something that it has saved may be asked for."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, *, preserves: bool
+    ) -> None:
+        self.function = function
+        call: Any = args, kwargs
+        leaves: list[Any]
+        leaves, self.form = optree.tree_flatten(call, none_is_leaf=True)
+        recorder = STATE.recorder
+        if recorder is not None:
+            leaves = [recorder.here(v) if isinstance(v, Tensor) else v for v in leaves]
+        self.leaves = [None if isinstance(v, Tensor) else v for v in leaves]
+        self.given = [v if isinstance(v, Tensor) else None for v in leaves]
+        """The tensors among the arguments, until the first run is over."""
+        kept: dict[int, SavedTensor] = {}
+        for tensor in self.given:  # by the hooks around the region, if there are any (CKP-6)
+            if tensor is not None and id(tensor) not in kept:
+                kept[id(tensor)] = saved(tensor)
+        self.kept = [None if v is None else kept[id(v)] for v in self.given]
+        self.metas: list[TensorMeta] = []
+        """Of what was saved, in order."""
+        self.holders: list[ref[RecomputedTensor]] = []
+        self.seen: list[_Seen] = []
+        """The memory of what was saved."""
+        self.results: dict[int, int] = {}
+        """The versions, as they were given, of storages that the region made, by id (CKP-5)."""
+        self.is_complete = False
+        self.again: WeakKeyDictionary[RecomputedTensor, SavedTensor] = WeakKeyDictionary()
+        """What holders stand for, in the backward that has computed it again."""
+        self.task: Any = None
+        self.draws = Noting() if preserves else None
+        self.state = recorder.streams.get() if recorder is not None and preserves else None
+        self.scope = None if recorder is None else recorder.scopes.state
+        """Where in the program it is, in a captured function (SEQ-5)."""
+
+    def name(self) -> str:
+        """What it is called in errors."""
+        return "checkpoint"
+
+    # --- the first run
+    def first_run(self) -> Any:
+        """The region's results."""
+        args, kwargs = self._arguments(self.given)
+        own = {id(t.storage) for t in self.given if t is not None}
+        with watching(pack=(self.pack, unpack)), _inside(), ExitStack() as stack:
+            if self.draws is not None:
+                stack.enter_context(drawing(self.draws))
+            results = self.function(*args, **kwargs)
+        self.is_complete = True
+        self.given = []
+        made = [t for t in optree.tree_leaves(results) if isinstance(t, Tensor) and not t._leaf]
+        pairs = [(id(t.storage), t.storage.version) for t in made]
+        self.results = {of: version for of, version in pairs if of not in own}
+        # Results may be written: they are computed again, whatever becomes of them (CKP-5).
+        self.seen = [each for each in self.seen if id(each.storage()) not in self.results]
+        return results
+
+    def pack(self, tensor: Tensor) -> RecomputedTensor:
+        """What is kept in the place of a tensor that the region saves."""
+        holder = RecomputedTensor(self, len(self.holders))
+        self.holders.append(ref(holder))
+        self.metas.append(tensor.meta)
+        storage = tensor.storage
+        if is_wrapper(tensor):  # its parts are watched, where they are saved (SUB-1)
+            return holder
+        if all(each.storage() is not storage for each in self.seen[-_RECENT:]):
+            seen = _Seen(ref(storage), storage.version, tensor.meta, tensor.offset, tensor.value)
+            self.seen.append(seen)
+        return holder
+
+    # --- the second
+    def value_of(self, holder: RecomputedTensor) -> Tensor:
+        """What the region saved there, computed again once in each backward."""
+        task = STATE.task
+        if task is None or self.task is not task or holder not in self.again:
+            self._run_again(task)
+        return self.again[holder].unpack(self)  # type: ignore[arg-type]
+
+    def checked(self) -> list[SavedTensor]:
+        """What must not have been written when the region is computed again (CKP-5)."""
+        found = [read for each in self.kept if each is not None for read in each.checked()]
+        return found + [each.record() for each in self.seen if each.storage() is not None]
+
+    def version_of(self, storage: Storage) -> int:
+        """The version of memory that counts for the region: of its results, that they had."""
+        return self.results.get(id(storage), storage.version)
+
+    def check(self) -> None:
+        """Raises AutogradError if what the region reads was written since (CKP-5)."""
+        for read in self.checked():
+            read.unpack(self)  # type: ignore[arg-type]
+
+    def _run_again(self, task: Any) -> None:
+        self.check()
+        unpacked: dict[int, Any] = {}
+        for each in self.kept:
+            if each is not None and id(each) not in unpacked:
+                unpacked[id(each)] = each.unpack(self)  # type: ignore[arg-type]
+        args, kwargs = self._arguments([e and unpacked[id(e)] for e in self.kept])
+        again = _Again(self)
+        with again.running():
+            self.function(*args, **kwargs)
+        again.check()
+        self.again, self.task = again.found, task
+        if task is not None:
+            task.append(self)
+
+    def forget(self) -> None:
+        """The backward is over that computed the region again."""
+        self.again, self.task = WeakKeyDictionary(), None
+
+    def _arguments(self, tensors: list[Any]) -> Any:
+        pairs = zip(tensors, self.leaves, strict=True)
+        return optree.tree_unflatten(self.form, [v if t is None else t for t, v in pairs])
+
+
+@attrs.frozen(eq=False)
+class _Seen:
+    """A tensor that a region saved and may have found, of which it keeps nothing alive."""
+
+    storage: ref[Storage]
+    version: int
+    meta: TensorMeta
+    offset: int
+    value: Any
+    """In a captured function, its node."""
+
+    def record(self) -> SavedTensor:
+        storage: Any = self.storage()
+        tensor = Tensor(storage, self.meta, self.offset)
+        tensor.value = self.value
+        return SavedTensor.of_version(tensor, self.version)
+
+
+_RECENT = 8
+"""Memory is noted again where it was not among the last so many: that is no mistake."""
+
+
+def unpack(holder: RecomputedTensor) -> Tensor:
+    """What a holder stands for."""
+    return holder.region.value_of(holder)
+
+
+class _Again:
+    """One more run of a region."""
+
+    def __init__(self, region: CheckpointRegion) -> None:
+        self.region = region
+        self.found: WeakKeyDictionary[RecomputedTensor, SavedTensor] = WeakKeyDictionary()
+        self.count = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The modes and the generators of the first run, for a block."""
+        region, mode, recorder = self.region, STATE.grad_mode, STATE.recorder
+        before = None if recorder is None else (recorder.origin, recorder.recompute)
+        scope = None if recorder is None else recorder.scopes.state
+        with ExitStack() as stack:
+            stack.enter_context(watching(pack=(self.pack, lambda kept: kept)))
+            stack.enter_context(_inside())
+            if region.draws is not None:
+                stack.enter_context(drawing(Replaying(region.draws)))
+                if recorder is not None:
+                    stack.enter_context(recorder.streams.replaying(region.state))
+            STATE.grad_mode = True
+            if recorder is not None:
+                recorder.origin, recorder.recompute = None, True
+                recorder.scopes.leave(region.scope)
+            try:
+                yield
+            finally:
+                STATE.grad_mode = mode
+                if recorder is not None and before is not None:
+                    recorder.origin, recorder.recompute = before
+                    recorder.scopes.leave(scope)
+
+    def pack(self, tensor: Tensor) -> Tensor:
+        """Keeps what the first run saved at this place; backwards inside the region use it, too."""
+        index, region = self.count, self.region
+        self.count += 1
+        alias = detached_alias(tensor)
+        if index >= len(region.holders):
+            return alias
+        if tensor.meta is not region.metas[index]:
+            raise noted(
+                AutogradError(
+                    f"checkpoint: number {index} of what the region saves is {tensor.meta} when it "
+                    f"is computed again, expected {region.metas[index]} as in the forward"
+                ),
+                _CHANGED,
+            )
+        holder = region.holders[index]()
+        if holder is not None:
+            self.found[holder] = SavedTensor(alias)
+        return alias
+
+    def check(self) -> None:
+        """Raises where the run has saved more or less than the first one."""
+        expected = len(self.region.holders)
+        if self.count < expected or (self.count > expected and self.region.is_complete):
+            raise noted(
+                AutogradError(
+                    f"checkpoint: the region saves {self.count} tensors when it is computed again, "
+                    f"expected {expected} as in the forward"
+                ),
+                _CHANGED,
+            )

@@ -1,0 +1,30 @@
+"""Every op as a function, under the names that printed graphs use: what `aotlite.ops` shows.
+
+On values of a graph that is being made (in a pass, a decomposition) they emit nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.builder import Proxy
+from aotlite.ir.op import Op
+from aotlite.ir.source import OpNamespace
+
+
+def _call(op: Op, args: tuple[Any, ...]) -> Any:
+    for value in op.operands(args):
+        if type(value) is Proxy:
+            return value.builder.call(op, args)
+    return Tensor._apply(None, op, args)  # type: ignore[arg-type]
+
+
+FUNCTIONS = OpNamespace(_call)
+
+
+def function_of(op: Op) -> Callable[..., Any]:
+    """The function of an op, always the same one."""
+    function: Callable[..., Any] = getattr(FUNCTIONS, op.name)
+    return function

@@ -1,0 +1,152 @@
+"""`TrackedObject`: objects whose attributes a capture sees being read and refuses to see written.
+
+The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
+are plain Python: `TrackedObject.__getattribute__` exists only while a thread is inside
+`observing()`, and only then are calls of a `Called` noted.
+Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
+Not seen: reads through `vars(obj)`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.forks import Blocks
+
+Place = tuple[int, str]
+"""The id of an Observed and the name of an attribute of it."""
+
+
+class TrackedObject:
+    """An object of which a capture reports attribute reads and refuses attribute writes (CAP-4)."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        self = super().__new__(cls)
+        recorder = STATE.recorder
+        if recorder is not None:
+            recorder.created(self)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _check_writable(self, name)
+        mine = _MODE.substitutes
+        if mine and (id(self), name) in mine:
+            mine[id(self), name] = value
+        else:
+            object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _check_writable(self, name)
+        object.__delattr__(self, name)
+
+
+class TrackedCallable(TrackedObject):
+    """An Observed that is a function: a capture notes what runs in it (SEQ-5)."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling it computes."""
+        raise AssertionError(f"{type(self).__name__} says what it computes")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+
+_call = TrackedCallable.__call__
+
+
+class _Mode(threading.local):
+    """What this thread's reads give instead of the attributes' own values; see `substituting`."""
+
+    substitutes: dict[Place, Any] | None = None
+
+
+_MODE = _Mode()
+
+
+def _observe() -> None:
+    TrackedObject.__getattribute__ = _read  # type: ignore[method-assign, assignment]
+    TrackedCallable.__call__ = _call_noted  # type: ignore[method-assign]
+
+
+def _observe_no_more() -> None:
+    del TrackedObject.__getattribute__
+    TrackedCallable.__call__ = _call  # type: ignore[method-assign]
+
+
+observing = Blocks(_observe, _observe_no_more).entered
+"""A block in which reads of any Observed go through `_read`, until the last thread's is left."""
+
+
+@contextmanager
+def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
+    """In this thread, reads of these attributes give these values, which no capture hears of.
+
+    Writes of these attributes change the substitute, which is forgotten on exit.
+    """
+    before = _MODE.substitutes
+    _MODE.substitutes = {**(before or {}), **values}
+    try:
+        with observing():
+            yield
+    finally:
+        _MODE.substitutes = before
+
+
+def _read(self: TrackedObject, name: str) -> Any:
+    try:
+        value = object.__getattribute__(self, name)
+    except AttributeError:
+        if STATE.recorder is not None and not name.startswith("__"):
+            STATE.recorder.read_absent(self, name)
+        raise
+    recorder, substitutes = STATE.recorder, _MODE.substitutes
+    if recorder is None and substitutes is None:
+        return value
+    if substitutes and (id(self), name) in substitutes:
+        return substitutes[id(self), name]
+    if recorder is None or not _is_data(self, name, value):
+        return value
+    return recorder.read_attribute(self, name, value)
+
+
+def _call_noted(self: TrackedCallable, *args: Any, **kwargs: Any) -> Any:
+    recorder = STATE.recorder
+    if recorder is None:
+        return self.forward(*args, **kwargs)
+    before = recorder.scopes.enter(self)
+    try:
+        return self.forward(*args, **kwargs)
+    finally:
+        recorder.scopes.leave(before)
+
+
+_PLAIN = (bool, int, float, complex, str, NoneType)
+
+
+def _is_data(obj: TrackedObject, name: str, value: Any) -> bool:
+    """Whether the attribute is data that an instance or its class holds under this very name."""
+    if name.startswith("__"):
+        return False
+    if name in object.__getattribute__(obj, "__dict__"):
+        return True
+    return isinstance(
+        value, (*_PLAIN, list, tuple, dict, np.generic, Tensor, TrackedObject)
+    ) and any(vars(cls).get(name, _PLAIN) is value for cls in type(obj).__mro__)
+
+
+def _check_writable(obj: TrackedObject, name: str) -> None:
+    recorder = STATE.recorder
+    if recorder is not None and not recorder.is_created(obj):
+        raise recorder.refuse(
+            f"writing attribute {name!r} of a {type(obj).__name__}",
+            "keep what changes in a buffer or parameter and write it in place (copy_, add_), or "
+            "write the attribute outside the compiled function",
+        )
