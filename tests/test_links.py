@@ -96,7 +96,7 @@ def test_a_link_that_leads_nowhere_is_found(text, reason):
 
 
 def test_a_file_that_is_named_and_missing_is_found():
-    text = "`ir/graph.py` is not `ir/nowhere.py`, and `aotlite.ir` and `f.py:loss` are no files"
+    text = "`aotlite/api.py` is not `ir/nowhere.py`, and `aotlite.ir` and `f.py:loss` are no files"
     assert ["ir/nowhere.py", "gone.py"] == missing(f"{text}; `gone.py`")
 
 
