@@ -90,16 +90,7 @@ if TYPE_CHECKING:
     from aotlite.eager.rng.generator import initial_seed as initial_seed
     from aotlite.eager.rng.generator import manual_seed as manual_seed
     from aotlite.eager.rng.generator import set_rng_state as set_rng_state
-    from aotlite.ir.device import Device as Device
-    from aotlite.ir.dtype_names import bool as bool
-    from aotlite.ir.dtype_names import cdouble as cdouble
-    from aotlite.ir.dtype_names import cfloat as cfloat
-    from aotlite.ir.dtype_names import double as double
-    from aotlite.ir.dtype_names import float as float
-    from aotlite.ir.dtype_names import half as half
-    from aotlite.ir.dtype_names import int as int
-    from aotlite.ir.dtype_names import long as long
-    from aotlite.ir.dtype_names import short as short
+    from aotlite.ir.arrays.device import Device as Device
     from aotlite.ir.dtypes import bfloat16 as bfloat16
     from aotlite.ir.dtypes import bool_ as bool_
     from aotlite.ir.dtypes import complex64 as complex64
@@ -117,6 +108,17 @@ if TYPE_CHECKING:
     from aotlite.ir.dtypes import uint16 as uint16
     from aotlite.ir.dtypes import uint32 as uint32
     from aotlite.ir.dtypes import uint64 as uint64
+    from aotlite.ir.dtypes.limits import finfo as finfo
+    from aotlite.ir.dtypes.limits import iinfo as iinfo
+    from aotlite.ir.dtypes.names import bool as bool
+    from aotlite.ir.dtypes.names import cdouble as cdouble
+    from aotlite.ir.dtypes.names import cfloat as cfloat
+    from aotlite.ir.dtypes.names import double as double
+    from aotlite.ir.dtypes.names import float as float
+    from aotlite.ir.dtypes.names import half as half
+    from aotlite.ir.dtypes.names import int as int
+    from aotlite.ir.dtypes.names import long as long
+    from aotlite.ir.dtypes.names import short as short
     from aotlite.ir.errors import AbsentError as AbsentError
     from aotlite.ir.errors import AliasError as AliasError
     from aotlite.ir.errors import AotliteError as AotliteError
@@ -139,13 +141,11 @@ if TYPE_CHECKING:
     from aotlite.ir.errors import TangentError as TangentError
     from aotlite.ir.errors import TokenError as TokenError
     from aotlite.ir.errors import UnsupportedError as UnsupportedError
-    from aotlite.ir.limits import finfo as finfo
-    from aotlite.ir.limits import iinfo as iinfo
-    from aotlite.ir.memory_format import MemoryFormat as MemoryFormat
-    from aotlite.ir.memory_format import channels_last as channels_last
-    from aotlite.ir.memory_format import channels_last_3d as channels_last_3d
-    from aotlite.ir.memory_format import contiguous_format as contiguous_format
-    from aotlite.ir.memory_format import preserve_format as preserve_format
+    from aotlite.ir.geometry.memory_format import MemoryFormat as MemoryFormat
+    from aotlite.ir.geometry.memory_format import channels_last as channels_last
+    from aotlite.ir.geometry.memory_format import channels_last_3d as channels_last_3d
+    from aotlite.ir.geometry.memory_format import contiguous_format as contiguous_format
+    from aotlite.ir.geometry.memory_format import preserve_format as preserve_format
     from aotlite.library import register_op as register_op
     from aotlite.partition import (
         min_cut_rematerialization_partition as min_cut_rematerialization_partition,
@@ -179,8 +179,8 @@ _LAZY: dict[str, str] = {
             set_grad_enabled
         """,
         "aotlite.eager.base.tensor": "Tensor",
-        "aotlite.ir.device": "Device",
-        "aotlite.ir.dtype_names": "bool cdouble cfloat double float half int long short",
+        "aotlite.ir.arrays.device": "Device",
+        "aotlite.ir.dtypes.names": "bool cdouble cfloat double float half int long short",
         "aotlite.ir.dtypes": """
             bfloat16 bool_ complex64 complex128 float8_e4m3fn float8_e5m2 float16 float32 float64
             int8 int16 int32 int64 uint8 uint16 uint32 uint64
@@ -192,8 +192,8 @@ _LAZY: dict[str, str] = {
             OutOfMemoryError ProtocolError RngError ShapeError SubclassError TangentError TokenError
             UnsupportedError
         """,
-        "aotlite.ir.limits": "finfo iinfo",
-        "aotlite.ir.memory_format": """
+        "aotlite.ir.dtypes.limits": "finfo iinfo",
+        "aotlite.ir.geometry.memory_format": """
             MemoryFormat channels_last channels_last_3d contiguous_format preserve_format
         """,
         "aotlite.library": "register_op",

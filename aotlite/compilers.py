@@ -15,7 +15,7 @@ from aotlite.backends.functions import ExampleInput, GraphFunction, graph_functi
 from aotlite.backends.protocol import Window
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import ArrayValue, Interpreter
+from aotlite.ir.run.interpreter import ArrayValue, Interpreter
 
 __all__ = [
     "ExampleInput",

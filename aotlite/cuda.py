@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 
 from aotlite.eager.rng.generator import manual_seed as _manual_seed
-from aotlite.ir.cuda_devices import cuda_device, device_named, library, why_unavailable
-from aotlite.ir.cuda_devices import device_count as _device_count
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.cuda_devices import cuda_device, device_named, library, why_unavailable
+from aotlite.ir.arrays.cuda_devices import device_count as _device_count
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import ArgumentError, DeviceError
 
 __all__ = [

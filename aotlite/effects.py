@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager
 from aotlite.eager.base.host_callback import callback
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir import ledger
-from aotlite.ir.effects import TokenOp, numbered
+from aotlite.ir.effects import TokenOp, ledger
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.effect_chains import numbered
 from aotlite.ir.ops.effects import PRINT
 
 __all__ = ["callback", "happening", "print"]

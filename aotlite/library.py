@@ -13,17 +13,17 @@ import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
 from aotlite.eager.base.host_callback import on_host
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.namespace import function
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import check_effect
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import lock
+from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
-from aotlite.ir.operand import Operand, install_method
+from aotlite.ir.op.composite import COMPOSITES
+from aotlite.ir.op.operand import Operand, install_method
+from aotlite.ir.op.schema import Schema, parse_schema
 from aotlite.ir.ops import declare, effects
-from aotlite.ir.schema import Schema, parse_schema
-from aotlite.ir.sizes import as_size
 
 _RESULTS: Mapping[str, Callable[[DType], DType]] = {
     "same": declare.same,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from aotlite.backends.protocol import Run, Window
 from aotlite.ir.graph import Graph, Node, output_node
+from aotlite.ir.graph.role import MutatedInput
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import COPY_
-from aotlite.ir.role import MutatedInput
+from aotlite.ir.ops.shape.copies import COPY_
 
 Copy = tuple[int, TensorMeta, TensorMeta]
 """(index of the input, its meta, the new value's meta)."""

@@ -17,14 +17,14 @@ import numpy as np
 from aotlite.backends.protocol import Run, Window, ran
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import copied
-from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import ArgumentError, BackendError, UnsupportedError
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.effect_chains import same_effects
+from aotlite.ir.graph.role import Role
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import InplaceOp, Op
-from aotlite.ir.operand import Operand
-from aotlite.ir.role import Role
-from aotlite.ir.verify import verify
+from aotlite.ir.op.operand import Operand
 
 
 class ExampleInput(Operand):

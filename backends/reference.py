@@ -20,9 +20,9 @@ from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import explain
 from aotlite.ir.op import PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.run.interpreter import explain
 
 Step = Callable[[list[Any], list[Any]], None]
 

@@ -20,12 +20,12 @@ from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_
 from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import explain
+from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp, ViewOp
 from aotlite.ir.ops.declare import is_plain_call
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Saved
+from aotlite.ir.run.interpreter import explain
 
 LIMIT = 2000
 """Graphs of more nodes stay instruction lists: Python takes 10 us a line to compile."""

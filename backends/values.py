@@ -11,8 +11,8 @@ from typing import Any
 
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.role import MutatedInput, Saved
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import MutatedInput, Saved
 
 Value = Any
 """An array with exactly the meta's geometry, or a window."""

@@ -21,7 +21,7 @@ import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.cli import number
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.symbols.table import SymbolTable
 from benchmarks.common import machine, table, wide_console
 from benchmarks.loops import Action, Medians, measure
 

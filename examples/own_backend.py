@@ -6,7 +6,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.ir.graph import Graph
-from aotlite.ir.printer import literal
+from aotlite.ir.graph.node_text import literal
 
 TEXT = {
     "mul": "{0} * {1}",

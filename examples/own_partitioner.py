@@ -7,8 +7,8 @@ are saved, gives its reason for each, and leaves the rest to `cut`.
 import aotlite as al
 from aotlite.inspect import explain_partition, saved_bytes
 from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.graph.role import Gradient
 from aotlite.ir.op import Cost, Op
-from aotlite.ir.role import Gradient
 from aotlite.partition import Partition, cut
 
 CHEAP = (Cost.POINTWISE, Cost.VIEW, Cost.FACTORY)

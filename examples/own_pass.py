@@ -9,7 +9,7 @@ from typing import Any
 import aotlite as al
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import Op
-from aotlite.ir.transform import Transformer
+from aotlite.ir.run.transform import Transformer
 
 
 class AddInsteadOfDoubling(Transformer):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import aotlite.ir.ops  # noqa: F401  (fills the table: what comes later is the user's)
 from aotlite.ir.op import OPS
-from aotlite.ir.operand import Operand
+from aotlite.ir.op.operand import Operand
 
 
 @contextmanager

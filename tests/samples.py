@@ -19,9 +19,9 @@ import aotlite.ir.ops  # noqa: F401  (fills the tables)
 from aotlite import from_numpy
 from aotlite.eager.creation.from_data import call
 from aotlite.ir import dtypes
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.op import OPS, InplaceOp
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,

@@ -1,4 +1,4 @@
-"""Samples of the composites in `ir/ops/conversions.py`."""
+"""Samples of the composites in `ir/ops/shape/conversions.py`."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,7 @@ def _to(name: str) -> Iterable[Sample]:
     a = array((2, 3), "float32")
     yield Sample((a, "cpu"))
     yield Sample((a, "cpu", al.float64))
-    yield Sample((a, al.ir.device.CPU), {"dtype": al.float16})
+    yield Sample((a, al.ir.arrays.device.CPU), {"dtype": al.float16})
     yield Sample((a, None, al.float64))
     yield Sample((a, array((), "int64")))
     yield Sample((a,), {"tensor": array((), "float64"), "copy": True})

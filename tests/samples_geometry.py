@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir import layout
+from aotlite.ir.geometry import layout
 from aotlite.testing.laws.sample import ALL, Sample, array, expanded, flipped, gapped, layouts
 from tests.samples import register
 
@@ -200,7 +200,7 @@ def _scatters(name: str) -> Iterable[Sample]:
 def _seen(viewed: Any, a: np.ndarray, rest: tuple[Any, ...], dtype: str) -> np.ndarray | None:
     """A value for the part that the view sees; None if the view sees an element twice."""
     from aotlite import from_numpy
-    from aotlite.ir.overlap import has_internal_overlap
+    from aotlite.ir.geometry.overlap import has_internal_overlap
 
     meta = viewed.infer(viewed.bind((from_numpy(a), *rest), {}))
     if has_internal_overlap(meta.shape, meta.stride):

@@ -1,4 +1,4 @@
-"""Sample inputs of ops in `ir/ops/order.py` and of norms."""
+"""Sample inputs of ops in `ir/ops/index/sort.py` and of norms."""
 
 from __future__ import annotations
 

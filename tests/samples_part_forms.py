@@ -1,4 +1,4 @@
-"""Samples of the composites in `ir/ops/part_forms.py`."""
+"""Samples of the composites in `ir/ops/views/splits.py`."""
 
 from __future__ import annotations
 

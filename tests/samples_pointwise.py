@@ -457,7 +457,7 @@ def _first_of(target: str) -> Callable[[str], list[Sample]]:
 
 
 def _register_aliases() -> None:
-    from aotlite.ir.composite import COMPOSITES
+    from aotlite.ir.op.composite import COMPOSITES
     from aotlite.ir.ops.aliases import ALIASES
 
     for name, target in ALIASES.items():

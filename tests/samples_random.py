@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.ir.memory_format import contiguous_format
+from aotlite.ir.geometry.memory_format import contiguous_format
 from aotlite.testing.laws.sample import Sample, array, expanded, flipped
 from tests.samples import register
 

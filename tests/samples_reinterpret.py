@@ -1,4 +1,4 @@
-"""Samples of the ops and composites in `ir/ops/reinterpret.py`."""
+"""Samples of the ops and composites in `ir/ops/views/reinterpret.py`."""
 
 from __future__ import annotations
 

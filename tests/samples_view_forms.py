@@ -1,4 +1,4 @@
-"""Samples of the composites in `ir/ops/view_forms.py` and `ir/ops/view_copies.py`."""
+"""Samples of the composites in `ir/ops/views/forms.py` and `ir/ops/views/copies.py`."""
 
 from __future__ import annotations
 

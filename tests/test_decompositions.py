@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import map_nodes
-from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import OPS, MultiViewOp
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.s7_simplify.decompositions import decompose
 from aotlite.testing.laws.running import bound, tensors_in
 from tests.samples import samples_of

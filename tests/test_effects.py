@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.eager.base.modes import STATE
 from aotlite.ir import dtypes
-from aotlite.ir.host_function import host_function_named
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.ir.op.host_function import host_function_named
 from aotlite.testing import laws
 from tests.eager.listarrays import LISTS
 from tests.own_ops import taken_out

@@ -12,9 +12,9 @@ import pytest
 
 import aotlite as al
 from aotlite.inspect import stages_of
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.source import graph_from_source
-from aotlite.ir.transform import Transformer
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.text.source import graph_from_source
+from aotlite.ir.run.transform import Transformer
 
 ROOT = Path(__file__).parents[1]
 GOLDENS = ROOT / "tests" / "goldens"

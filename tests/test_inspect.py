@@ -12,9 +12,9 @@ from aotlite.inspect import (
     saved_bytes,
     stages_of,
 )
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph
-from aotlite.ir.source import graph_from_source
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.text.source import graph_from_source
 from aotlite.partition import cut
 from aotlite.subclasses import TwoTensor
 

@@ -97,7 +97,8 @@ def files_below(folder: str) -> set[Path]:
 
 
 def installed_place(path: Path) -> str:
-    """Where a file of the three packages lies once installed: ir/op.py -> aotlite/ir/op.py."""
+    """Where a file of the three packages lies once installed: ir/op/__init__.py ->
+    aotlite/ir/op/__init__.py."""
     return str(PurePosixPath(FOLDERS[path.parts[0]], *path.parts[1:]))
 
 

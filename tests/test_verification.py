@@ -14,10 +14,10 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.graph import Graph, output_node
+from aotlite.ir.graph.role import Offset, Primal, Seed
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Offset, Primal, Seed
-from aotlite.ir.transform import Transformer
+from aotlite.ir.run.transform import Transformer
 from aotlite.nn import functional as F
 from aotlite.partition import cut
 from aotlite.pipeline import STAGES

@@ -13,9 +13,9 @@ from source_files import ROOT
 sys.path.insert(0, str(ROOT))
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
-from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS, Op, PureOp, Source
-from aotlite.ir.workspace import stated
+from aotlite.ir.op.composite import COMPOSITES, Composite
+from aotlite.ir.op.workspace import stated
 from aotlite.testing.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
 from aotlite.testing.laws.running import kernel_op, vjp_of
 from aotlite.testing.laws.scalar import WITHOUT_SCALAR

@@ -18,7 +18,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import as_ndarray
 from aotlite.eager.creation.interop import from_numpy
 from aotlite.ir.errors import ArgumentError, AutogradError
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 
 __all__ = ["gradcheck", "gradgradcheck"]
 

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from aotlite.backends.cpu import folders
 from aotlite.cli.doctor_record import Finding, State
-from aotlite.ir import trust
+from aotlite.ir.filesystem import trust
 
 SECTION = "Environment variables"
 OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_CACHE")

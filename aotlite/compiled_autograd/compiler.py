@@ -25,7 +25,7 @@ from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.verify import verify
+from aotlite.ir.graph.verify import verify
 from aotlite.options import Options, make_options
 from aotlite.pipeline.observers import Dump
 from aotlite.pipeline.user_code import apply_pass, pass_name

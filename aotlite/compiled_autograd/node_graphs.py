@@ -18,7 +18,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.op import PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM, ResultOp
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def key_of(

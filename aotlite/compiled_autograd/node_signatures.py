@@ -17,9 +17,9 @@ from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.graph.role import Output, Saved
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.role import Output, Saved
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 

@@ -29,10 +29,10 @@ from aotlite.eager.base.unsupported import note_refusal
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Constant, Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, RandomOp
-from aotlite.ir.role import Gradient, Lifted, Output, Saved
-from aotlite.ir.scope import TAPE_NODE, Scope
+from aotlite.ir.provenance.scope import TAPE_NODE, Scope
 from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder

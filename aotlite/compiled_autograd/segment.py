@@ -18,8 +18,8 @@ from aotlite.eager.autograd.saved_tensors import SavedTensor
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.tape.node import TapeNode, released
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.interpreter import ArrayValue, array_value
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.run.interpreter import ArrayValue, array_value
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.overlap import Geometry, overlaps, overlaps_bytes
+from aotlite.ir.geometry.overlap import Geometry, overlaps, overlaps_bytes
 
 
 def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:

@@ -13,8 +13,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call, ones
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.geometry.sizes import broadcast_shapes
 from aotlite.ir.ops.precision import widened
-from aotlite.ir.sizes import broadcast_shapes
 from aotlite.nn.functions import dropout, linear
 
 Heads = tuple[Tensor, Tensor, Tensor]

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import empty
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.ops.convolutions import (
+from aotlite.ir.ops.nn.convolution_forms import (
     conv1d,
     conv2d,
     conv_transpose1d,
     conv_transpose2d,
     named_padding,
 )
-from aotlite.ir.ops.pad import pad
+from aotlite.ir.ops.shape.pad import pad
 from aotlite.nn import init
 from aotlite.nn.functions import Ints
 from aotlite.nn.module import Module

@@ -7,7 +7,7 @@ import math
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call, empty
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError
 from aotlite.nn import init

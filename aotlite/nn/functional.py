@@ -1,13 +1,7 @@
 """The functions of layers and losses, with PyTorch's names, arguments and defaults."""
 
-from aotlite.ir.ops.adaptive_pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool2d,
-)
-from aotlite.ir.ops.convolutions import conv1d, conv2d, conv_transpose1d, conv_transpose2d
-from aotlite.ir.ops.labels import cross_entropy, nll_loss, one_hot
-from aotlite.ir.ops.losses import (
+from aotlite.ir.ops.losses.classes import cross_entropy, nll_loss, one_hot
+from aotlite.ir.ops.losses.elementwise import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     huber_loss,
@@ -16,16 +10,22 @@ from aotlite.ir.ops.losses import (
     mse_loss,
     smooth_l1_loss,
 )
-from aotlite.ir.ops.max_pooling import max_pool1d, max_pool2d
-from aotlite.ir.ops.mean_pooling import avg_pool1d, avg_pool2d
-from aotlite.ir.ops.pad import pad
-from aotlite.ir.ops.similarity import (
+from aotlite.ir.ops.nn.convolution_forms import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from aotlite.ir.ops.nn.similarity import (
     cosine_similarity,
     normalize,
     pixel_shuffle,
     pixel_unshuffle,
 )
-from aotlite.ir.ops.upsample import interpolate
+from aotlite.ir.ops.nn.upsample import interpolate
+from aotlite.ir.ops.pooling.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool2d,
+)
+from aotlite.ir.ops.pooling.max_pooling import max_pool1d, max_pool2d
+from aotlite.ir.ops.pooling.mean_pooling import avg_pool1d, avg_pool2d
+from aotlite.ir.ops.shape.pad import pad
 from aotlite.nn.activations import (
     celu,
     elu,

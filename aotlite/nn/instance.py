@@ -8,7 +8,7 @@ from __future__ import annotations
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.nn.normalization import NormBase, check_running, follow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import empty
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.nn import functional as F
 from aotlite.nn.convolutions import draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.ops import labels, losses
+from aotlite.ir.ops.losses import classes, elementwise
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Buffer
 
@@ -31,14 +31,14 @@ class MSELoss(_Loss):
     """The squared difference."""
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.mse_loss(input, target, reduction=self.reduction)
+        return elementwise.mse_loss(input, target, reduction=self.reduction)
 
 
 class L1Loss(_Loss):
     """The absolute difference."""
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.l1_loss(input, target, reduction=self.reduction)
+        return elementwise.l1_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
@@ -49,7 +49,7 @@ class SmoothL1Loss(_Loss):
         self.beta = beta
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+        return elementwise.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
 
 class HuberLoss(_Loss):
@@ -60,14 +60,16 @@ class HuberLoss(_Loss):
         self.delta = delta
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.huber_loss(input, target, self.reduction, self.delta)
+        return elementwise.huber_loss(input, target, self.reduction, self.delta)
 
 
 class BCELoss(_Weighted):
     """The cross entropy of probabilities of yes and no."""
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
+        return elementwise.binary_cross_entropy(
+            input, target, self.weight, reduction=self.reduction
+        )
 
 
 class BCEWithLogitsLoss(_Weighted):
@@ -86,7 +88,7 @@ class BCEWithLogitsLoss(_Weighted):
         self.pos_weight = None if pos_weight is None else Buffer(pos_weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.binary_cross_entropy_with_logits(
+        return elementwise.binary_cross_entropy_with_logits(
             input, target, self.weight, reduction=self.reduction, pos_weight=self.pos_weight
         )
 
@@ -99,7 +101,9 @@ class KLDivLoss(_Loss):
         self.log_target = log_target
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return losses.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+        return elementwise.kl_div(
+            input, target, reduction=self.reduction, log_target=self.log_target
+        )
 
 
 class NLLLoss(_Weighted):
@@ -112,7 +116,7 @@ class NLLLoss(_Weighted):
         self.ignore_index = ignore_index
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return labels.nll_loss(
+        return classes.nll_loss(
             input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
         )
 
@@ -133,7 +137,7 @@ class CrossEntropyLoss(_Weighted):
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
-        return labels.cross_entropy(
+        return classes.cross_entropy(
             input,
             target,
             self.weight,

@@ -13,7 +13,7 @@ from aotlite.eager.base.modes import STATE, no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import take_place, tell_apart
 from aotlite.eager.subclass.protocol import is_wrapper
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.parameter import Buffer, Parameter

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import empty
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn import init

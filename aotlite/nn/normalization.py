@@ -10,7 +10,7 @@ from typing import Any
 from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call, ones, tensor, zeros
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, int64
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.nn import init

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.ops.adaptive_pooling import (
+from aotlite.ir.ops.pooling.adaptive_pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_max_pool2d,
 )
-from aotlite.ir.ops.max_pooling import max_pool1d, max_pool2d
-from aotlite.ir.ops.mean_pooling import avg_pool1d, avg_pool2d
+from aotlite.ir.ops.pooling.max_pooling import max_pool1d, max_pool2d
+from aotlite.ir.ops.pooling.mean_pooling import avg_pool1d, avg_pool2d
 from aotlite.nn.functions import Ints
 from aotlite.nn.module import Module
 

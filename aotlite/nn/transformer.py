@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.nn.activations import gelu, relu

@@ -18,7 +18,7 @@ from aotlite.backends.reference import REFERENCE
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Kept, Output, Saved
+from aotlite.ir.graph.role import Kept, Output, Saved
 from aotlite.options import Options
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.partitioning import opened_for_fusion, partitioned

@@ -14,7 +14,7 @@ import attrs
 from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Primal, Saved
+from aotlite.ir.graph.role import Primal, Saved
 from aotlite.options import Options
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation

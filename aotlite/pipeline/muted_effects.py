@@ -16,9 +16,9 @@ import numpy as np
 
 from aotlite.ir.effects import TOKEN, EffectOp, TokenOp
 from aotlite.ir.graph import Phase
-from aotlite.ir.interpreter import ArrayValue, array_value
+from aotlite.ir.graph.node_text import literal
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.printer import literal
+from aotlite.ir.run.interpreter import ArrayValue, array_value
 
 
 @attrs.frozen

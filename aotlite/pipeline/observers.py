@@ -15,11 +15,11 @@ from typing import Any, Protocol, runtime_checkable
 import attrs
 
 from aotlite.backends.cpu.once import tell_once
-from aotlite.ir import written
-from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import ArgumentError, noted
+from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.graph import Graph
-from aotlite.ir.verify import verify
+from aotlite.ir.graph.effect_chains import same_effects
+from aotlite.ir.graph.verify import verify
 from aotlite.options import Observer, Options
 from aotlite.pipeline.verification import StageRunner
 from aotlite.stages.records.function_meta import FunctionMeta
@@ -166,7 +166,7 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
     `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link leads there.
     """
     try:
-        written.make(folder)
+        atomic_files.make(folder)
     except OSError as error:
         raise noted(
             ArgumentError(
@@ -197,7 +197,7 @@ class Dump:
         ending = "py" if isinstance(made, Graph) else "txt"
         name = f"{self.prefix}_{self._name(stage)}.{ending}"
         try:
-            written.write(self.folder, name, f"{record}\n")
+            atomic_files.write(self.folder, name, f"{record}\n")
         except OSError as error:
             tell_once(
                 f"aotlite: stages are not dumped: {self.folder} gives {error.strerror}, expected a "

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Part, Primal
-from aotlite.ir.verify import verify
+from aotlite.ir.graph.role import Part, Primal
+from aotlite.ir.graph.verify import verify
 from aotlite.options import PARTITIONERS, Options
 from aotlite.partition import min_cut_rematerialization_partition
 from aotlite.pipeline.request import Compilation

@@ -17,9 +17,9 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.graph.role import MutatedInput, Primal
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import MutatedInput, Primal
+from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, Containers, InputRole
 from aotlite.stages.records.function_facts import Fixed

@@ -15,7 +15,7 @@ from aotlite.backends.cpu.once import warn_caller
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
-from aotlite.ir.role import Primal
+from aotlite.ir.graph.role import Primal
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.eager.base.modes import modes_kept
-from aotlite.ir.effects import same_effects
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.role import (
+from aotlite.ir.graph.effect_chains import same_effects
+from aotlite.ir.graph.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     Gradient,

@@ -23,11 +23,7 @@ from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.interpreter import ArrayValue, Interpreter, array_value, call_arrays
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
-from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import (
+from aotlite.ir.graph.role import (
     RNG_INPUTS,
     RNG_OUTPUTS,
     BackwardOffset,
@@ -43,6 +39,10 @@ from aotlite.ir.role import (
     Seed,
     Token,
 )
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.pipeline.muted_effects import Happened, Muted
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Plain

@@ -20,12 +20,12 @@ from aotlite.eager.dispatch.destinations import check_operand
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import AliasError, ShapeError, SubclassError, noted
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
-from aotlite.ir.ops.create import CLONE, COPY_, FILL, RESTRIDE
-from aotlite.ir.ops.views import AS_STRIDED, AS_STRIDED_SCATTER
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.ops.shape.copies import CLONE, COPY_, FILL, RESTRIDE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_SCATTER
 from aotlite.sharding.counting import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window

@@ -1,6 +1,6 @@
 """Which placements an op's operands are brought to, and which its results then have.
 
-What is possible follows from the op's declaration (`ir/dims.py`): operands may be cut along one
+What is possible follows from the op's declaration (`ir/op/dims.py`): operands may be cut along one
 label, or be parts of a sum in which the op is linear, or be whole on every rank. Of what is
 possible that is taken which moves least. Rules: SHD-7 to SHD-10. Spec: `specs/sharding.md`.
 """
@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.parts import Cut, cuts_of, linear_groups
+from aotlite.ir.op.parts import Cut, cuts_of, linear_groups
 from aotlite.sharding.placements import Partial, Placed, Placement, Replicate, Shard, is_formed
 from aotlite.sharding.redistribution import bytes_moved
 

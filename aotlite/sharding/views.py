@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 Rest = tuple[Any, ...]
 

@@ -15,8 +15,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.op_functions import FUNCTIONS as ops
 from aotlite.eager.subclass.op_functions import function_of
 from aotlite.ir.errors import AotliteError, ProtocolError, SubclassError, noted
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.op import MultiViewOp, Op, ViewOp, op_named
-from aotlite.ir.overlap import has_internal_overlap
 
 View = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from aotlite.eager.autograd.custom_function.function import Function
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import ArgumentError, SubclassError, noted
-from aotlite.ir.role import part_suffix
+from aotlite.ir.graph.role import part_suffix
 from aotlite.nn.module import Module, members
 from aotlite.nn.parameter import Buffer, Parameter
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import sizes
+from aotlite.ir.geometry import sizes
 
 GROUP = 4
 """The neighbours of which two are kept."""

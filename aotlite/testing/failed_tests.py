@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from aotlite.ir import written
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.filesystem import atomic_files
 from aotlite.testing.drawing import drawing
 from aotlite.testing.programs.program import Program
 
@@ -32,7 +32,7 @@ def stored(item: pytest.Item, error: Any, has_program: bool) -> str:
         small = _smallest(error, config.getoption("--aotlite-shrink"))
         file = folder / f"{file_name(item.nodeid)}.py"
         text, more = script_of(small, error), f"\n{drawn(small)}\n"
-    written.write(file.parent, file.name, text)
+    atomic_files.write(file.parent, file.name, text)
     return f"stored in {_relative(file, config.rootpath)}:\n\n{text}{more}"
 
 

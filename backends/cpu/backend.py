@@ -28,8 +28,8 @@ from aotlite.backends.loops.program import Program
 from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.threads import get_num_threads
+from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
-from aotlite.ir.device import CPU as CPU_DEVICE
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta

@@ -21,7 +21,7 @@ except ImportError:  # another Python: 3.12 calls it _sha2
     from hashlib import sha256
 
 from aotlite.backends.cpu.locks import held
-from aotlite.ir.trust import OTHERS
+from aotlite.ir.filesystem.trust import OTHERS
 
 FORMAT = "1"
 """Goes into every key: another one where entries of before must not be used any more."""

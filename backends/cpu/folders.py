@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory, gettempdir, mkdtemp
 import attrs
 
 from aotlite.backends.cpu.once import tell_once
-from aotlite.ir import trust
-from aotlite.ir.trust import OTHERS, Step
+from aotlite.ir.filesystem import trust
+from aotlite.ir.filesystem.trust import OTHERS, Step
 
 
 def chosen() -> str | None:

@@ -18,10 +18,10 @@ import numpy as np
 import aotlite.backends
 import aotlite.ir
 from aotlite.backends.cpu.cache import key_of
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory_format import MemoryFormat
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops import BUILT_IN
 

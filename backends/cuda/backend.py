@@ -26,7 +26,7 @@ from aotlite.backends.loops.expand import expand
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Program
 from aotlite.backends.protocol import Run
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from aotlite.backends.cuda.cupy_driver import CupyDriver
 from aotlite.backends.cuda.driver import Driver
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta

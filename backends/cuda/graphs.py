@@ -27,7 +27,7 @@ from aotlite.backends.loops.program import Extern, Gemm, Kind, writes
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value
 from aotlite.ir.arrays import ArrayBackend
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.forks import lock

@@ -16,9 +16,9 @@ import numpy as np
 from aotlite.backends.cuda.checks import needed_by
 from aotlite.backends.loops.interpreter import run_step
 from aotlite.backends.loops.program import Check, Kernel, Kind, Program, Step, reads, writes
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import RNG_INPUTS
+from aotlite.ir.graph.role import RNG_INPUTS
 
 Refuses = Callable[[Mapping[int, Any]], bool]
 """Whether a check refuses the arrays of these buffers."""

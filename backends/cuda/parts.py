@@ -17,13 +17,13 @@ from aotlite.backends.closing import write
 from aotlite.backends.protocol import Run, Window
 from aotlite.backends.reference import REFERENCE
 from aotlite.backends.values import Value, is_read, returned_as_arrays
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
+from aotlite.ir.graph.role import Argument, Output
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import COPY_, RESTRIDE, TO_DEVICE
-from aotlite.ir.role import Argument, Output
+from aotlite.ir.ops.shape.copies import COPY_, RESTRIDE, TO_DEVICE
 
 
 @attrs.frozen

@@ -28,7 +28,7 @@ from aotlite.backends.loops.program import (
     Program,
     Step,
 )
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.graph import Graph
 
 LINE = 256

@@ -22,12 +22,12 @@ from aotlite.backends.loops.program import Window as Matrix
 from aotlite.backends.protocol import Window
 from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import copied
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import BackendError, GraphError
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 
 class CudaRun:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.errors import GraphError
 from aotlite.ir.graph import Graph
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op, PureOp
-from aotlite.ir.ops.create import RESTRIDE
-from aotlite.ir.transform import Transformer
+from aotlite.ir.ops.shape.copies import RESTRIDE
+from aotlite.ir.run.transform import Transformer
 
 
 def expand(graph: Graph) -> Graph:

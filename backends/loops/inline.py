@@ -46,7 +46,7 @@ from aotlite.backends.loops.rewrite import (
     without_unit_axes,
 )
 from aotlite.backends.loops.schedule import across, lies_across, vector_axis
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 
 
 @attrs.frozen(eq=False)

@@ -22,8 +22,8 @@ from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import ArrayValue, array_value, run_graph
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
 """From shape and NumPy dtype to what makes new arrays of these."""

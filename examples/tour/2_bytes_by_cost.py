@@ -7,7 +7,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.ir.graph import Node
-from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.run.interpreter import Interpreter
 
 
 def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:

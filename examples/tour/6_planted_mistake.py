@@ -6,7 +6,7 @@ from typing import Any
 
 import aotlite as al
 from aotlite.ir.graph import Graph
-from aotlite.ir.transform import Transformer
+from aotlite.ir.run.transform import Transformer
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.testing import differences_of, draw, shrunk
 

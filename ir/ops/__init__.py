@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from aotlite.ir.op import OPS
-from aotlite.ir.operand import install_methods
+from aotlite.ir.op.operand import install_methods
 
 # Each module declares the ops of one subject; what one needs of another it imports.
 for _module in walk_packages(__path__, f"{__name__}."):

@@ -7,17 +7,17 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.op import OPS
-from aotlite.ir.ops import (  # noqa: F401  (they declare what is named here)
+from aotlite.ir.op.composite import COMPOSITES, Composite
+from aotlite.ir.ops.elementwise import (  # noqa: F401  (they declare what is named here)
     bitwise,
     blends,
+    bounds,
+    comparisons,
     complexes,
     elementary,
-    extents,
+    error_functions,
     rounding,
-    select,
-    special,
 )
 
 ALIASES = {

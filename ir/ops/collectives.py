@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from aotlite.ir import sizes
-from aotlite.ir.composite import composite
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import (
     ArgumentError,
@@ -22,13 +20,15 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
+from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, Op, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.positions import replaced
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused, kind_of, refusal
-from aotlite.ir.ops.positions import replaced
 from aotlite.ir.ops.precision import accumulator, cast, wide
-from aotlite.ir.workspace import OPERANDS, RESULTS
 
 Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Any, ...]
@@ -74,9 +74,7 @@ def _each(tensors: Metas, shape: Sequence[int]) -> Metas:
     return (tensor_meta(tuple(shape), None, first.dtype, first.device),) * len(tensors)
 
 
-def _check_reduction(
-    name: str, meta: TensorMeta, op: str, known: Mapping[str, Refused]
-) -> None:
+def _check_reduction(name: str, meta: TensorMeta, op: str, known: Mapping[str, Refused]) -> None:
     if op not in known:
         raise ArgumentError(f"{name}: argument 'op' is {op!r}, expected one of {[*known]}")
     if kind_of(meta.dtype) in known[op]:
@@ -132,9 +130,7 @@ def _all_to_all_rule(tensors: Metas, split_dim: int, concat_dim: int) -> Metas:
     first = _ranks("all_to_all", tensors)
     split_dim = _wrapped("all_to_all", first, split_dim)
     concat_dim = _wrapped("all_to_all", first, concat_dim)
-    shape = replaced(
-        first.shape, split_dim, _cut("all_to_all", first, split_dim, len(tensors))
-    )
+    shape = replaced(first.shape, split_dim, _cut("all_to_all", first, split_dim, len(tensors)))
     return _each(tensors, replaced(shape, concat_dim, shape[concat_dim] * len(tensors)))
 
 
@@ -192,9 +188,7 @@ def _all_gather(xp: Any, metas: Metas, tensors: Sequence[Any], dim: int) -> Arra
     return _windows(xp, metas, xp.concat(list(tensors), axis=dim))
 
 
-def _reduce_scatter(
-    xp: Any, metas: Metas, tensors: Sequence[Any], dim: int, op: str
-) -> Arrays:
+def _reduce_scatter(xp: Any, metas: Metas, tensors: Sequence[Any], dim: int, op: str) -> Arrays:
     total = _reduced(xp, metas[0].dtype, tensors, op)
     return _blocks(xp, total, len(metas), dim % metas[0].ndim)
 
@@ -264,9 +258,7 @@ def _broadcast_vjp(grads: Sequence[Any], source: int) -> list[Any]:
 
 
 # ------------------------------------------------------------------------------------------- ops
-def _collective(
-    schema: str, meta: Any, kernel: Any, vjp: Any, *, is_linear: bool = True
-) -> PureOp:
+def _collective(schema: str, meta: Any, kernel: Any, vjp: Any, *, is_linear: bool = True) -> PureOp:
     return pure(
         f"{schema} -> Tensor[]",
         meta=meta,
@@ -330,9 +322,7 @@ def all_reduce(tensors: tuple[Any, ...], op: str) -> Any:
     return _call(OPS[reduction("all_reduce", op)], tensors, op)
 
 
-@composite(
-    "reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False
-)
+@composite("reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False)
 def reduce_scatter(tensors: tuple[Any, ...], dim: int, op: str) -> Any:
     """The ranks' tensors combined, of which each rank gets its part along a dimension."""
     return _call(OPS[reduction("reduce_scatter", op)], tensors, dim, op)

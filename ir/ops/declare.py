@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aotlite.ir import dtypes, layout, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.arrays import ArrayBackend, copied
-from aotlite.ir.dims import along, elementwise
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import (
     NUMBERS,
@@ -28,11 +29,11 @@ from aotlite.ir.op import (
     register,
     schema_of,
 )
+from aotlite.ir.op.dims import along, elementwise
+from aotlite.ir.op.schema import Parameter
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
-from aotlite.ir.ops.part_loops import stored_over
 from aotlite.ir.ops.precision import accumulator, cast, number_in
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.schema import Parameter
+from aotlite.ir.ops.scatter_loops import stored_over
 
 Formulas = Mapping[str, Callable[..., Any]] | None
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.device import CPU
-from aotlite.ir.effect_ops import (
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.effects import (
     TOKEN,
     EffectOp,
     TokenOp,
@@ -26,10 +26,10 @@ from aotlite.ir.effect_ops import (
     threaded_rule,
 )
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.host_function import HostFunction
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.meta_text import meta_from_text
+from aotlite.ir.meta.text import meta_from_text
 from aotlite.ir.op import Cost, parse_vjp, register, schema_of
+from aotlite.ir.op.host_function import HostFunction
 
 Formulas = Mapping[str, Callable[..., Any]] | None
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import sizes
 from aotlite.ir.ops.precision import widened
 
 Given = tuple[int, ...] | int | None

@@ -27,7 +27,7 @@ from aotlite.backends.loops.functions import (
 )
 from aotlite.backends.loops.interpreter import evaluate
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
 from aotlite.ir.errors import AotliteError, GraphError
 from aotlite.ir.meta import tensor_meta

@@ -29,8 +29,8 @@ from aotlite.backends.loops.program import Kernel, Program, values_of
 from aotlite.backends.loops.verify import verify as verify_program
 from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.serialize import dumps, loads
-from aotlite.ir.verify import verify
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.min_cut import min_cut
 

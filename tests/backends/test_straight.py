@@ -18,12 +18,12 @@ from aotlite.backends.reference import REFERENCE
 from aotlite.backends.straight import straight
 from aotlite.backends.values import is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.builder import Builder
+from aotlite.ir.geometry.layout import span
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.layout import span
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Output, Saved
 from aotlite.ir.op import OPS, Op, PureOp, ViewOp
-from aotlite.ir.ops.create import CLONE
-from aotlite.ir.role import Output, Saved
+from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.testing.laws.running import bound, same_bits, tensors_in, with_kernel
 from tests.samples import samples_of
 from tests.stages.journeys import journeys, values_for

@@ -15,9 +15,9 @@ from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.segment import SegmentRecording
 from aotlite.compiled_autograd.segment_recording import Recorded
-from aotlite.ir.dims import WHICH
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
+from aotlite.ir.op.dims import WHICH
 from aotlite.testing.laws.sample import Sample
 from tests.programs import Program, Step
 

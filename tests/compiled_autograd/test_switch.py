@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, counters, disable, enable, is_enabled, reset
 from aotlite.eager.base.modes import STATE
-from aotlite.ir.source import graph_from_source
+from aotlite.ir.graph.text.source import graph_from_source
 
 pytestmark = pytest.mark.rules("CAG-15", "CAG-16")
 
@@ -255,7 +255,7 @@ def test_a_function_compiles_and_passes_run() -> None:
 
     def compiler(graph: Any) -> Any:
         graphs.append(graph)
-        return lambda *arrays: al.ir.interpreter.run_graph(graph, arrays)
+        return lambda *arrays: al.ir.run.interpreter.run_graph(graph, arrays)
 
     def keep(graph: Any) -> Any:
         passed.append(graph)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotlite.ir.cuda_devices import cuda_device, why_unavailable
+from aotlite.ir.arrays.cuda_devices import cuda_device, why_unavailable
 from aotlite.testing import emulated_cuda
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 import aotlite as al
-from aotlite.ir import cuda_devices
-from aotlite.ir.cuda_devices import Library, device_named, library, using, why_unavailable
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays import cuda_devices
+from aotlite.ir.arrays.cuda_devices import Library, device_named, library, using, why_unavailable
+from aotlite.ir.arrays.device import CPU
 from aotlite.testing import emulated_cuda, emulating_cuda
 from aotlite.testing.emulation import emulated_library
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.cuda_devices import library
+from aotlite.ir.arrays.cuda_devices import library
 from aotlite.testing import emulated_cuda, emulating_cuda
 from aotlite.testing.emulation import runtime
 

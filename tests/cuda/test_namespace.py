@@ -3,7 +3,7 @@
 import pytest
 
 import aotlite as al
-from aotlite.ir.cuda_devices import using
+from aotlite.ir.arrays.cuda_devices import using
 from aotlite.testing import emulated_cuda, emulating_cuda
 from tests.cuda.test_devices import library_whose_count
 

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import from_numpy
-from aotlite.ir.layout import contiguous_strides
-from aotlite.ir.sizes import broadcast_shapes
+from aotlite.ir.geometry.layout import contiguous_strides
+from aotlite.ir.geometry.sizes import broadcast_shapes
 
 
 class Memory(list):

@@ -12,9 +12,9 @@ import pytest
 import aotlite as al
 from aotlite import nn
 from aotlite.eager.creation.from_data import call
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op import OPS
+from aotlite.ir.op.composite import COMPOSITES
 from tests.samples import samples_of
 
 TYPES = {al.bool: bool, al.int64: int, al.float64: float, al.complex128: complex}

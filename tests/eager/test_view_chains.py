@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 
 STEPS = {
     "real": lambda m, x: x.real,

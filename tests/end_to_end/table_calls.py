@@ -13,12 +13,12 @@ import attrs
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.ir.composite import COMPOSITES
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import EffectOp, TokenOp
-from aotlite.ir.memory_format import MemoryFormat
+from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp, GeometryOp, InplaceOp
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.sample import Sample
 from tests.laws.composites import entry
 from tests.samples import samples_of

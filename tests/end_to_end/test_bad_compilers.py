@@ -9,12 +9,12 @@ import pytest
 import aotlite as al
 from aotlite.compilers import nop
 from aotlite.eager.base.modes import STATE
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Gradient, Saved
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Gradient, Saved
+from aotlite.ir.run.interpreter import Interpreter
 from aotlite.partition import Partition, SavedValue, cut, default_partition
 
 

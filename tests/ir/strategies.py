@@ -9,12 +9,11 @@ import numpy as np
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir import dtypes
-from aotlite.ir.builder import Builder
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.meta import tensor_meta
-from aotlite.ir.role import (
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import (
     Argument,
     BackwardOffset,
     Gradient,
@@ -27,6 +26,7 @@ from aotlite.ir.role import (
     Seed,
     Tangent,
 )
+from aotlite.ir.meta import tensor_meta
 
 INPUT_ROLES = [
     Primal(0),

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.edit import GraphEdit
 from aotlite.ir.errors import ArgumentError, GraphError, ShapeError
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.interpreter import run_graph
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.edit import GraphEdit
+from aotlite.ir.graph.role import Argument, Gradient, Output, Primal
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Argument, Gradient, Output, Primal
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import run_graph
 from tests.ir import strategies
 
 NEG, MUL, EXP = OPS["neg"], OPS["mul"], OPS["exp"]

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import equal_graphs, structurally_equal
 from aotlite.ir.errors import ArgumentError, GraphError, IndexOutOfRangeError
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
-from aotlite.ir.location import Places, place_of
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import equal_graphs, structurally_equal
+from aotlite.ir.graph.role import Argument, Gradient, Output, Primal
+from aotlite.ir.graph.text.printer import code, readable, tabular
+from aotlite.ir.graph.text.source import graph_from_source
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.printer import code, readable, tabular
-from aotlite.ir.role import Argument, Gradient, Output, Primal
-from aotlite.ir.source import graph_from_source
+from aotlite.ir.provenance.location import Places, place_of
 from tests.ir import strategies
 
 PAIR = tensor_meta((2,))
@@ -130,7 +130,7 @@ def test_nodes_can_be_shared_between_graphs():
 
 
 def build_proxy(build, node):
-    from aotlite.ir.builder import Proxy
+    from aotlite.ir.graph.builder import Proxy
 
     return Proxy(build, node)
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 
 from aotlite.ir import dtypes
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from aotlite.ir.graph import Node
-from aotlite.ir.interpreter import ArrayValue, Interpreter, array_value, call_arrays, run_graph
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.transform import Transformer
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays, run_graph
+from aotlite.ir.run.transform import Transformer
 from tests.ir import strategies
 
 FLOAT64 = strategies.st.just(dtypes.float64)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sympy import Matrix
 
-from aotlite.ir.lattice import reduced
+from aotlite.ir.geometry.lattice import reduced
 
 Rows = list[list[int]]
 

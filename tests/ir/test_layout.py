@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, ShapeError
-from aotlite.ir.layout import (
+from aotlite.ir.geometry.layout import (
     channels_last_strides,
     clone_strides,
     contiguous_strides,
@@ -20,7 +20,14 @@ from aotlite.ir.layout import (
     span,
     view_strides,
 )
-from aotlite.ir.sizes import as_size, broadcast_shapes, infer_size, numel, wrap_dim, wrap_dims
+from aotlite.ir.geometry.sizes import (
+    as_size,
+    broadcast_shapes,
+    infer_size,
+    numel,
+    wrap_dim,
+    wrap_dims,
+)
 
 
 def addresses(shape, stride):

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.ops import long_sums
-from aotlite.ir.ops.long_sums import is_in_parts, sum_over
+from aotlite.ir.ops.reduce import long_sums
+from aotlite.ir.ops.reduce.long_sums import is_in_parts, sum_over
 
 ROWS = 300_007
 LONG_SUMS = {

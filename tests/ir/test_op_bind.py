@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.op import OPS
-from aotlite.ir.ops.einsum import _best_splits
-from aotlite.ir.ops.einsum_path import contraction_path
+from aotlite.ir.ops.linalg.einsum import _best_splits
+from aotlite.ir.ops.linalg.einsum_path import contraction_path
 from tests.ir.op_oracle import (
     FLOATS,
     as_ours,

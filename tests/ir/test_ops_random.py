@@ -12,7 +12,7 @@ from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.ops.random import philox, words
+from aotlite.ir.ops.random.philox import philox, words
 
 ONES = 0xFFFFFFFF
 

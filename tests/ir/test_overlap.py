@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aotlite.ir import overlap
-from aotlite.ir.overlap import has_internal_overlap, overlaps, overlaps_bytes
+from aotlite.ir.geometry import overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps, overlaps_bytes
 
 STRIDES = (0, 1, 1, 2, 3, 4, 5, 6, 7, 10, 12, 30)
 

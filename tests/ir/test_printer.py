@@ -11,25 +11,13 @@ from hypothesis import given
 
 import aotlite as al
 from aotlite.ir import dtypes
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import ArgumentError, FormatError
-from aotlite.ir.graph import Node, Phase
-from aotlite.ir.interpreter import run_graph
-from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS
-from aotlite.ir.printer import (
-    code,
-    excerpt,
-    literal,
-    meta_text,
-    node_names,
-    readable,
-    role_text,
-    tabular,
-)
-from aotlite.ir.role import (
+from aotlite.ir.graph import Node, Phase, node_names
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.node_text import excerpt, literal, role_text
+from aotlite.ir.graph.role import (
     Gradient,
     Hidden,
     MutatedInput,
@@ -39,13 +27,17 @@ from aotlite.ir.role import (
     Tangent,
     parse_role,
 )
-from aotlite.ir.source import (
+from aotlite.ir.graph.text.printer import code, readable, tabular
+from aotlite.ir.graph.text.source import (
     OpNamespace,
     function_from_source,
     graph_from_source,
-    meta_from_text,
     role_from_text,
 )
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta.text import meta_from_text, meta_text
+from aotlite.ir.op import OPS
+from aotlite.ir.run.interpreter import run_graph
 from tests.ir import strategies
 
 ELSEWHERE = Device("cuda:1", CPU.arrays)

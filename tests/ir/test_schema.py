@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.ir import dtypes
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.host_function import host_function
-from aotlite.ir.memory_format import channels_last
-from aotlite.ir.schema import PARAMETER_TYPES as TYPES
-from aotlite.ir.schema import REQUIRED, Alias, Parameter, Return, Schema, parse_schema
+from aotlite.ir.geometry.memory_format import channels_last
+from aotlite.ir.op.host_function import host_function
+from aotlite.ir.op.schema import PARAMETER_TYPES as TYPES
+from aotlite.ir.op.schema import REQUIRED, Alias, Parameter, Return, Schema, parse_schema
 
 TEXTS = [
     "mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 
 from aotlite.ir import dtypes, serialize
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DTYPES
 from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.location import Place, Places, place_of
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.files.writer import in_file_order
+from aotlite.ir.graph.role import Gradient, Hidden, MutatedInput, Output, Saved, Tangent
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, PureOp
-from aotlite.ir.role import Gradient, Hidden, MutatedInput, Output, Saved, Tangent
-from aotlite.ir.serialize_write import in_file_order
-from aotlite.ir.verify import verify
+from aotlite.ir.provenance.location import Place, Places, place_of
 from tests.ir.strategies import graphs
 from tests.stages.journeys import journeys, values_for
 from tests.stages.journeys import run_graph as run_by_role
@@ -346,7 +346,7 @@ REFUSED = {
 
 
 def odd_role() -> Graph:
-    from aotlite.ir.role import Seed
+    from aotlite.ir.graph.role import Seed
 
     build = Builder()
     return build.finish([build.placeholder(tensor_meta(()))], [Gradient(of=Seed())])  # type: ignore[arg-type]

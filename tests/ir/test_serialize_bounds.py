@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from aotlite.ir import dtypes, serialize
-from aotlite.ir.builder import Builder
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.errors import FormatError
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.files.limits import _CHECKS, overlap_steps
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, MultiViewOp, ViewOp
-from aotlite.ir.ops import views
-from aotlite.ir.serialize_limits import _CHECKS, overlap_steps
+from aotlite.ir.ops.views import view_ops
 from tests.ir.test_serialize_hostile import DOCUMENT, MEBIBYTE, TEXT, check, refusal, within
 
 
@@ -179,7 +179,7 @@ def test_every_op_with_results_to_count_is_counted() -> None:
 
 def test_every_rule_that_searches_for_overlaps_is_paid_for() -> None:
     scatters = {op for name, op in OPS.items() if _is_view(name.removesuffix("_scatter"), name)}
-    assert {views.AS_STRIDED_SCATTER} < scatters
+    assert {view_ops.AS_STRIDED_SCATTER} < scatters
     assert scatters <= _CHECKS.keys()
 
 

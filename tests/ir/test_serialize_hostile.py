@@ -19,14 +19,14 @@ import pytest
 from hypothesis import example, given, settings
 
 from aotlite.ir import dtypes, serialize
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import FormatError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.location import Place
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Hidden, MutatedInput, Output, Primal, Role, Saved, Tangent
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Hidden, MutatedInput, Output, Primal, Role, Saved, Tangent
-from aotlite.ir.verify import verify
+from aotlite.ir.provenance.location import Place
 
 
 class TooSlow(BaseException):

@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError, ShapeError, UnsupportedError
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.serialize import dumps
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_meta
-from aotlite.ir.verify import verify
+from aotlite.ir.symbols.table import SymbolTable
 
 
 def test_graph_of_a_layer_is_made_for_every_size():

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlite.ir import layout, sizes
-from aotlite.ir.assumption import concrete
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.ops.memory_format import suggests_channels_last
-from aotlite.ir.overlap import has_internal_overlap, overlaps
-from aotlite.ir.symbol_table import SymbolTable
+from aotlite.ir.ops.shape.memory_format import suggests_channels_last
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import SymbolTable
 
 RANKS = st.integers(0, 4)
 

@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.assumption import concrete
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import ArgumentError, UnsupportedError
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.schema import parse_schema
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_meta
-from aotlite.ir.symbols import SymBool, SymInt
-from aotlite.ir.verify import verify
+from aotlite.ir.op.schema import parse_schema
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import SymBool, SymInt
+from aotlite.ir.symbols.table import SymbolTable
 
 SMALL = range(2, 8)
 

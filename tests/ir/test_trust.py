@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 
 import pytest
 
-from aotlite.ir import trust, written
+from aotlite.ir.filesystem import atomic_files, trust
 from tests.backends.cpu.compilers import in_child
 
 NOBODY = 65534
@@ -119,7 +119,7 @@ def test_what_is_written_replaces_what_has_the_name(tmp_path, kind):
         "dangling link": lambda: path.symlink_to(tmp_path / "new"),
         "pipe": lambda: os.mkfifo(path),
     }[kind]()
-    written.write(path.parent, "a.py", "text \udc80\n")
+    atomic_files.write(path.parent, "a.py", "text \udc80\n")
     assert r"text \udc80" + "\n" == path.read_text() and stat.S_ISREG(path.lstat().st_mode)
     assert "mine" == victim.read_text() and ["a.py"] == names(path.parent)
     assert ["dump", "victim"] == names(tmp_path)
@@ -131,10 +131,10 @@ def test_no_link_of_another_user_is_followed_to_a_folder(tmp_path):
     planted(tmp_path / "dump", "victim")
     for folder in ("dump", "dump/below"):
         with pytest.raises(PermissionError, match=f"{tmp_path}/dump is a link of user "):
-            written.write(tmp_path / folder, "a.py", "text")
+            atomic_files.write(tmp_path / folder, "a.py", "text")
     assert [] == names(tmp_path / "victim")
     (tmp_path / "own").symlink_to("victim")
-    written.write(tmp_path / "own" / "below", "a.py", "text")
+    atomic_files.write(tmp_path / "own" / "below", "a.py", "text")
     assert "text" == (tmp_path / "victim" / "below" / "a.py").read_text()
 
 
@@ -149,15 +149,15 @@ def test_a_file_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypat
     (tmp_path / "a.py").write_text("before")
     monkeypatch.setattr(os, call, full)
     with pytest.raises(OSError, match="No space left"):
-        written.write(tmp_path, "a.py", "text")
+        atomic_files.write(tmp_path, "a.py", "text")
     monkeypatch.undo()
     assert ["a.py"] == names(tmp_path) and "before" == (tmp_path / "a.py").read_text()
 
 
 def test_where_there_are_no_descriptors_of_folders_paths_are_used(tmp_path, monkeypatch):
     monkeypatch.setattr(trust, "HAS_DESCRIPTORS", False)
-    written.write(tmp_path / "a", "b.py", "text")
-    written.write(tmp_path / "a", "b.py", "more")
+    atomic_files.write(tmp_path / "a", "b.py", "text")
+    atomic_files.write(tmp_path / "a", "b.py", "more")
     assert "more" == (tmp_path / "a" / "b.py").read_text() and ["b.py"] == names(tmp_path / "a")
     with open(tmp_path / "c", "wb", opener=trust.opener) as file:
         file.write(b"x\n")

@@ -10,14 +10,14 @@ from hypothesis import given
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir import dtypes
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import GraphError, ShapeError
 from aotlite.ir.graph import Constant, Graph, Node
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Argument, Output
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Argument, Output
-from aotlite.ir.verify import verify
 from tests.ir import strategies
 
 PAIR = tensor_meta((2,))

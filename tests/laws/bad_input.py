@@ -15,7 +15,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.ir.composite import COMPOSITES, Composite
 from aotlite.ir.errors import (
     AliasError,
     AotliteError,
@@ -24,7 +23,8 @@ from aotlite.ir.errors import (
     ShapeError,
 )
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, Op
-from aotlite.ir.schema import Parameter, Schema
+from aotlite.ir.op.composite import COMPOSITES, Composite
+from aotlite.ir.op.schema import Parameter, Schema
 from aotlite.testing.laws.running import memory, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.samples import samples_of

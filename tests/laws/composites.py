@@ -8,11 +8,11 @@ import numpy as np
 
 import aotlite as al
 from aotlite.eager.dispatch import _HANDLERS
-from aotlite.ir.composite import COMPOSITES
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DType
-from aotlite.ir.memory_format import MemoryFormat
+from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.running import tensor_of, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.laws.torch_twins import special_twin, torch_tensor

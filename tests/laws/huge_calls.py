@@ -13,8 +13,8 @@ from typing import Any
 from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Op
 from aotlite.testing.laws.forward import proxied
 from aotlite.testing.laws.running import bound, tensors_in

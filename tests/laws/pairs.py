@@ -22,11 +22,12 @@ import ml_dtypes
 import numpy as np
 
 import aotlite as al
-from aotlite.ir import dtypes, layout
-from aotlite.ir.composite import COMPOSITES
+from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DTYPES, DType
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.geometry import layout
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.gradient import weights_of
 from aotlite.testing.laws.running import bound, kernel_op, run, tensors_in
 from aotlite.testing.laws.sample import Sample, arrays_in

@@ -6,10 +6,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.assumption import concrete
 from aotlite.ir.meta import TensorMeta, table_in, tensor_meta
 from aotlite.ir.op import MultiViewOp
-from aotlite.ir.symbols import SymInt
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import SymInt
 from tests.laws.planting import inside, plant, with_rule
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir import dtypes, layout
+from aotlite.ir import dtypes
+from aotlite.ir.geometry import layout
 from aotlite.ir.meta import tensor_meta
 from aotlite.testing.laws.sample import Sample
 

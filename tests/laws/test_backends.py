@@ -8,7 +8,7 @@ from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.backends.reference import REFERENCE, ReferenceBackend
 from aotlite.compilers import nop
 from aotlite.ir.op import OPS, PureOp, ViewOp
-from aotlite.ir.transform import Transformer
+from aotlite.ir.run.transform import Transformer
 from aotlite.testing import laws
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.samples import samples_of

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.op import OPS
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.laws import bad_input
 from tests.laws.composites import arguments, entry

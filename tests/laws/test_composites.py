@@ -5,8 +5,8 @@ import pytest
 
 import aotlite as al
 import aotlite.ir.ops
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.errors import UnsupportedError
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.gradient import weights_of
 from aotlite.testing.laws.running import close, same_bits, tensors_in
 from tests.laws.composites import (
@@ -156,8 +156,8 @@ def test_gradients_of_composites_equal_torch(torch, name):
 
 
 def test_a_composite_is_declared_once():
-    from aotlite.ir.composite import composite
     from aotlite.ir.errors import GraphError
+    from aotlite.ir.op.composite import composite
 
     for name in COMPOSITES:
         with pytest.raises(GraphError, match=f"the composite {name!r} is declared twice"):

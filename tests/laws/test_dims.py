@@ -10,9 +10,9 @@ import pytest
 import aotlite as al
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
-from aotlite.ir.dims import along, elementwise, reduced_over, spelled
 from aotlite.ir.op import OPS, PureOp
-from aotlite.ir.parts import Cut, cuts_of, linear_groups
+from aotlite.ir.op.dims import along, elementwise, reduced_over, spelled
+from aotlite.ir.op.parts import Cut, cuts_of, linear_groups
 from aotlite.testing.laws.running import bound
 from tests.samples import samples_of
 

@@ -22,8 +22,8 @@ import pytest
 import aotlite as al
 from aotlite import from_numpy
 from aotlite.eager.creation.from_data import call
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.op import OPS
+from aotlite.ir.op.composite import COMPOSITES
 from tests.samples import samples_of
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Phase, output_node
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Gradient, Output, Saved
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Gradient, Output, Saved
 from aotlite.partition import cut, default_partition, min_cut_rematerialization_partition
 from aotlite.testing import laws
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.transform import Transformer
+from aotlite.ir.run.transform import Transformer
 from aotlite.stages.s7_simplify import simplify
 from aotlite.testing import laws
 from aotlite.testing.laws.graph_runs import given, run

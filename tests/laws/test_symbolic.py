@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from aotlite.ir import dtypes
-from aotlite.ir.assumption import concrete
-from aotlite.ir.builder import Builder
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_meta
+from aotlite.ir.op.composite import COMPOSITES
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.testing.laws import symbolic
 from tests.laws.composites import call
 from tests.samples import samples_of

@@ -1,4 +1,4 @@
-"""How PyTorch is called for the composites in `ir/ops/conversions.py`."""
+"""How PyTorch is called for the composites in `ir/ops/shape/conversions.py`."""
 
 from tests.laws.torch_twins import twins
 

@@ -1,4 +1,4 @@
-"""How PyTorch is called for the ops and composites in `ir/ops/reinterpret.py`."""
+"""How PyTorch is called for the ops and composites in `ir/ops/views/reinterpret.py`."""
 
 import numpy as np
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from tests.laws.torch_twins import Difference, differences, twins
 
 

@@ -21,7 +21,7 @@ STRATA: dict[str, tuple[str, ...]] = {
         _STAGES + "dead_writes.py",
         _STAGES + "growth.py",
         _STAGES + "closing_copies.py",
-        "ir/memory.py",
+        "ir/graph/storage_roots.py",
     ),
     "analyze": (
         _STAGES + "s2_analyze.py",
@@ -35,10 +35,10 @@ STRATA: dict[str, tuple[str, ...]] = {
         _STAGES + "leaves.py",
     ),
     "overlap": (
-        "ir/overlap.py",
-        "ir/box_equation.py",
-        "ir/lattice.py",
-        "ir/layout.py",
+        "ir/geometry/overlap.py",
+        "ir/geometry/box_equation.py",
+        "ir/geometry/lattice.py",
+        "ir/geometry/layout.py",
     ),
     "convention": (
         _STAGES + "s3_convention.py",

@@ -27,13 +27,13 @@ from tests.mutation.targets import FILES, ROOT, stratum_of
 
 SMALL: dict[str, tuple[str, ...]] = {
     "functionalize": ("aotlite/stages/s7_simplify/dead_scatters.py",),
-    "overlap": ("ir/lattice.py",),
+    "overlap": ("ir/geometry/lattice.py",),
 }
 
 
 def mutant_of(function: str, operator: str, ordinal: int) -> Mutant:
-    key = f"ir/overlap.py::{function}::{operator}::{ordinal}"
-    return next(m for site in sites_of("ir/overlap.py") for m in site if m.key == key)
+    key = f"ir/geometry/overlap.py::{function}::{operator}::{ordinal}"
+    return next(m for site in sites_of("ir/geometry/overlap.py") for m in site if m.key == key)
 
 
 # ------------------------------------------------------------------------------------- the sample
@@ -75,7 +75,9 @@ def f(x: int | None = 3) -> int | None:
 
 
 def test_texts_annotations_assertions_and_fields_are_left_out() -> None:
-    found = {(m.operator, m.line) for site in sites_in("ir/overlap.py", SOURCE) for m in site}
+    found = {
+        (m.operator, m.line) for site in sites_in("ir/geometry/overlap.py", SOURCE) for m in site
+    }
     assert {line for _, line in found} <= {15, 17, 18, 19}
     assert ("NumberReplacer", 15) in found
     assert ("DeleteStatement", 18) in found
@@ -165,27 +167,27 @@ def test_hangs_and_crashes_are_contained(text: str, kind: str) -> None:
 
 def test_code_is_swapped_where_it_did_not_run_before() -> None:
     mutant = mutant_of("_meet", "ReturnNone", 2)
-    assert may_be_swapped(mutant, {("ir/overlap.py", 1)})
-    assert not may_be_swapped(mutant, {("ir/overlap.py", mutant.line - 1)})
+    assert may_be_swapped(mutant, {("ir/geometry/overlap.py", 1)})
+    assert not may_be_swapped(mutant, {("ir/geometry/overlap.py", mutant.line - 1)})
     assert not may_be_swapped(mutant_of("", "NumberReplacer", 2), set())
 
 
 # ------------------------------------------------------------------------------- record and ledger
 def test_only_cases_that_execute_the_statement_are_run() -> None:
-    lines = {"ir/overlap.py": {800: ["a"], 801: ["a", "b"], 900: ["c"]}}
+    lines = {"ir/geometry/overlap.py": {800: ["a"], 801: ["a", "b"], 900: ["c"]}}
     reach = Reach("", {"a": 1.0, "b": 1.0, "c": 1.0}, {}, lines)
-    assert ["a", "b"] == reach.cases_of("ir/overlap.py", 800, 802)
-    assert [] == reach.cases_of("ir/overlap.py", 901, 901)
-    assert ["a", "b", "c"] == reach.cases_of("ir/overlap.py", 14, 14)
+    assert ["a", "b"] == reach.cases_of("ir/geometry/overlap.py", 800, 802)
+    assert [] == reach.cases_of("ir/geometry/overlap.py", 901, 901)
+    assert ["a", "b", "c"] == reach.cases_of("ir/geometry/overlap.py", 14, 14)
 
 
 def test_a_record_is_read_back_and_that_of_other_code_refused(tmp_path: Path) -> None:
     path = tmp_path / "reach.gz"
-    lines = {"ir/overlap.py": {5: ["a"], 6: ["a", "b"]}}
+    lines = {"ir/geometry/overlap.py": {5: ["a"], 6: ["a", "b"]}}
     made = Reach(digest(), {"a": 1.0, "b": 1.5}, {"c": "slow"}, lines)
     made.save(path)
     assert made == load(path)
-    assert {"ir/overlap.py": {5: [], 6: ["b"]}} == made.only(["a", "b", "d"], "a").lines
+    assert {"ir/geometry/overlap.py": {5: [], 6: ["b"]}} == made.only(["a", "b", "d"], "a").lines
     assert {"a": 1.0} == made.only(["a"], None).seconds
     attrs.evolve(made, digest="").save(path)
     with pytest.raises(ValueError, match="is of other code"):
@@ -193,11 +195,11 @@ def test_a_record_is_read_back_and_that_of_other_code_refused(tmp_path: Path) ->
 
 
 def test_unreached_lines_are_those_of_functions_that_no_case_executes() -> None:
-    everything = unreached(Reach("", {}, {}, {}), "ir/overlap.py")
+    everything = unreached(Reach("", {}, {}, {}), "ir/geometry/overlap.py")
     assert "return False" in everything.values()
     assert "_EXACT_RANK = 6" not in everything.values()
-    lines = {"ir/overlap.py": {line: ["a"] for line in everything}}
-    assert {} == unreached(Reach("", {"a": 1.0}, {}, lines), "ir/overlap.py")
+    lines = {"ir/geometry/overlap.py": {line: ["a"] for line in everything}}
+    assert {} == unreached(Reach("", {"a": 1.0}, {}, lines), "ir/geometry/overlap.py")
 
 
 def ledger_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:

@@ -20,8 +20,8 @@ import numpy as np
 import aotlite as al
 from aotlite import autograd
 from aotlite.ir.graph import Node
-from aotlite.ir.memory import storage_root
-from aotlite.ir.role import Saved
+from aotlite.ir.graph.role import Saved
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.testing.draws.drafts import LIBRARY
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import World

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.role import Hidden, Primal
+from aotlite.ir.graph.role import Hidden, Primal
 
 ROOM = 16
 SHAPES = [(0,), (1,), (2,), (3,), (2, 2)]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aotlite.ir import overlap
-from aotlite.ir.box_equation import _outward, is_solvable
-from aotlite.ir.overlap import has_internal_overlap, overlaps, overlaps_bytes
+from aotlite.ir.geometry import overlap
+from aotlite.ir.geometry.box_equation import _outward, is_solvable
+from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps, overlaps_bytes
 
 PATIENCE = 2.0
 """Seconds of the processor for the hardest question: it takes some hundredths when nobody else

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.backends.reference import REFERENCE
-from aotlite.ir.builder import Builder
-from aotlite.ir.interpreter import Interpreter
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.s7_simplify import eliminate_dead_code
 
 SIZE = 1 << 16

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from aotlite.ir.role import MutatedInput, Primal
+from aotlite.ir.graph.role import MutatedInput, Primal
 from aotlite.stages.records.function_facts import AliasOfInput, IsInput
 from tests.rules.sharing_sessions import WRITES, objects_of, sessions, written_overlap
 

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.errors import GraphError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.location import place_of
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import MutatedInput
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
-from aotlite.ir.role import MutatedInput
-from aotlite.ir.verify import verify
+from aotlite.ir.ops.shape.copies import CLONE, COPY_, RESTRIDE
+from aotlite.ir.provenance.location import place_of
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import eliminate_dead_code
 from tests.stages.test_properties import ENOUGH, holds

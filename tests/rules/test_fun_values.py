@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.role import Primal
+from aotlite.ir.graph.role import Primal
 
 SHAPE = (2, 3, 2)
 VIEWS = {

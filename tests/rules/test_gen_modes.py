@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.ir.graph.role import Gradient, Tangent
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.role import Gradient, Tangent
-from aotlite.ir.verify import verify
 from tests.end_to_end.worlds import body_of
 from tests.rules.meta_oracle import kinds, on_both, run_eagerly
 from tests.stages.journeys import Journey, inputs_of
@@ -176,7 +176,7 @@ def test_graphs_run_with_grad_off_and_the_mode_is_as_before(ambient: str, traini
 
 def watching(seen: list[tuple[str, bool]]) -> Any:
     """A backend that notes the grad mode at each run, and computes by the interpreter."""
-    from aotlite.ir.interpreter import run_graph
+    from aotlite.ir.run.interpreter import run_graph
 
     def backend(graph: Any) -> Any:
         name = "backward" if "backward" in graph.name else "forward"

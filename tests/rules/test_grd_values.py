@@ -15,7 +15,7 @@ import aotlite as al
 from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.eager.tensor_facts import facts_of
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.role import Saved
+from aotlite.ir.graph.role import Saved
 from aotlite.stages.s10_runtime.inputs import copy_line
 from aotlite.stages.s10_runtime.source import Source
 

@@ -14,8 +14,8 @@ import aotlite as al
 from aotlite.compilers import nop
 from aotlite.inspect import stages_of
 from aotlite.ir.graph import Constant, Graph, Node, Phase
+from aotlite.ir.graph.role import Gradient, Output, Primal, Tangent
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.role import Gradient, Output, Primal, Tangent
 from aotlite.stages.s8_partition import default_partition
 from tests.end_to_end.worlds import body_of
 from tests.stages.journeys import Journey, inputs_of, journeys, run_graph, values_for

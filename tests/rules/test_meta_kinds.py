@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Primal
+from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Output, Primal
 from aotlite.stages.records.base import where_it_leads
 from aotlite.stages.records.function_facts import (
     AliasOfBase,

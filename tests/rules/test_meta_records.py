@@ -13,9 +13,9 @@ from hypothesis import given, settings
 
 import aotlite as al
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
-from aotlite.ir.compare import structurally_equal
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import ROLES, Gradient, Hidden, Primal, Saved, Tangent
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.role import ROLES, Gradient, Hidden, Primal, Saved, Tangent
 from aotlite.pipeline import STAGES
 from aotlite.stages.records.base import Record, where_it_leads
 from aotlite.stages.records.function_facts import Alias

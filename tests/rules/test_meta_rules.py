@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.role import Hidden, MutatedInput, Output, Primal, Tangent
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import Hidden, MutatedInput, Output, Primal, Tangent
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s4_joint import joint
 from tests.end_to_end.worlds import body_of

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
 from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.ir.graph.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.ops.views import SELECT, T
-from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
+from aotlite.ir.ops.views.view_ops import SELECT, T
 from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,

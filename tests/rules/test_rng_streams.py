@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.interpreter import run_graph
+from aotlite.ir.graph.role import BackwardOffset, BackwardSeed, NextOffset, Offset, Seed
 from aotlite.ir.op import OPS
-from aotlite.ir.role import BackwardOffset, BackwardSeed, NextOffset, Offset, Seed
+from aotlite.ir.run.interpreter import run_graph
 from tests.rules.rng_programs import DRAWS, Drawing, programs, run_program
 
 BACKENDS = ["reference", "cpu"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.role import Saved
+from aotlite.ir.graph.role import Saved
 
 PROGRAMS = {
     "a chain": lambda x, w: (x.exp() * w).sin().sum(),

@@ -5,8 +5,8 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import Saved
 from aotlite.ir.op import ViewOp
-from aotlite.ir.role import Saved
 
 
 class Transposing:

@@ -13,10 +13,10 @@ from aotlite import nn
 from aotlite.eager.base.modes import STATE
 from aotlite.inspect import stages_of
 from aotlite.ir import serialize
-from aotlite.ir.called import name_in, source_name
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.location import place_of
-from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.shape.copies import COPY_
+from aotlite.ir.provenance.call_names import name_in, source_name
+from aotlite.ir.provenance.location import place_of
 from tests.rules.seq_model import Model, arguments
 
 GOLDENS = Path(__file__).parents[1] / "goldens"

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.role import Tangent
+from aotlite.ir.graph.role import Tangent
 
 
 def several(x: Any, w: Any) -> Any:

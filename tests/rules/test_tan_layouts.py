@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Tangent
+from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.graph.role import Tangent
 
 RESULTS = {
     "as it is": lambda x: x * 3,

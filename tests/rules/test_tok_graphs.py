@@ -13,17 +13,18 @@ from hypothesis import example, given, settings
 import aotlite as al
 from aotlite.compilers import nop
 from aotlite.ir import serialize
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.effects import TOKEN, effects_of, new_token
+from aotlite.ir.effects import TOKEN, new_token
 from aotlite.ir.graph import Graph, Phase
-from aotlite.ir.interpreter import run_graph
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.effect_chains import effects_of
+from aotlite.ir.graph.role import BackwardToken, Saved, Tangent, Token
+from aotlite.ir.graph.text.source import graph_from_source
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import BackwardToken, Saved, Tangent, Token
-from aotlite.ir.source import graph_from_source
-from aotlite.ir.transform import Transformer
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import run_graph
+from aotlite.ir.run.transform import Transformer
 from aotlite.partition import cut
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.compilers import nop
-from aotlite.ir.edit import GraphEdit
-from aotlite.ir.effects import is_effect
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
-from aotlite.ir.interpreter import run_graph
+from aotlite.ir.graph.edit import GraphEdit
+from aotlite.ir.graph.effect_chains import is_effect
 from aotlite.ir.op import OPS
+from aotlite.ir.run.interpreter import run_graph
 from aotlite.stages.s8_partition import default_partition as default
 from tests.rules.tok_programs import LOG, registered
 
@@ -216,7 +216,7 @@ def test_compiled_code_lets_each_effect_happen_once_and_in_the_order_of_its_type
     def compiler(graph: Graph) -> Any:
         nodes = effects_in(graph)
         clean = without_effects(graph)
-        places_of_x = [n.role for n in graph.placeholders].index(al.ir.role.Primal(0))
+        places_of_x = [n.role for n in graph.placeholders].index(al.ir.graph.role.Primal(0))
 
         def run(*arrays: Any) -> Any:
             given = arrays[0] if boxed else arrays

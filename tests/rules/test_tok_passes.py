@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.decompositions import core_table
-from aotlite.ir.builder import Builder
-from aotlite.ir.compare import structurally_equal
-from aotlite.ir.effects import TOKEN, effects_of
+from aotlite.ir.effects import TOKEN
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.effect_chains import effects_of
+from aotlite.ir.graph.role import BackwardToken, Token
+from aotlite.ir.graph.text.source import graph_from_source
 from aotlite.ir.op import OPS
-from aotlite.ir.role import BackwardToken, Token
+from aotlite.ir.run.transform import Transformer
 from aotlite.ir.serialize import dumps, loads
-from aotlite.ir.source import graph_from_source
-from aotlite.ir.transform import Transformer
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import (
     apply_window_rules,

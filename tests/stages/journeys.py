@@ -11,9 +11,9 @@ from hypothesis import Phase, given, settings
 
 import aotlite as al
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import ArrayValue, Interpreter
+from aotlite.ir.graph.role import Role, Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Role, Tangent
+from aotlite.ir.run.interpreter import ArrayValue, Interpreter
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from tests.end_to_end.cases import Case, cases, setup_of

@@ -5,8 +5,8 @@ import math
 import pytest
 
 import aotlite as al
-from aotlite.ir.role import Output, Primal
-from aotlite.ir.verify import verify
+from aotlite.ir.graph.role import Output, Primal
+from aotlite.ir.graph.verify import verify
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.eager.base.storage import Storage
 from aotlite.ir.errors import SubclassError
-from aotlite.ir.interpreter import run_graph
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_meta
+from aotlite.ir.meta.symbolic import symbolic_meta
+from aotlite.ir.run.interpreter import run_graph
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.subclasses import (
     CreationRecord,
     TwoTensor,

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import IntermediateBase, Output
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, MultiViewOp
-from aotlite.ir.role import IntermediateBase, Output
-from aotlite.ir.verify import verify
 from aotlite.stages.s7_simplify.decompositions import decompose, decomposition_table
 from tests.end_to_end.cases import Case, cases
 from tests.end_to_end.worlds import check

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.role import MutatedInput, Output, Primal
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, ViewOp
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import MutatedInput, Output, Primal
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from tests.stages.test_lean_graphs import BASES, VIEWS, ops_of, stage

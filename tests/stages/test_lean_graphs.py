@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import Primal
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import InplaceOp, ViewOp
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.role import Primal
-from aotlite.ir.verify import verify
+from aotlite.ir.ops.creation.factories import FULL
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition.closing_copies import (

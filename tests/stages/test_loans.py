@@ -18,7 +18,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Hidden, Output, Primal
+from aotlite.ir.graph.role import Hidden, Output, Primal
 from aotlite.partition import cut
 from aotlite.stages.records.partition import Partition
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, example, given, settings
 
 import aotlite as al
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.ir.op import Cost
-from aotlite.ir.role import Gradient, Offset, Primal, Role, Saved, Seed, Tangent
 from aotlite.partition import Partition, cut, min_cut, min_cut_rematerialization_partition
 from aotlite.stages.s8_partition.flow_network import ALGORITHMS, UNLIMITED, solver_of
 from aotlite.stages.s8_partition.indexed_graph import numbered

@@ -11,11 +11,11 @@ import pytest
 import aotlite as al
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import Interpreter
-from aotlite.ir.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
-from aotlite.ir.verify import verify
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
+from aotlite.ir.graph.verify import verify
+from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfInput,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, output_node
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Gradient, Primal
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.role import Gradient, Primal
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.shared.memory_windows import LOOK_BACK
 from aotlite.stages.shared.value_numbering import ValueNumbering

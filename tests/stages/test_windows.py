@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from aotlite.ir.builder import Builder, Proxy
-from aotlite.ir.compare import structurally_equal
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.compare import structurally_equal
+from aotlite.ir.graph.role import Gradient, Primal, Saved
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.role import Gradient, Primal, Saved
-from aotlite.ir.verify import verify
+from aotlite.ir.ops.creation.factories import FULL
 from aotlite.stages.s7_simplify import (
     apply_window_rules,
     eliminate_common_subexpressions,

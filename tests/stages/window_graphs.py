@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Graph
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Output, Primal
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Primal
 
 VIEWS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     *[("select", (dim, index)) for dim in (0, 1) for index in (0, 1)],

@@ -108,7 +108,7 @@ PLANTS: dict[str, Plant] = {
     "overlap": Plant(
         "overlap",
         "windows of which one begins where the other ends are called apart",
-        "aotlite.ir.overlap",
+        "aotlite.ir.geometry.overlap",
         "_meet",
         "offset_a + reach_a < offset_b or offset_b + reach_b < offset_a",
         "offset_a + reach_a <= offset_b or offset_b + reach_b <= offset_a",

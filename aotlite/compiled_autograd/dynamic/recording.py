@@ -23,8 +23,8 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.geometry.sizes import same_shape
 from aotlite.ir.meta import TensorMeta, table_in
-from aotlite.ir.sizes import same_shape
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 

@@ -16,13 +16,13 @@ import attrs
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form
 from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.op_nodes import SliceAssign
-from aotlite.ir.assumption import concrete
-from aotlite.ir.dims import WHICH
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import Op
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_strides
-from aotlite.ir.symbols import SymInt
+from aotlite.ir.op.dims import WHICH
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.symint import SymInt
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 Item = Any

@@ -17,8 +17,8 @@ from aotlite.compiled_autograd.dynamic.sizes import Item, Symbols, outline_of, r
 from aotlite.compiled_autograd.node_signatures import is_plain, records_of, saver_of
 from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
 from aotlite.eager.base.tape.node import TapeNode
-from aotlite.ir.assumption import Assumption, concrete
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 _MOST_TAPES = 256

@@ -23,7 +23,7 @@ from aotlite.eager.autograd.leaf_backward import collect, collect_windows
 from aotlite.eager.autograd.op_nodes import NO_RESULTS, OpNode
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 

@@ -23,7 +23,7 @@ from aotlite.eager.base.modes import STATE, watch_with
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.ir.location import Location, place_of
+from aotlite.ir.provenance.location import Location, place_of
 
 
 @attrs.frozen(eq=False)

@@ -12,8 +12,8 @@ from typing import Any
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL, VIEW_DTYPE
-from aotlite.ir.ops.views import AS_STRIDED, SELECT
+from aotlite.ir.ops.views.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL, VIEW_DTYPE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, SELECT
 
 
 def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int) -> ViewChain:

@@ -8,10 +8,10 @@ does not. Rules: FUN-3, FUN-7, TEN-17. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
-from aotlite.ir.layout import view_strides
+from aotlite.ir.geometry.layout import view_strides
+from aotlite.ir.geometry.sizes import is_symbolic, slice_bounds, wrap_dim
 from aotlite.ir.op import ViewOp
-from aotlite.ir.ops.views import AS_STRIDED, PERMUTE, SLICE, TRANSPOSE, VIEW, T
-from aotlite.ir.sizes import is_symbolic, slice_bounds, wrap_dim
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, PERMUTE, SLICE, TRANSPOSE, VIEW, T
 
 
 def shorter(chain: ViewChain) -> ViewChain:

@@ -24,7 +24,7 @@ from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, GraphError, noted
 from aotlite.ir.op import ViewOp, Vjp
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def is_stale(view: Tensor) -> bool:

@@ -28,7 +28,7 @@ from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, noted
 from aotlite.ir.op import Formula, InplaceOp, PureOp, Source, Vjp
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def check_writable(name: str, tensor: Tensor, others: list[Tensor]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.operand import Operand
+from aotlite.ir.op.operand import Operand
 
 
 def is_watched(tensor: Tensor) -> bool:

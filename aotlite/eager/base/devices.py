@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.arrays import host_array
-from aotlite.ir.cuda_devices import device_named
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.cuda_devices import device_named
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import ArgumentError, DeviceError, noted
 from aotlite.ir.op import Cost, InplaceOp, Op
 

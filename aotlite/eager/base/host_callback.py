@@ -13,10 +13,10 @@ from typing import Any
 from aotlite.eager.base.modes import STATE, modes_kept, recording
 from aotlite.eager.base.tensor import Tensor, apply_op
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.host_function import host_function
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.op.host_function import host_function
 from aotlite.ir.ops.effects import HOST_CALLBACK, metas_of
-from aotlite.ir.printer import meta_text
 
 
 def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) -> Any:

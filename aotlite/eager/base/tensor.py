@@ -21,11 +21,11 @@ from aotlite.eager.base.tape.view_root import CreationKind, ViewRoot
 from aotlite.eager.base.unsupported import forbid_capture, forbid_number, several
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
-from aotlite.ir.memory_format import MemoryFormat, preserve_format
+from aotlite.ir.geometry.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, check_device
-from aotlite.ir.operand import Operand
-from aotlite.ir.ops.memory_format import suggested_format
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.ops.shape.memory_format import suggested_format
 
 
 class Tensor(Operand):

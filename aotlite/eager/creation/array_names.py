@@ -18,7 +18,7 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.dtypes import DTYPES, INTEGER, DType, int64
-from aotlite.ir.limits import iinfo
+from aotlite.ir.dtypes.limits import iinfo
 
 TABLE = Path(__file__).parent / "array_names.json"
 KINDS = tuple([dtype for dtype in DTYPES if dtype.numpy.isbuiltin == 1])

@@ -10,8 +10,8 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import BOOL, COMPLEX, FLOATING, DType
+from aotlite.ir.dtypes.limits import iinfo
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.limits import iinfo
 
 _NUMBERS = frozenset((bool, int, float, complex))
 _ARRAYS = (np.ndarray, np.generic)

@@ -13,11 +13,12 @@ from typing import Any
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.namespace import function
 from aotlite.eager.dispatch.named_call import call
-from aotlite.ir import dtypes, sizes
-from aotlite.ir.device import CPU, Device
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError, ShapeError
-from aotlite.ir.memory_format import MemoryFormat, strides_in
+from aotlite.ir.geometry import sizes
+from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
 
 Place = Device | str | None
 

@@ -19,11 +19,11 @@ from aotlite.eager.creation.namespace import into
 from aotlite.eager.creation.random_factories import rand
 from aotlite.eager.dispatch.named_call import call
 from aotlite.ir.arrays import NUMPY, copied
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.ops.like import ones_like, zeros_like
+from aotlite.ir.ops.creation.like import ones_like, zeros_like
 
 __all__ = [
     "arange",

@@ -13,10 +13,11 @@ import numpy as np
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import tensor as make
-from aotlite.ir import dtypes, sizes
+from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
-from aotlite.ir.ops.index import check_indices, integer_indices, unrepeated
-from aotlite.ir.ops.views import SELECT, SLICE
+from aotlite.ir.geometry import sizes
+from aotlite.ir.ops.index.indexing import check_indices, integer_indices, unrepeated
+from aotlite.ir.ops.views.view_ops import SELECT, SLICE
 
 MASKS = (dtypes.bool_, dtypes.uint8)
 Picks = list[Tensor | None]

@@ -16,9 +16,9 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import forbid_capture
 from aotlite.eager.creation.array_stand_in import is_stand_in, refuse_subclass, tensor_on
 from aotlite.ir import dtypes
-from aotlite.ir.cuda_devices import cuda_device, library
-from aotlite.ir.cupy_arrays import Memory
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.cuda_devices import cuda_device, library
+from aotlite.ir.arrays.cupy_arrays import Memory
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import (
     ArgumentError,
     AutogradError,

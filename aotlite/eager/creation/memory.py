@@ -16,9 +16,7 @@ from aotlite.eager.base.storage import Storage, no_data
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewStep
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper, refuse_form
-from aotlite.ir import layout
 from aotlite.ir.arrays import ArrayBackend
-from aotlite.ir.composite import gathered
 from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import (
     ArgumentError,
@@ -30,11 +28,13 @@ from aotlite.ir.errors import (
     noted,
     out_of_memory,
 )
-from aotlite.ir.memory import is_within
-from aotlite.ir.memory_format import MemoryFormat, preserve_format, strides_in
+from aotlite.ir.geometry import layout
+from aotlite.ir.geometry.memory_format import MemoryFormat, preserve_format, strides_in
+from aotlite.ir.graph.storage_roots import is_within
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.schema import parse_schema
+from aotlite.ir.op.composite import gathered
+from aotlite.ir.op.schema import parse_schema
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 _RESIZE = parse_schema(
     "resize_(Tensor(a!) self, int[] size, *, memory_format? memory_format=None) -> Tensor(a!)"

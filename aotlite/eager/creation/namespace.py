@@ -17,7 +17,6 @@ from aotlite.eager.creation.memory import check_room, take_room
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.dispatch.destinations import check_destination, layout_of
 from aotlite.eager.subclass.protocol import is_wrapper, leaves_of, refuse_form
-from aotlite.ir.composite import COMPOSITES, described
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.errors import (
     AliasError,
@@ -27,11 +26,12 @@ from aotlite.ir.errors import (
     ShapeError,
     noted,
 )
+from aotlite.ir.geometry.overlap import overlaps_bytes
 from aotlite.ir.op import OPS, check_device
-from aotlite.ir.operand import Operand
-from aotlite.ir.overlap import overlaps_bytes
-from aotlite.ir.results import results_of
-from aotlite.ir.schema import Schema
+from aotlite.ir.op.composite import COMPOSITES, described
+from aotlite.ir.op.named_results import results_of
+from aotlite.ir.op.operand import Operand
+from aotlite.ir.op.schema import Schema
 
 
 def names() -> list[str]:

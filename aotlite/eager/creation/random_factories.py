@@ -16,11 +16,11 @@ from aotlite.eager.creation.namespace import into
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.rng.generator import Generator
 from aotlite.ir import dtypes
-from aotlite.ir.device import CPU
+from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op import OPS
-from aotlite.ir.ops import random_forms
+from aotlite.ir.ops.random import forms
 
 
 def _drawn(
@@ -119,12 +119,12 @@ def normal(
     if isinstance(mean, Tensor) or isinstance(std, Tensor):
         if size is not None:
             raise ArgumentError("normal: size and tensors are given, expected one or the other")
-        draw = lambda: random_forms.normal(mean, std, generator)
+        draw = lambda: forms.normal(mean, std, generator)
         made: Tensor = draw() if out is None else into("normal", draw, (), {}, out)
         return made
     if size is None:
         raise ArgumentError("normal: argument 'size' is missing, expected int[] for two numbers")
-    random_forms.check_deviation("normal", std)
+    forms.check_deviation("normal", std)
     kind = dtype or (dtypes.default_dtype if out is None else out.dtype)
     place = None if out is None else out.device
     numbers = _drawn("randn", (tuple(size),), (kind, device or place), generator, False)

@@ -55,9 +55,9 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from aotlite.ir.ops.create import COPY_
+from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.ops.structure import ResultOp
-from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, HIDDEN_ALIAS
 
 
 def dispatch(op: Op, args: tuple[Any, ...]) -> Any:

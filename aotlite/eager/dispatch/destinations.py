@@ -11,8 +11,8 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import no_data
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, ArgumentError, noted
+from aotlite.ir.geometry.overlap import Geometry, has_internal_overlap, overlaps_bytes
 from aotlite.ir.op import OPS
-from aotlite.ir.overlap import Geometry, has_internal_overlap, overlaps_bytes
 
 
 def check_destination(

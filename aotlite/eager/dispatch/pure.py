@@ -23,9 +23,9 @@ from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, PureOp, Vjp
-from aotlite.ir.ops.create import COPY
 from aotlite.ir.ops.declare import common_dtype, is_plain_call
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.shape.copies import COPY
 
 
 def run_pure(op: PureOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:

@@ -55,8 +55,8 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from aotlite.ir.ops.create import COPY_
-from aotlite.ir.ops.views import HIDDEN_ALIAS
+from aotlite.ir.ops.shape.copies import COPY_
+from aotlite.ir.ops.views.view_ops import HIDDEN_ALIAS
 
 Kinds = tuple[type[Any], ...]
 

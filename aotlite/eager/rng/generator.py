@@ -18,12 +18,12 @@ import attrs
 from aotlite.eager.base.capture_protocol import RngState
 from aotlite.eager.base.modes import STATE, Draws
 from aotlite.eager.base.tensor import apply_op
-from aotlite.ir.cuda_devices import device_named
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.cuda_devices import device_named
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import RngError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.op import RandomOp
-from aotlite.ir.ops.random_state import OFFSETS, check_position, stream_ends
+from aotlite.ir.ops.random.state import OFFSETS, check_position, stream_ends
 
 State = tuple[int, int]
 

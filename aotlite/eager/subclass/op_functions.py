@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.builder import Proxy
+from aotlite.ir.graph.builder import Proxy
+from aotlite.ir.graph.text.source import OpNamespace
 from aotlite.ir.op import Op
-from aotlite.ir.source import OpNamespace
 
 
 def _call(op: Op, args: tuple[Any, ...]) -> Any:

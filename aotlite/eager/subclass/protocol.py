@@ -21,11 +21,11 @@ from aotlite.eager.base.new_tensors import tensor_on
 from aotlite.eager.base.storage import NO_COUNT, Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.checks import check_finite, check_methods, told
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
 from aotlite.ir.meta import tensor_meta
-from aotlite.ir.operand import Operand
+from aotlite.ir.op.operand import Operand
 
 Flat = tuple[tuple[str, ...], Any]
 """The names of the attributes that hold inner tensors, and what else tells instances apart."""

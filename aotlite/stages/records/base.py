@@ -15,10 +15,11 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.node_text import literal
+from aotlite.ir.graph.role import ROLES
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.printer import literal, meta_text
-from aotlite.ir.role import ROLES
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 _MOST = 4
 """Of a tuple as many are printed."""

@@ -10,7 +10,7 @@ from enum import Enum
 
 import attrs
 
-from aotlite.ir.role import Hidden, Output, Part, Primal
+from aotlite.ir.graph.role import Hidden, Output, Part, Primal
 from aotlite.stages.records.base import Record
 
 

@@ -17,14 +17,8 @@ from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.role import Family, Hidden, Output, Part, Primal
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import (
-    Family,
-    Hidden,
-    Output,
-    Part,
-    Primal,
-)
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 

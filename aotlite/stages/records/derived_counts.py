@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.role import IntermediateBase, MutatedInput, Result
+from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Result
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.function_facts import (
     Alias,

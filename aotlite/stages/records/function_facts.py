@@ -15,8 +15,8 @@ from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import Family, Output, Part, Result
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Family, Output, Part, Result
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
 from aotlite.stages.records.capture import InputRole

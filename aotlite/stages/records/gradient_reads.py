@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from aotlite.ir.forks import cached_property
+from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import IntermediateBase, Output, Result
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import InputRole
 

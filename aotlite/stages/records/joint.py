@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import (
-    IntermediateBase,
-    Output,
-    Result,
-)
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import CapturedInput, InputRole, SourceRole
 

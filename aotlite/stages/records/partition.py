@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 
 from aotlite.ir.graph import Graph
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Output, Saved
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Output, Saved
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import InputRole
 

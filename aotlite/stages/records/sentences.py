@@ -12,11 +12,19 @@ from typing import Any
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.location import place_of
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import (
+    Family,
+    Hidden,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Role,
+    Saved,
+)
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.printer import meta_text
-from aotlite.ir.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Role, Saved
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.provenance.location import place_of
 from aotlite.stages.records.base import chain_text
 from aotlite.stages.records.capture import ArgumentLeaf
 from aotlite.stages.records.function_facts import (

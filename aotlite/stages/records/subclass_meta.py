@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
+from aotlite.ir.graph.role import Part, Piece
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Part, Piece
 from aotlite.stages.records.base import Record
 
 
@@ -50,7 +50,7 @@ def outermost_role(role: Any) -> Any:
 def gradient_of(role: Any) -> Any:
     """What a gradient is of that this is a part of; of anything else the role itself.
 
-    >>> from aotlite.ir.role import MutatedInput, Primal
+    >>> from aotlite.ir.graph.role import MutatedInput, Primal
     >>> str(gradient_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
     'updated_primals_0'
     """

@@ -8,8 +8,8 @@ from __future__ import annotations
 import attrs
 
 from aotlite.eager.base.tape.view_chain import ViewChain
+from aotlite.ir.graph.role import SyntheticBase
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import SyntheticBase
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import InputRole
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.ir.role import Hidden, IntermediateBase, Output, Primal
+from aotlite.ir.graph.role import Hidden, IntermediateBase, Output, Primal
 from aotlite.stages.records.base import Record
 
 

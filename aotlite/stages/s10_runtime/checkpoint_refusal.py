@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch.effects import refuse_in_region
-from aotlite.ir.effects import is_effect
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.effect_chains import is_effect
 from aotlite.stages.s10_runtime.source import Source
 
 

@@ -15,10 +15,10 @@ from weakref import ref
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.rng.generator import Refusing
-from aotlite.ir.effects import is_effect
+from aotlite.ir.effects.ledger import unwatched
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.ledger import unwatched
+from aotlite.ir.graph.effect_chains import is_effect
 from aotlite.stages.s10_runtime.source import Source, listed
 
 _HINT = (

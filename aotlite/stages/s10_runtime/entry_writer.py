@@ -15,8 +15,7 @@ from aotlite.eager.autograd.differentiable_views import accumulator, edge_of
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.tensor_facts import TensorFacts, facts_of
 from aotlite.ir.graph import Node
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import (
+from aotlite.ir.graph.role import (
     RNG_OUTPUTS,
     Family,
     MutatedInput,
@@ -27,6 +26,7 @@ from aotlite.ir.role import (
     Saved,
     Seed,
 )
+from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.call_effects import HookPlace
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.records.function_facts import Alias, InputMeta, Plain

@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import grow_to, take_place, tell_apart
-from aotlite.ir.role import IntermediateBase, is_given
+from aotlite.ir.graph.role import IntermediateBase, is_given
 from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,

@@ -16,7 +16,7 @@ import numpy as np
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.rng.generator import Generator, current
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import BackwardSeed
+from aotlite.ir.graph.role import BackwardSeed
 from aotlite.stages.records.rng_state import FinalRngState
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.shared.rng_inputs import STATE_META

@@ -23,8 +23,8 @@ from aotlite.eager.subclass.protocol import (
     same_spec,
 )
 from aotlite.ir.errors import SubclassError, TangentError, noted
+from aotlite.ir.graph.role import Part
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Part
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.source import Source
 

@@ -32,7 +32,7 @@ from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.records.function_facts import Alias, OutputMeta, ViewFacts
 

@@ -18,7 +18,7 @@ from aotlite.eager.subclass.protocol import nesting
 from aotlite.eager.tracked_objects import TrackedObject, observing
 from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.role import Output
+from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.guards.snapshots import PLAIN

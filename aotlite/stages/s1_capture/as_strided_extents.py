@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ShapeError
-from aotlite.ir.memory import is_within, storage_root
+from aotlite.ir.graph.storage_roots import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.stages.records.capture import CapturedInput, InputRole

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.location import Location
+from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.s1_capture.access_search import is_users, names_used
 

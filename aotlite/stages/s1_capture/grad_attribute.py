@@ -15,7 +15,7 @@ from aotlite.eager.autograd.accumulate_grad import adopted
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
-from aotlite.ir.role import Output
+from aotlite.ir.graph.role import Output
 from aotlite.stages.records.call_effects import GradWrite
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import GradAttributeGuard

@@ -13,7 +13,7 @@ from typing import Any
 
 from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.graph import Node
-from aotlite.ir.scope import INNER, NO_TAGS, SUM, Scope
+from aotlite.ir.provenance.scope import INNER, NO_TAGS, SUM, Scope
 
 Table = dict[int, Scope]
 """The scope of each Module below the outermost one, by its id."""

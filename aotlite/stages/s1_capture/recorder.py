@@ -23,14 +23,14 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays import host_array
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Constant, Node, Phase
-from aotlite.ir.location import Location
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Hidden, Part, Primal
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, GeometryOp, Op
-from aotlite.ir.ops.create import CLONE
+from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.capture import CapturedInput, InputRole
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.guard_records import (

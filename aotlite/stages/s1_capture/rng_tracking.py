@@ -15,11 +15,7 @@ from typing import Any
 
 from aotlite.ir.dtypes import bool_, uint64
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import OPS, Op, RandomOp
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.ops.random_state import ADVANCE_OFFSET, OFFSETS, stream_ends
-from aotlite.ir.role import (
+from aotlite.ir.graph.role import (
     Arrived,
     BackwardOffset,
     BackwardSeed,
@@ -31,6 +27,10 @@ from aotlite.ir.role import (
     Role,
     Seed,
 )
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import OPS, Op, RandomOp
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.random.state import ADVANCE_OFFSET, OFFSETS, stream_ends
 from aotlite.stages.records.rng_state import (
     Advanced,
     FinalRngState,

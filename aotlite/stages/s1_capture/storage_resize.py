@@ -13,11 +13,11 @@ from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import cannot_grow
 from aotlite.ir.graph import Node
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
-from aotlite.ir.ops.create import RESTRIDE
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.shape.copies import RESTRIDE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.metadata_mutation import StorageGrowth
 
 AS_STRIDED_ = OPS["as_strided_"]

@@ -26,10 +26,10 @@ from aotlite.eager.subclass.protocol import (
 )
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
-from aotlite.ir.role import Hidden, Part, Primal
 from aotlite.stages.records.capture import InputRole
 from aotlite.stages.shared.required_arrivals import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper

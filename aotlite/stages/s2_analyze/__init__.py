@@ -19,11 +19,11 @@ from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import IntermediateBase, MutatedInput
+from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import IntermediateBase, MutatedInput
-from aotlite.ir.role import Result as ResultRole
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
 from aotlite.stages.records.function_facts import (
     Alias,

@@ -12,9 +12,9 @@ from typing import Any
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
+from aotlite.ir.graph.role import IntermediateBase, Result
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import IntermediateBase, Result
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
 from aotlite.stages.records.function_facts import (
     AliasOfBase,

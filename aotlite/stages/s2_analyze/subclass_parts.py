@@ -10,7 +10,7 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.role import IntermediateBase, Part, Role
+from aotlite.ir.graph.role import IntermediateBase, Part, Role
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Alias, Plain
 from aotlite.stages.records.function_meta import FunctionMeta

@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.eager.autograd.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.stages.records.capture import Captured, CapturedInput
 from aotlite.stages.records.function_facts import FamilyMeta, InputMeta
 from aotlite.stages.shared.user_frames import describe

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import attrs
 
+from aotlite.ir.graph.role import Hidden, Offset, Primal, Role, Seed, Token
 from aotlite.ir.op import RandomOp
-from aotlite.ir.role import Hidden, Offset, Primal, Role, Seed, Token
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta

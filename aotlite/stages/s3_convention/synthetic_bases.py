@@ -14,12 +14,12 @@ from typing import Any
 from aotlite.eager.autograd.as_strided_chain import bytes_window, step_of, strided_step
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, chain_of
 from aotlite.ir.dtypes import uint8
+from aotlite.ir.geometry.layout import contiguous_strides
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.layout import contiguous_strides
+from aotlite.ir.graph.role import SyntheticBase
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.role import SyntheticBase
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.capture import Captured, CapturedInput
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput, Member

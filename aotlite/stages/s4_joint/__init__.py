@@ -25,10 +25,18 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
+from aotlite.ir.graph.role import (
+    Family,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Part,
+    Role,
+    Tangent,
+)
+from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import AS_STRIDED, DETACH
-from aotlite.ir.role import Family, IntermediateBase, MutatedInput, Output, Part, Role, Tangent
-from aotlite.ir.role import Result as ResultRole
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.capture import Captured, CapturedInput, InputRole, SourceRole
 from aotlite.stages.records.function_facts import Plain
 from aotlite.stages.records.function_meta import FunctionMeta

@@ -21,8 +21,8 @@ from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Output, Role
+from aotlite.ir.graph.role import Output, Role
+from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.s4_joint.double_backward import KeptTape, Start

@@ -16,9 +16,9 @@ import attrs
 
 from aotlite.ir.errors import GraphError, UnsupportedError
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Gradient, Piece, Role
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.ir.role import Gradient, Piece, Role
 from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.s4_joint.backward_effects import has_backward_effects
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit

@@ -21,10 +21,10 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Result
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
-from aotlite.ir.role import Result
 from aotlite.stages.records.joint import BackwardEffect
 from aotlite.stages.s4_joint.instrumented_runs import InstrumentedRun, NodeVisit
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper

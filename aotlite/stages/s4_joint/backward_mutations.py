@@ -19,16 +19,12 @@ from aotlite.eager.autograd.saved_tensors import computed_again
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
-from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
+from aotlite.ir.geometry.overlap import overlaps_bytes
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
-from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS, GeometryOp, InplaceOp
-from aotlite.ir.ops.create import CLONE, COPY_
-from aotlite.ir.ops.views import DETACH
-from aotlite.ir.overlap import overlaps_bytes
-from aotlite.ir.role import (
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import (
     FROM_BACKWARD,
     Arrived,
     Current,
@@ -39,7 +35,11 @@ from aotlite.ir.role import (
     Rewritten,
     Tangent,
 )
-from aotlite.ir.role import Result as ResultRole
+from aotlite.ir.graph.role import Result as ResultRole
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp
+from aotlite.ir.ops.shape.copies import CLONE, COPY_
+from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.capture import Captured, CapturedInput
 from aotlite.stages.records.function_facts import BaseMeta, InputMeta, Plain
 from aotlite.stages.records.function_meta import FunctionMeta

@@ -26,10 +26,10 @@ from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Gradient, Incoming, Output, Role, Tangent, is_given
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Gradient, Incoming, Output, Role, Tangent, is_given
+from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, CapturedFamily
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged

@@ -18,7 +18,7 @@ from aotlite.eager.autograd.engine import BackwardPass
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
-from aotlite.ir.role import Role
+from aotlite.ir.graph.role import Role
 from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s4_joint.arrival_choices import (

@@ -25,10 +25,10 @@ from aotlite.eager.subclass.protocol import (
     unflatten,
 )
 from aotlite.ir.errors import SubclassError, noted
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Node, Phase
+from aotlite.ir.graph.role import Gradient, Output, Piece, Role, Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Gradient, Output, Piece, Role, Tangent
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 

@@ -17,8 +17,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Hidden, Part, Primal
-from aotlite.ir.symbols import SymInt
+from aotlite.ir.graph.role import Hidden, Part, Primal
+from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.function_facts import InputMeta
 from aotlite.stages.records.function_meta import FunctionMeta

@@ -17,21 +17,13 @@ import attrs
 
 from aotlite.eager.autograd.chain_simplification import further
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
-from aotlite.ir import layout
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.geometry import layout
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Copy, Graph, Node
-from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
-from aotlite.ir.ops.create import CLONE, COPY_, RESTRIDE
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.ops.select import CAST
-from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import ALIAS, AS_STRIDED, AS_STRIDED_SCATTER, DETACH, EXPAND, HIDDEN_ALIAS
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import (
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.role import (
     IntermediateBase,
     MutatedInput,
     Output,
@@ -39,6 +31,21 @@ from aotlite.ir.role import (
     Role,
     SyntheticBase,
     Tangent,
+)
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.elementwise.comparisons import CAST
+from aotlite.ir.ops.shape.copies import CLONE, COPY_, RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views.view_ops import (
+    ALIAS,
+    AS_STRIDED,
+    AS_STRIDED_SCATTER,
+    DETACH,
+    EXPAND,
+    HIDDEN_ALIAS,
 )
 from aotlite.stages.s6_functionalize.view_inverses import lens_of, strided
 from aotlite.stages.shared.effect_tokens import with_tokens

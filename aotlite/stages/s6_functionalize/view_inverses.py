@@ -11,7 +11,7 @@ from aotlite.ir.dtypes import uint8
 from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.declare import real_of
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def strided(root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Output, Part
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import IntermediateBase, MutatedInput, Output, Part
 from aotlite.stages.s7_simplify.dead_scatters import drop_dead_writes
 from aotlite.stages.s7_simplify.decompositions import Table, decompose
 from aotlite.stages.s7_simplify.views_of_scatters import has_windows, see_through_scatters

@@ -13,11 +13,11 @@ from typing import Any
 
 from aotlite import ops
 from aotlite.eager.base.modes import modes_kept, recording
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import (
     OPS,
@@ -29,7 +29,7 @@ from aotlite.ir.op import (
     RandomOp,
     op_named,
 )
-from aotlite.ir.ops.create import RESTRIDE
+from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 
 Decomposition = Callable[..., Any]

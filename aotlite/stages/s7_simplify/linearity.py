@@ -14,11 +14,11 @@ import attrs
 
 from aotlite.ir import scalar
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.role import Gradient, Tangent
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
-from aotlite.ir.ops.create import CLONE, RESTRIDE
-from aotlite.ir.ops.factories import FULL
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Gradient, Tangent
 
 FILL = OPS["fill"]
 _SAME = frozenset({"neg", "real", "imag", "conj", "cast"})

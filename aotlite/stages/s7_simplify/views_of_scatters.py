@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp, ViewOp
 from aotlite.stages.shared.memory_windows import (

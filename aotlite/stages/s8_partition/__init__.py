@@ -12,15 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from aotlite.ir.builder import Builder
-from aotlite.ir.effects import is_effect
 from aotlite.ir.errors import ArgumentError, TokenError, noted
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import CLONE, RESTRIDE
-from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import (
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.effect_chains import is_effect
+from aotlite.ir.graph.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     Current,
@@ -34,6 +30,10 @@ from aotlite.ir.role import (
     SyntheticBase,
     is_given,
 )
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.partition import Partition, SavedValue
 from aotlite.stages.s8_partition.indexed_graph import IndexedGraph, numbered
 from aotlite.stages.shared.user_frames import describe

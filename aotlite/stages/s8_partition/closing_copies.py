@@ -12,10 +12,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.graph import Copy, Graph, Node
-from aotlite.ir.ops.create import COPY_
-from aotlite.ir.role import MutatedInput
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import MutatedInput
+from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.stages.records.function_facts import InputMeta
 from aotlite.stages.records.function_meta import FunctionMeta
 

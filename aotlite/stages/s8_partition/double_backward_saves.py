@@ -17,15 +17,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.builder import Builder
-from aotlite.ir.effects import is_effect
 from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes, output_node
-from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import CLONE, RESTRIDE
-from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import (
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.effect_chains import is_effect
+from aotlite.ir.graph.role import (
     RNG_INPUTS,
     Gradient,
     Incoming,
@@ -40,6 +36,10 @@ from aotlite.ir.role import (
     Token,
     is_given,
 )
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
+from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.partition import Partition, SavedValue
 from aotlite.stages.shared.value_numbering import ValueNumbering
 

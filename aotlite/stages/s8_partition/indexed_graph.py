@@ -10,9 +10,7 @@ import attrs
 
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.op import Cost
-from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import (
+from aotlite.ir.graph.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     RNG_INPUTS,
@@ -26,6 +24,8 @@ from aotlite.ir.role import (
     SyntheticBase,
     is_given,
 )
+from aotlite.ir.op import Cost
+from aotlite.ir.ops.structure import GETITEM
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -14,15 +14,15 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.modes import modes_kept, recording
-from aotlite.ir.builder import Builder, Proxy
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.graph import Graph, Node, Phase, map_nodes
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.graph.role import Role, Saved
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
-from aotlite.ir.ops.create import RESTRIDE
-from aotlite.ir.role import Role, Saved
+from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.stages.records.partition import Partition, SavedValue
 
 Hooks = tuple[Callable[..., Any], Callable[..., Any]]

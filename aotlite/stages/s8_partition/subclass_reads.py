@@ -14,10 +14,10 @@ from typing import Any
 
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import DETACH
-from aotlite.ir.role import Gradient, Hidden, Part, Primal
+from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.s8_partition.double_backward_saves import read_by_formulas
 
 

@@ -13,9 +13,9 @@ from aotlite.backends.protocol import Backend, Run, Window, checked_run
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.eager.base.modes import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
-from aotlite.ir.effects import watched
 from aotlite.ir.errors import AotliteError, BackendError, noted, out_of_memory
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.effect_chains import watched
 
 
 def lower(graph: Graph, backend: Backend) -> Run:

@@ -12,14 +12,14 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import BackendError
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import PureOp
-from aotlite.ir.ops.create import RESTRIDE
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.role import Saved
+from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.stages.records.partition import Partition
 
 Strides = tuple[int, ...]

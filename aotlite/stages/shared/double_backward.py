@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.ir.role import Output, Part
+from aotlite.ir.graph.role import Output, Part
 from aotlite.stages.records.base import Record
 
 

@@ -15,13 +15,14 @@ from typing import Any
 import attrs
 
 from aotlite.backends.protocol import Backend, Run, Window, checked_run
-from aotlite.ir.effects import TOKEN, EffectOp, has_tokens, new_token
+from aotlite.ir.effects import TOKEN, EffectOp, new_token
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Copy, Graph, Node, Phase, map_nodes, output_node
+from aotlite.ir.graph.effect_chains import has_tokens
+from aotlite.ir.graph.role import RNG_INPUTS, BackwardToken, Role, Token
 from aotlite.ir.op import InplaceOp
 from aotlite.ir.ops.effects import MAKE_TOKEN, SINK_TOKENS
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import RNG_INPUTS, BackwardToken, Role, Token
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.shared.user_frames import describe

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.views import AS_STRIDED
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:

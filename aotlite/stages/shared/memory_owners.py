@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlite.eager.base.storage import Storage
 from aotlite.ir.graph import Node
-from aotlite.ir.role import IntermediateBase
+from aotlite.ir.graph.role import IntermediateBase
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Alias, AliasOfBase, InputMeta, MemoryStep, Plain
 from aotlite.stages.records.function_meta import FunctionMeta

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, PureOp, ViewOp
-from aotlite.ir.overlap import has_internal_overlap, overlaps
-from aotlite.ir.sizes import is_symbolic
 
 LOOK_BACK = 64
 """Scatters behind which one view is looked for, at most: so the pass is linear in the nodes."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import uint64
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.role import FROM_BACKWARD, RNG_INPUTS, NextOffset, Offset, Role, Seed
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import RandomOp
-from aotlite.ir.ops.random_state import ADVANCE_OFFSET
-from aotlite.ir.role import FROM_BACKWARD, RNG_INPUTS, NextOffset, Offset, Role, Seed
+from aotlite.ir.ops.random.state import ADVANCE_OFFSET
 
 STATE_META = tensor_meta((), None, uint64)
 """Of a seed and of an offset."""

@@ -12,7 +12,7 @@ from aotlite.eager.base.modes import recording
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
-from aotlite.ir.role import Part
+from aotlite.ir.graph.role import Part
 from aotlite.stages.records.capture import CapturedInput
 from aotlite.stages.records.subclass_meta import SubclassMeta
 

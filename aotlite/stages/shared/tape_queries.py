@@ -13,8 +13,8 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph.role import Result
 from aotlite.ir.op import ViewOp
-from aotlite.ir.role import Result
 
 
 def is_dead_end(view: Tensor) -> bool:

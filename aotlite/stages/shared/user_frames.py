@@ -7,7 +7,7 @@ import sys
 from types import CodeType, FrameType
 
 import aotlite
-from aotlite.ir.location import Location, place_of
+from aotlite.ir.provenance.location import Location, place_of
 
 _OURS = tuple(os.path.join(os.path.abspath(path), "") for path in aotlite.__path__)
 _NOT_OURS = tuple(

@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from aotlite.ir.effects import is_effect, numbered
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.geometry.sizes import is_symbolic
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.effect_chains import is_effect, numbered
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, ViewOp
-from aotlite.ir.ops.create import CLONE, RESTRIDE
-from aotlite.ir.ops.views import AS_STRIDED
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.sizes import is_symbolic
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}

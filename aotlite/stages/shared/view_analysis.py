@@ -10,12 +10,12 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
+from aotlite.ir.geometry.overlap import Geometry
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import AS_STRIDED, HIDDEN_ALIAS
-from aotlite.ir.overlap import Geometry
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, HIDDEN_ALIAS
 from aotlite.stages.records.capture import CapturedInput
 
 

@@ -20,9 +20,9 @@ from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot, twin_root
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper
+from aotlite.ir.geometry.overlap import overlaps_bytes
+from aotlite.ir.graph.role import Family
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.overlap import overlaps_bytes
-from aotlite.ir.role import Family
 from aotlite.stages.records.capture import CapturedFamily, InputRole
 
 

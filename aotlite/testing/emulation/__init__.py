@@ -12,8 +12,8 @@ from functools import cache
 from types import SimpleNamespace
 
 from aotlite.backends.cuda.drivers import register
-from aotlite.ir.cuda_devices import Library, using
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.cuda_devices import Library, using
+from aotlite.ir.arrays.device import Device
 from aotlite.testing.emulation.driver import EmulatedDriver
 from aotlite.testing.emulation.functions import module
 

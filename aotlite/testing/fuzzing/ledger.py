@@ -16,8 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from aotlite.ir import trust
 from aotlite.ir.errors import ArgumentError, FormatError
+from aotlite.ir.filesystem import trust
 from aotlite.testing.coverage import ALIASING
 from aotlite.testing.fuzzing.plan import VERSION, Plan
 from aotlite.testing.fuzzing.tally import Tally

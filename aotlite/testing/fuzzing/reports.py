@@ -9,8 +9,8 @@ from pathlib import Path
 import rich.table
 from rich.table import Table
 
-from aotlite.ir import written
 from aotlite.ir.errors import AotliteError
+from aotlite.ir.filesystem import atomic_files
 from aotlite.testing.cells import CELLS
 from aotlite.testing.coverage import ENOUGH
 from aotlite.testing.fuzzing.outcomes import Failure
@@ -92,7 +92,7 @@ def write_script(plan: Plan, failure: Failure, folder: Path) -> Path | None:
     said = "\n".join([head(plan, failure), *failure.found])
     parts = [_comment(said), script_of(plan, failure), *filter(None, [_comment(failure.picture)])]
     name = f"program_{failure.seed}.py"
-    written.write(folder, name, "\n\n".join(part.rstrip("\n") for part in parts) + "\n")
+    atomic_files.write(folder, name, "\n\n".join(part.rstrip("\n") for part in parts) + "\n")
     return folder / name
 
 

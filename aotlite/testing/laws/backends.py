@@ -28,8 +28,8 @@ from aotlite.backends.lookup import backend_from
 from aotlite.backends.protocol import Backend, Run, Window
 from aotlite.ir.errors import AotliteError, ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import ArrayValue
-from aotlite.ir.role import IntermediateBase, Output, Part
+from aotlite.ir.graph.role import IntermediateBase, Output, Part
+from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Broken, Checked, broken, running

@@ -10,8 +10,7 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.rng.generator import get_rng_state, set_rng_state
-from aotlite.ir.builder import Builder
-from aotlite.ir.interpreter import ArrayValue, call_arrays, run_graph
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import Outline, TensorMeta
 from aotlite.ir.op import (
     OPS,
@@ -24,6 +23,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
+from aotlite.ir.run.interpreter import ArrayValue, call_arrays, run_graph
 from aotlite.testing.laws.running import (
     addresses,
     bound,

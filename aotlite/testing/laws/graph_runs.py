@@ -15,10 +15,10 @@ import attrs
 import numpy as np
 
 from aotlite.ir.graph import Graph, Node, map_nodes
-from aotlite.ir.interpreter import ArrayValue
+from aotlite.ir.graph.role import RNG_INPUTS
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import RNG_INPUTS
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.pipeline.verification import DRAWS, Draw, Drawing, Inputs
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken

@@ -10,7 +10,7 @@ import numpy as np
 
 import aotlite as al
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.builder import Builder
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import Op
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.forward import proxied

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
-from aotlite.ir.composite import COMPOSITES
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.op import OPS, Op
+from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.errors import Checked, LawError, require_assertions
 from aotlite.testing.laws.generated import samples_for
 from aotlite.testing.laws.running import has_gradient

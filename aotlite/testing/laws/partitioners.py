@@ -19,10 +19,10 @@ from typing import Any
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.interpreter import ArrayValue, array_value
-from aotlite.ir.role import RNG_INPUTS, IntermediateBase, Output, Part, Role, Saved
+from aotlite.ir.graph.role import RNG_INPUTS, IntermediateBase, Output, Part, Role, Saved
+from aotlite.ir.graph.verify import verify
+from aotlite.ir.run.interpreter import ArrayValue, array_value
 from aotlite.ir.serialize import dumps
-from aotlite.ir.verify import verify
 from aotlite.partition import Partition
 from aotlite.pipeline.user_code import call_partitioner
 from aotlite.testing.laws import graph_runs

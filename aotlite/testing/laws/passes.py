@@ -21,9 +21,9 @@ import numpy as np
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph, Node, Phase
-from aotlite.ir.role import IntermediateBase, Output, Part, Tangent
+from aotlite.ir.graph.role import IntermediateBase, Output, Part, Tangent
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.serialize import dumps
-from aotlite.ir.verify import verify
 from aotlite.pipeline import verification
 from aotlite.pipeline.user_code import apply_pass
 from aotlite.pipeline.verification import Drawing, Noise
@@ -70,7 +70,7 @@ def check_pass(
     False they may differ as far as rounding noise behind every op moves them (VER-14).
 
     >>> from aotlite.testing import laws
-    >>> from aotlite.ir.transform import Transformer
+    >>> from aotlite.ir.run.transform import Transformer
     >>> print(laws.check_pass(lambda graph: Transformer(graph).transform(), idempotent=True))
     pass '<lambda>' obeys G1, G2, G3, G4, G5, G6, G7, G8 on 108 cases
     """

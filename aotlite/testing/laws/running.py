@@ -11,7 +11,8 @@ from aotlite import from_numpy
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir import dtypes, layout
+from aotlite.ir import dtypes
+from aotlite.ir.geometry import layout
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import (
     DataOp,

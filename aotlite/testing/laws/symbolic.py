@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
-from aotlite.ir.assumption import concrete
-from aotlite.ir.dims import WHICH
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
-from aotlite.ir.symbol_table import SymbolTable
-from aotlite.ir.symbolic_meta import symbolic_strides
+from aotlite.ir.op.dims import WHICH
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import SymbolTable
 from aotlite.testing.laws.running import bound
 from aotlite.testing.laws.sample import Sample
 

@@ -22,9 +22,9 @@ from aotlite.eager.rng.generator import get_rng_state, set_rng_state
 from aotlite.inspect import stages_of
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import ArrayValue, Interpreter
+from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Primal, Role, Tangent
 from aotlite.ir.op import GeometryOp, Op
-from aotlite.ir.role import Gradient, IntermediateBase, MutatedInput, Primal, Role, Tangent
+from aotlite.ir.run.interpreter import ArrayValue, Interpreter
 from aotlite.pipeline.verification import DRAWS, OFFSET, SEED
 from aotlite.testing.laws import graph_runs
 from aotlite.testing.laws.corpus import FUNCTIONS, GraphCase

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import body_of, run_steps
 from aotlite.testing.engines.pytorch import PyTorch

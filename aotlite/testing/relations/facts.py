@@ -1,7 +1,7 @@
 """What the steps of a program do to memory, seen in an eager run of each of its calls.
 
 Place: `aotlite.testing.relations`, below the relations, which decide by it where they apply.
-Whether two tensors meet is asked of `aotlite.ir.overlap`, which is exact.
+Whether two tensors meet is asked of `aotlite.ir.geometry.overlap`, which is exact.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.ir.overlap import has_internal_overlap, overlaps_bytes
+from aotlite.ir.geometry.overlap import has_internal_overlap, overlaps_bytes
 from aotlite.testing.cells import Watcher
 from aotlite.testing.draws.steps import name_of
 from aotlite.testing.engines import Engine

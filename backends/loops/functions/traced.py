@@ -17,8 +17,8 @@ from aotlite.backends.loops.functions.registry import declare, is_f32, is_f64
 from aotlite.backends.loops.functions.terms import F64, INF, call, eq, rint, size
 from aotlite.backends.loops.functions.trigonometry import near_sin, near_tan
 from aotlite.ir import dtypes
-from aotlite.ir.ops.gamma import DIGAMMA, LGAMMA
-from aotlite.ir.ops.special import ERF, ERFC, ERFINV
+from aotlite.ir.ops.elementwise.error_functions import ERF, ERFC, ERFINV
+from aotlite.ir.ops.elementwise.gamma import DIGAMMA, LGAMMA
 
 
 def _operator(name: str, *, swapped: bool = False) -> Callable[..., Any]:

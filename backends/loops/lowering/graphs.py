@@ -17,14 +17,15 @@ from aotlite.backends.loops.lowering.writer import Operand, Writer
 from aotlite.backends.loops.program import Check, Extern, Kind, Placed, Program
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.effects import TokenOp, has_tokens
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import AotliteError, BackendError
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.effect_chains import has_tokens
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import MultiViewOp, PureOp, ViewOp
-from aotlite.ir.ops.create import COPY, COPY_
-from aotlite.ir.ops.reinterpret import VIEW_DTYPE_COPY
+from aotlite.ir.ops.shape.copies import COPY, COPY_
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE_COPY
 
 _WITH_LOOPS = frozenset(
     set(dtypes.DTYPES)

@@ -15,10 +15,10 @@ from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.backends.loops.lowering.typed import Typing, scalar_of
 from aotlite.backends.loops.lowering.writer import Operand, Writer
 from aotlite.ir import dtypes
-from aotlite.ir.binding import CACHE_LIMIT
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import NUMBERS, PureOp
+from aotlite.ir.op.binding import CACHE_LIMIT
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import symbol
 

@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from aotlite.backends.loops.program import Gemm, Window
-from aotlite.ir import layout
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import layout
 from aotlite.ir.meta import tensor_meta
 
 

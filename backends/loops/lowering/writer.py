@@ -33,9 +33,9 @@ from aotlite.backends.loops.program import (
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
-from aotlite.ir.overlap import has_internal_overlap
 
 Position = Any
 """An Index, an int, or an integer Scalar: a position that is read or computed."""

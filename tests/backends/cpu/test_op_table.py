@@ -17,12 +17,12 @@ import pytest
 from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.backends.loops.backend import LOOPS
-from aotlite.ir.builder import Builder
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.interpreter import ArrayValue
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.testing.laws.forward import proxied
 from aotlite.testing.laws.running import bound, close, same_bits, tensors_in
 from aotlite.testing.laws.sample import Sample

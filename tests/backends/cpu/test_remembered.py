@@ -13,9 +13,9 @@ from aotlite.backends.cpu import backend, graph_keys, store
 from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.cpu.graph_keys import graph_key
 from aotlite.backends.cpu.toolchain import find_compiler
-from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import float64
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from tests.backends.cpu.test_backend import FUNCTIONS, results_of
 from tests.own_ops import taken_out

@@ -15,11 +15,11 @@ from aotlite.backends.protocol import Run
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NumpyArrays, copied
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.graph import Constant, Graph, Node, map_nodes
+from aotlite.ir.graph.role import Offset, Seed
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.role import Offset, Seed
 
 POISON = 0xA5
 ADVANCE = OPS["advance_offset"]

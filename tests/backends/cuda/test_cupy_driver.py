@@ -19,7 +19,7 @@ from aotlite.backends.cuda.cupy_driver import CupyDriver
 from aotlite.backends.cuda.emit import Launch, Printed
 from aotlite.backends.cuda.tables import maker
 from aotlite.backends.loops.program import Program
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError, DeviceError
 from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
 

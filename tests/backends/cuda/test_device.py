@@ -24,8 +24,8 @@ from aotlite.backends.loops.interpreter import interpreted
 from aotlite.backends.loops.program import Extern, Gemm, Program, reads, writes
 from aotlite.backends.loops.running import ProgramRun
 from aotlite.backends.protocol import Run, Window
-from aotlite.ir.cuda_devices import cuda_device, why_unavailable
-from aotlite.ir.device import CPU, Device
+from aotlite.ir.arrays.cuda_devices import cuda_device, why_unavailable
+from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import BackendError, OutOfMemoryError
 from aotlite.ir.graph import Graph
 from aotlite.testing import check_program, draw, emulated_cuda

@@ -11,7 +11,7 @@ from aotlite.backends.loops.improve import improved
 from aotlite.backends.loops.interpreter import run_program
 from aotlite.backends.loops.program import Check, Kind, writes
 from aotlite.backends.loops.verify import verify
-from aotlite.ir.builder import Builder
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from tests.backends.loops.test_lowering import flat, run_reference, seen

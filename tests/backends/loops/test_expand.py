@@ -10,10 +10,10 @@ import pytest
 import aotlite as al
 from aotlite.backends.loops.expand import expand
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import run_graph
-from aotlite.ir.memory import storage_root
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import OPS, PureOp
-from aotlite.ir.verify import verify
+from aotlite.ir.run.interpreter import run_graph
 from aotlite.testing import laws
 from aotlite.testing.laws.running import bound, tensors_in
 from tests.samples import samples_of

@@ -15,12 +15,12 @@ from aotlite.backends.loops.fuse import fused
 from aotlite.backends.loops.interpreter import reduced, run_program, scanned, strided
 from aotlite.backends.loops.program import Extern, Gemm, Kernel, Program, Reduce
 from aotlite.backends.loops.verify import verify
-from aotlite.ir.builder import Builder
 from aotlite.ir.dtypes import float16, float32, float64, int64
 from aotlite.ir.graph import Graph
-from aotlite.ir.interpreter import run_graph
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
+from aotlite.ir.run.interpreter import run_graph
 from aotlite.testing.laws import graphs_of
 from tests.samples import samples_of
 from tests.test_decompositions import close

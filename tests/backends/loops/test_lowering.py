@@ -22,7 +22,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import NUMPY
-from aotlite.ir.builder import Builder
+from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, PureOp
 from aotlite.testing.laws import graphs, graphs_of

@@ -11,10 +11,10 @@ from typing import Any, overload
 
 import attrs
 
-from aotlite.ir.assumption import concrete
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import ViewOp
-from aotlite.ir.overlap import has_internal_overlap
+from aotlite.ir.symbols.assumption import concrete
 
 
 @attrs.define(eq=False)

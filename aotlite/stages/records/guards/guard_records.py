@@ -12,7 +12,7 @@ import attrs
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.role import Hidden, Part, Primal
+from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.snapshots import Snapshotter
 

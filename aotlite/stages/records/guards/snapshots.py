@@ -22,7 +22,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.array_stand_in import ArrayStandIn
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, kept_spec, same_spec
 from aotlite.eager.tracked_objects import TrackedObject
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 
 PLAIN = (int, float, complex, bool, str, type(None), bytes)

@@ -12,14 +12,15 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from aotlite.ir import scalar
-from aotlite.ir.builder import Builder
-from aotlite.ir.effects import TokenOp, numbered
+from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node, map_nodes
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.effect_chains import numbered
+from aotlite.ir.graph.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
-from aotlite.ir.ops.create import CLONE, RESTRIDE
-from aotlite.ir.ops.factories import FULL
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
 from aotlite.stages.records.joint import BackwardEffect
 from aotlite.stages.records.subclass_meta import gradient_of
 

@@ -33,8 +33,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
-from aotlite.ir.location import place_of
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.provenance.location import place_of
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.s10_runtime.backward.plan import BackwardCall
 from aotlite.stages.s10_runtime.backward.writer import laid_out

@@ -21,7 +21,7 @@ from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Output, Part, Tangent
+from aotlite.ir.graph.role import Output, Part, Tangent
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter, check_shown
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan

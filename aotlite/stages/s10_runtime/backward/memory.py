@@ -16,8 +16,8 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.stages.records.joint import BackwardMemory
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.support import read_only, write_window

@@ -23,7 +23,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
-from aotlite.ir.role import Output, Tangent
+from aotlite.ir.graph.role import Output, Tangent
 from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.s10_runtime.backward.absent_tangents import missing
 from aotlite.stages.s10_runtime.backward.anomaly import again

@@ -24,8 +24,8 @@ from aotlite.eager.regions.checkpoint import CheckpointRegion
 from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Saved
 
 
 def saved_metas(graph: Graph) -> list[TensorMeta]:

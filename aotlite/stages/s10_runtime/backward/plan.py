@@ -16,9 +16,9 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import Result as ResultRole
+from aotlite.ir.graph.role import Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Result as ResultRole
-from aotlite.ir.role import Tangent
 from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory

@@ -10,7 +10,7 @@ from typing import Any
 
 from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Tangent
+from aotlite.ir.graph.role import Gradient, Tangent
 from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.records.function_facts import FamilyMeta
 from aotlite.stages.records.joint import Joint

@@ -13,8 +13,8 @@ import attrs
 from aotlite.backends.protocol import Run
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
-from aotlite.ir.role import Gradient, Role, Saved, Tangent
-from aotlite.ir.role import Result as ResultRole
+from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
+from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect
 from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents

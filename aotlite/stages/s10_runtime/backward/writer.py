@@ -15,11 +15,7 @@ from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.memory import storage_root
-from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.create import RESTRIDE
-from aotlite.ir.ops.factories import FULL
-from aotlite.ir.role import (
+from aotlite.ir.graph.role import (
     Gradient,
     NextBackwardOffset,
     NextBackwardSeed,
@@ -27,6 +23,10 @@ from aotlite.ir.role import (
     Tangent,
     part_suffix,
 )
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan

@@ -12,7 +12,7 @@ import attrs
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
-from aotlite.ir.role import Gradient, Hidden, Part, Primal, part_suffix
+from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, part_suffix
 from aotlite.stages.records.capture import Captured, InputRole
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition

@@ -18,7 +18,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of
 from aotlite.eager.tracked_objects import TrackedObject
-from aotlite.ir.role import Part
+from aotlite.ir.graph.role import Part
 from aotlite.stages.records.guards.access_paths import (
     NOTHING,
     AccessPath,

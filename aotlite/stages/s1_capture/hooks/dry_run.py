@@ -11,8 +11,8 @@ from typing import Any
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
+from aotlite.ir.graph.role import Hidden
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Hidden
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 
 

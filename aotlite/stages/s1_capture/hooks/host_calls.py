@@ -26,11 +26,11 @@ from aotlite.eager.subclass.protocol import (
     unflatten,
 )
 from aotlite.ir.errors import SubclassError, noted
-from aotlite.ir.host_function import HostFunction
+from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.ops.effects import HOST_CALLBACK
-from aotlite.ir.overlap import has_internal_overlap
-from aotlite.ir.printer import meta_text
 
 Hook = Callable[..., Any]
 

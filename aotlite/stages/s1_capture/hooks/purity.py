@@ -23,9 +23,9 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.effects import callback
-from aotlite.ir.device import Device
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
-from aotlite.ir.memory_format import MemoryFormat
+from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
 from aotlite.stages.s1_capture.access_search import is_users
 from aotlite.stages.s1_capture.hooks.reachable import (

@@ -29,8 +29,8 @@ from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.eager.tracked_objects import observing
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.forks import cached_property
+from aotlite.ir.graph.role import Gradient, Output
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.role import Gradient, Output
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.s1_capture.hooks.host_calls import HookSignature, HostCalledHooks
 from aotlite.stages.s1_capture.hooks.purity import more_than_computes

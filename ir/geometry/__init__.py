@@ -1,0 +1,1 @@
+"""Sizes, strides and the addresses that they span; nothing of dtypes and devices."""

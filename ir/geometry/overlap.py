@@ -1,0 +1,208 @@
+"""Whether tensors share memory: exact answers about strided address sets.
+
+Ground floor. Where sizes are symbols, the question is answered for their hints and logged (ALI-7).
+Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that alias one another
+(ALI-2 to ALI-5).
+
+Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`.
+In practice merging terms leaves one or two, solved without a search. Up to six dimensions nothing
+is given up, whatever the strides: `ir/geometry/box_equation.py` ends the searches that would be
+long.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from aotlite.ir.geometry.box_equation import is_solvable
+from aotlite.ir.geometry.sizes import Shape, Stride, is_symbolic, settled
+
+__all__ = ["Geometry", "has_internal_overlap", "overlaps", "overlaps_bytes"]
+
+Geometry: TypeAlias = tuple[Shape, Stride, int]
+"""Shape, strides and storage offset, in elements."""
+
+_Term: TypeAlias = tuple[int, int]
+"""(stride, count): contributes `x * stride` for one `x` of 0..count."""
+
+_EXACT_RANK = 6
+_WORK_LIMIT = 100_000
+_QUICK = 3000
+"""So many steps a search may take; nearly all take a few. The rest is a matter of lattices."""
+
+
+def overlaps(a: Geometry, b: Geometry) -> bool:
+    """Whether two tensors of one storage and dtype have an element at the same address.
+
+    Exact. Only where a tensor has more than six dimensions of size above 1 is the work limited,
+    and the answer at the limit is True: a false overlap costs time, a missed one a wrong result.
+
+    >>> overlaps(((5,), (2,), 0), ((5,), (2,), 1))
+    False
+    >>> overlaps(((4, 5), (10, 1), 0), ((3, 3), (10, 1), 11))
+    True
+    """
+    return _meet(a, b, _EXACT_RANK)
+
+
+def _meet(a: Geometry, b: Geometry, exact_rank: int) -> bool:
+    """`overlaps`, exact up to this rank."""
+    (shape_a, stride_a, offset_a), (shape_b, stride_b, offset_b) = a, b
+    if is_symbolic((*shape_a, *stride_a, offset_a, *shape_b, *stride_b, offset_b)):
+        return bool(settled(overlaps, a, b))
+    if 0 in shape_a or 0 in shape_b:
+        return False
+    if offset_a == offset_b:
+        return True
+    terms_a, terms_b = _terms(shape_a, stride_a), _terms(shape_b, stride_b)
+    reach_a, reach_b = _reach(terms_a), _reach(terms_b)
+    if offset_a + reach_a < offset_b or offset_b + reach_b < offset_a:
+        return False
+    # Indices of b run backwards (j -> count - j), which makes every term non-negative.
+    limit = None if max(len(terms_a), len(terms_b)) <= exact_rank else _WORK_LIMIT
+    return _solvable([*terms_a, *terms_b], offset_b - offset_a + reach_b, limit)
+
+
+def overlaps_bytes(a: Geometry, itemsize_a: int, b: Geometry, itemsize_b: int) -> bool:
+    """Whether two tensors of one storage share a byte; geometries in elements of their own size.
+
+    >>> overlaps_bytes(((2,), (1,), 0), 4, ((4,), (1,), 4), 1)
+    True
+    >>> overlaps_bytes(((2,), (2,), 0), 4, ((4,), (1,), 4), 1)
+    False
+    """
+    if itemsize_a == itemsize_b:
+        return overlaps(a, b)
+    # The bytes of an element are one dimension more.
+    return _meet(_in_bytes(a, itemsize_a), _in_bytes(b, itemsize_b), _EXACT_RANK + 1)
+
+
+def _in_bytes(geometry: Geometry, itemsize: int) -> Geometry:
+    shape, stride, offset = geometry
+    return (*shape, itemsize), (*(step * itemsize for step in stride), 1), offset * itemsize
+
+
+def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
+    """Whether two different indices of a tensor have one address (TEN-8).
+
+    Exact, and limited in work as `overlaps` is.
+
+    >>> has_internal_overlap((2, 2), (1, 1)), has_internal_overlap((2, 3), (3, 1))
+    (True, False)
+    """
+    if is_symbolic((*shape, *stride)):
+        return bool(settled(has_internal_overlap, shape, stride))
+    if 0 in shape:
+        return False
+    terms = sorted(_terms(shape, stride, keep_zero=True))
+    if terms and terms[0][0] == 0:
+        return True
+    limit = None if len(terms) <= _EXACT_RANK else _WORK_LIMIT
+    reach = 0
+    for at, (step, count) in enumerate(terms):
+        if step <= reach and _collides((step, count), terms[:at], limit):
+            return True
+        reach += step * count
+    return False
+
+
+def _collides(outer: _Term, inner: Sequence[_Term], limit: int | None) -> bool:
+    """Whether two indices have one address that differ in `outer`, and else in `inner` only.
+
+    They differ by 1 + x in `outer`, and by anything from -count to count in the others.
+    """
+    stride, count = outer
+    doubled = [(step, 2 * times) for step, times in inner]
+    return _solvable([(stride, count - 1), *doubled], _reach(inner) - stride, limit)
+
+
+def _terms(shape: Shape, stride: Stride, *, keep_zero: bool = False) -> list[_Term]:
+    pairs = zip(shape, stride, strict=True)
+    return [(step, size - 1) for size, step in pairs if size > 1 and (step or keep_zero)]
+
+
+def _reach(terms: Iterable[_Term]) -> int:
+    return sum(stride * count for stride, count in terms)
+
+
+def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:
+    """Whether `Σ x_k stride_k = target` with `0 <= x_k <= count_k`; True at the work limit.
+
+    Without a limit, what a short search does not answer `box_equation` does, in milliseconds.
+    """
+    merged = _merged(terms)
+    if not 0 <= target <= _reach(merged):
+        return False
+    found = _searched(merged, target, limit or _QUICK)
+    if found is None:
+        return True if limit else is_solvable(merged, target)
+    return found
+
+
+def _searched(merged: list[_Term], target: int, limit: int) -> bool | None:
+    """The answer of a search of so many steps; None if it takes more.
+
+    A depth-first search, largest stride first, over remainders of the target that bounds and the
+    gcd of the strides to come allow. It keeps its own stack: ranks know no recursion limit.
+    """
+    levels = [(*term, *_after(merged[at:])) for at, term in enumerate(merged, 1)]
+    stack = [iter((target,))]
+    work = 0
+    while stack:
+        rest = next(stack[-1], None)
+        if rest is None:
+            stack.pop()
+            continue
+        if rest == 0:
+            return True
+        work += 1
+        if work == limit:
+            return None
+        stack.append(_remainders(rest, *levels[len(stack) - 1]))
+    return False
+
+
+def _merged(terms: list[_Term]) -> list[_Term]:
+    """Returns fewer terms with the same sums, strides descending.
+
+    A term whose stride continues the multiples of a smaller one without a gap is joined to it:
+    nested contiguous dimensions become one, and so do terms of one stride.
+    """
+    merged: list[_Term] = []
+    for stride, count in sorted(term for term in terms if term[1]):
+        if merged:
+            inner, steps = merged[-1]
+            ratio, odd = divmod(stride, inner)
+            if not odd and ratio <= steps + 1:
+                merged[-1] = (inner, steps + count * ratio)
+                continue
+        merged.append((stride, count))
+    return merged[::-1]
+
+
+def _after(terms: Sequence[_Term]) -> tuple[int, int]:
+    """Returns what the terms reach at most, and the gcd of their strides (0 of none)."""
+    return _reach(terms), math.gcd(*(stride for stride, _ in terms))
+
+
+def _remainders(
+    rest: int, stride: int, count: int, reach_after: int, gcd_after: int
+) -> Iterator[int]:
+    """Returns what can remain of `rest` after this term, smallest first.
+
+    What remains must lie in 0..reach_after and be a multiple of gcd_after (ALI-4's division, for
+    any rank): that fixes x modulo `period`, so that nothing else need be tried.
+    """
+    lowest = max(0, -((reach_after - rest) // stride))
+    highest = min(count, rest // stride)
+    if gcd_after == 0:
+        return iter((0,) if rest % stride == 0 and lowest <= highest else ())
+    common = math.gcd(stride, gcd_after)
+    if rest % common:
+        return iter(())
+    period = gcd_after // common
+    first = rest // common * pow(stride // common, -1, period) % period
+    highest -= (highest - first) % period
+    return iter(range(rest - highest * stride, rest - lowest * stride + 1, period * stride))

@@ -1,0 +1,122 @@
+"""Graphs in files: versioned JSON that is data and nothing else.
+
+Ground floor. `dumps` and `loads` work on text, `save` and `load` on files. Loading runs no code
+that the file brings: an op is looked up by name in the table of all ops, and every other word is
+compared with a closed list. It takes time and memory linear in the length of the file, whatever
+stands in it; what is read has been verified. Spec: `specs/serialize.md`.
+
+    serialize_limits  what both sides refuse
+    serialize_write   graph -> text
+    serialize_parse   text -> JSON values, bounded
+    serialize_read    JSON values -> graph
+    serialize_windows no view leaves the memory of its operand
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.collector import collector_paused
+from aotlite.ir.errors import ArgumentError, FormatError, GraphError, UnsupportedError, noted
+from aotlite.ir.graph.files.parser import parsed
+from aotlite.ir.graph.files.reader import graph_of
+from aotlite.ir.graph.files.windows import stray_window
+from aotlite.ir.graph.files.writer import text_of
+from aotlite.ir.graph.graph import Graph
+from aotlite.ir.graph.verify import verify
+from aotlite.ir.meta.text import HOST
+
+__all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]
+
+MAX_BYTES: Final = 1 << 28
+"""How long a file may be unless the caller says otherwise: 256 MiB."""
+
+
+def dumps(graph: Graph, *, places: bool = True) -> str:
+    """The text of a graph, one line a node; the same graph always gives the same text.
+
+    Without `places` the user's files and lines are left out, which differ from machine to machine.
+    Raises GraphError for a graph that `verify` refuses, UnsupportedError for what no file holds.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> print(dumps(build.finish([x * 2.0])), end="")
+    {"format":"aotlite graph","version":1,
+    "name":"double",
+    "metas":[
+    {"dtype":"float32","shape":[2],"stride":[1],"device":"cpu"}],
+    "places":[],
+    "constants":[],
+    "nodes":[
+    {"op":"placeholder","role":"arg_0","meta":0},
+    {"op":"call","target":"mul","args":["%0",2.0],"meta":0},
+    {"op":"output","args":["%1"],"role":["output_0"]}]}
+    """
+    with collector_paused():
+        verify(graph, stage="serialize")
+        if (stray := stray_window(graph.nodes)) is not None:
+            raise UnsupportedError(_stray(f"node {stray[0]}", stray[1]))
+        return text_of(graph, places=places)
+
+
+def loads(
+    text: str | bytes, *, max_bytes: int = MAX_BYTES, devices: Mapping[str, Device] = HOST
+) -> Graph:
+    """The graph that `dumps` wrote; FormatError says where any other text is wrong.
+
+    `devices`: those that the text may name. Constants are read-only arrays.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> print(loads(dumps(build.finish([x * 2.0]))).code)
+    def double(arg_0: "f32[2]"):
+        mul = ops.mul(arg_0, 2.0)
+        return (mul,)
+    """
+    if not isinstance(text, (str, bytes)):
+        raise ArgumentError(f"loads: the text is a {type(text).__name__}, expected str or bytes")
+    with collector_paused():
+        graph = graph_of(parsed(text, max_bytes), devices, max_bytes)
+        try:
+            verify(graph, stage="serialize")
+        except GraphError as error:
+            # Somebody made this graph up: its lines may be of any length.
+            notes = [note[:1_000] for note in error.__notes__]
+            raise noted(FormatError(str(error)[:1_000]), *notes) from None
+        if (stray := stray_window(graph.nodes)) is not None:
+            raise FormatError(_stray(f"nodes[{stray[0]}]", stray[1]))
+    return graph
+
+
+def _stray(node: str, shown: str) -> str:
+    return f"serialize: {node} is a window on {shown}, expected one inside its operand's storage"
+
+
+def save(graph: Graph, path: str | os.PathLike[str], *, places: bool = True) -> None:
+    """Writes `dumps(graph)` to a file; one that is there is replaced."""
+    text = dumps(graph, places=places)
+    with open(path, "w", encoding="ascii", newline="\n") as file:
+        file.write(text)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int = MAX_BYTES,
+    devices: Mapping[str, Device] = HOST,
+) -> Graph:
+    """The graph in a file; `loads` of its bytes. Of a longer file no more than that is read."""
+    with open(path, "rb") as file:
+        text = file.read(max_bytes + 1)
+    try:
+        return loads(text, max_bytes=max_bytes, devices=devices)
+    except FormatError as error:
+        noted(error, f"in the file {os.fspath(path)!r}")
+        raise

@@ -1,0 +1,232 @@
+"""What a saved graph may hold, so that reading one takes time and memory linear in its length.
+
+Ground floor. Both sides ask here: the writer refuses what the reader would. A few meta rules take
+time beyond all bounds for some arguments (a split into a billion parts, the exact overlap test on
+strides made to be hard); `Work` finds these calls before their rule runs.
+Spec: `specs/serialize.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.geometry import sizes
+from aotlite.ir.geometry.sizes import Shape, Stride
+from aotlite.ir.graph.graph import Result
+from aotlite.ir.graph.role import (
+    BackwardToken,
+    Current,
+    Gradient,
+    MutatedInput,
+    Part,
+    Piece,
+    Rewritten,
+    Role,
+    Tangent,
+    Token,
+)
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import MultiViewOp, Op
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views import view_ops
+
+__all__ = [
+    "DEPTH",
+    "DIGITS",
+    "INTEGER",
+    "RANK",
+    "TEXT",
+    "WORK",
+    "WORK_PER_NODE",
+    "Work",
+    "geometry_fault",
+    "long_lists",
+    "role_fits",
+]
+
+DEPTH: Final = 8
+"""Brackets inside one another; the format needs six."""
+DIGITS: Final = 600
+"""Digits of a number: converting longer ones takes quadratic time, and Python may refuse."""
+INTEGER: Final = (1 << 63) - 1
+"""The magnitude of sizes, strides, offsets, positions: of every integer but a `Scalar`."""
+RANK: Final = 64
+"""Dimensions of a tensor, as in NumPy, and items of an `int[]` that speaks of dimensions."""
+TEXT: Final = 1_000
+"""Characters of a name: each is printed as often as its node."""
+WORK: Final = 5_000_000
+WORK_PER_NODE: Final = 100
+"""Steps that the meta rules of a graph may take, all together: so many, and so many a node."""
+
+
+# ------------------------------------------------------------------------------------- geometry
+def geometry_fault(shape: Shape, stride: Stride, itemsize: int) -> tuple[str, str] | None:
+    """(what it is, what is expected) where memory of this geometry cannot be addressed.
+
+    Sizes and strides are not negative. Nothing overflows when multiplied with another of them:
+    sizes of 0 count as 1, so that the row-major strides of the shape can be addressed too.
+
+    >>> geometry_fault((2, 3), (3, 1), 4) is None, geometry_fault((1 << 40, 1 << 40), (0, 0), 4)
+    (True, ('2 dimensions of 1208925819614629174706176 elements', 'less than 2**63 bytes'))
+    """
+    if len(shape) > RANK:
+        return f"{len(shape)} dimensions", f"at most {RANK}"
+    if len(stride) != len(shape):
+        return f"{len(shape)} sizes and {len(stride)} strides", "a stride for each size"
+    if min((*shape, *stride), default=0) < 0:
+        return f"the number {min(*shape, *stride)}", "none below 0"
+    count, reach = 1, 1
+    for size, step in zip(shape, stride, strict=True):
+        count *= max(size, 1)
+        reach += max(size, 1) * step
+    if count * itemsize > INTEGER:
+        return f"{len(shape)} dimensions of {count} elements", "less than 2**63 bytes"
+    if reach * itemsize > INTEGER:
+        return f"strides that reach over {reach} elements", "less than 2**63 bytes"
+    return None
+
+
+# ----------------------------------------------------------------------------------------- roles
+def role_fits(role: Role) -> bool:
+    """Whether a role is of what its class says: `Gradient(of=Seed())` can be made, and is none.
+
+    >>> from aotlite.ir.graph.role import Primal, Seed
+    >>> role_fits(Gradient(of=Primal(0))), role_fits(Gradient(of=Seed()))
+    (True, False)
+    """
+    match role:
+        case MutatedInput() | Gradient():
+            return _whole(role.of).prefix in ("primals", "hidden", "family") and role_fits(role.of)
+        case Tangent():
+            return _whole(role.of).prefix in ("output", "updated", "base") and role_fits(role.of)
+        case Current() | Rewritten():
+            whole = _whole(role.of)
+            return whole.prefix in ("primals", "hidden", "output", "base") and role_fits(role.of)
+        case Part():
+            whole = _whole(role)
+            known = ("primals", "hidden", "output", "base", "updated")
+            return whole.prefix in known[: 5 if type(role) is Piece else 4] and role_fits(whole)
+        case Token() | BackwardToken():
+            return role.effect.isidentifier()
+    return not hasattr(role, "index") or 0 <= role.index <= INTEGER
+
+
+def _whole(role: Any) -> Any:
+    return role.whole if isinstance(role, Part) else role
+
+
+# ---------------------------------------------------------------------- calls whose rule is slow
+class Work:
+    """Counts what the meta rules of a graph of so many nodes cost, before they run (SER-9)."""
+
+    __slots__ = ("left", "most", "tangled")
+
+    def __init__(self, nodes: int) -> None:
+        self.left = self.most = WORK + WORK_PER_NODE * nodes
+        self.tangled: set[TensorMeta] = set()
+        """Metas that the exact overlap test was paid for: its results are remembered."""
+
+    def fault(self, op: Op, args: tuple[Any, ...], meta: Result) -> tuple[str, str] | None:
+        """(what it is, what is expected) for a call that must not be checked by its rule.
+
+        The arguments are of the schema's types; the result is what somebody claims.
+        """
+        if type(meta) is TensorMeta:
+            rank = len(meta.shape)
+            # TensorIterator's insertion sort of the dimensions is quadratic.
+            self.left -= rank * rank
+        elif type(meta) is tuple:
+            self.left -= sum(len(part.shape) + 1 for part in meta)
+        check = _CHECKS.get(op)
+        found = None if check is None else check(self, args, meta)
+        if found is None and self.left < 0:
+            return "a rule that takes long", f"at most {self.most} steps for all rules"
+        return found
+
+    def results(self, args: tuple[Any, ...], meta: Result, count: int | None) -> Any:
+        """What is wrong with the number of results; a count of None leaves it to the rule."""
+        claimed = len(meta) if type(meta) is tuple else None
+        if count is None or count == claimed:
+            return None
+        return ("one result" if claimed is None else f"{claimed} results"), f"{count} results"
+
+    def scatter(self, args: tuple[Any, ...], meta: Result) -> Any:
+        """Pays for the overlap test that the rule of a scatter makes on its first operand."""
+        into: TensorMeta = args[0].meta
+        if into not in self.tangled:
+            self.tangled.add(into)
+            self.left -= overlap_steps(into.shape, into.stride)
+        return None
+
+
+def overlap_steps(shape: Shape, stride: Stride) -> int:
+    """At most how many steps `has_internal_overlap` takes (`ir/geometry/overlap.py`), roughly.
+
+    None where each stride steps over all that the smaller ones reach, or where one is 0. Else it
+    is a search over the differences of indices, which needs none with two dimensions.
+
+    >>> overlap_steps((4, 3), (3, 1)), overlap_steps((5, 5, 5), (10, 11, 12))
+    (0, 3000)
+    """
+    wide = sorted((step, size) for size, step in zip(shape, stride, strict=True) if size > 1)
+    if 0 in shape or len(wide) <= 2 or wide[0][0] == 0:
+        return 0
+    reach = 0
+    for step, size in wide:
+        if step <= reach:
+            break
+        reach += step * (size - 1)
+    else:
+        return 0
+    steps = sizes.numel(shape) << len(wide)
+    return len(wide) * (steps if len(wide) <= 6 else min(steps, 100_000))
+
+
+def _split(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+    operand, size, dim = args
+    have = _size_of(operand.meta, dim)
+    known = have is not None and size > 0
+    count = max(-(-have // size), 1) if known else None  # type: ignore[operator]
+    return work.results(args, meta, count)
+
+
+def _split_with_sizes(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+    return work.results(args, meta, len(args[1]))
+
+
+def _unbind(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+    return work.results(args, meta, _size_of(args[0].meta, args[1]))
+
+
+def _size_of(meta: TensorMeta, dim: int) -> int | None:
+    """The size of a dimension; None where there is none, which the rule refuses at once."""
+    try:
+        return meta.shape[sizes.wrap_dim(dim, len(meta.shape))]
+    except (AotliteError, IndexError):
+        return None
+
+
+def _getitem(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
+    count = len(args[0].meta)
+    return None if 0 <= args[1] < count else (f"result {args[1]}", f"0 to {count - 1}")
+
+
+_CHECKS: Final[dict[Op, Callable[[Work, tuple[Any, ...], Result], Any]]] = {
+    view_ops.SPLIT: _split,
+    view_ops.SPLIT_WITH_SIZES: _split_with_sizes,
+    view_ops.UNBIND: _unbind,
+    GETITEM: _getitem,
+    view_ops.SELECT_SCATTER: Work.scatter,
+    view_ops.SLICE_SCATTER: Work.scatter,
+    view_ops.DIAGONAL_SCATTER: Work.scatter,
+    view_ops.UNFOLD_SCATTER: Work.scatter,
+    view_ops.AS_STRIDED_SCATTER: Work.scatter,
+}
+"""Ops whose rule may take longer than its arguments are long."""
+
+
+def long_lists(op: Op) -> bool:
+    """Whether an `int[]` of the op may be longer than a tensor has dimensions."""
+    return isinstance(op, MultiViewOp)

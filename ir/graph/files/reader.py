@@ -1,0 +1,358 @@
+"""Graphs from JSON values: the reading side of `ir/graph/files/__init__.py`.
+
+Ground floor. Takes what `ir/graph/files/parser.py` gives and builds the graph in one pass. Nothing
+is believed: every value is compared with the type that its place has, every word with a closed
+list, every meta with what the op's rule says. Spec: `specs/serialize.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.cuda_devices import device_named
+from aotlite.ir.arrays.device import Device, is_cuda
+from aotlite.ir.errors import OutOfMemoryError, ShapeError, noted
+from aotlite.ir.geometry import sizes
+from aotlite.ir.graph.files.limits import RANK, Work, geometry_fault, long_lists
+from aotlite.ir.graph.files.values import (
+    Read,
+    Said,
+    Unread,
+    bool_from,
+    bytes_from,
+    count_from,
+    cut,
+    each,
+    field,
+    float_from,
+    indexed,
+    integer_from,
+    named,
+    number_from,
+    optional,
+    place_from,
+    record,
+    role_from,
+    text_from,
+)
+from aotlite.ir.graph.files.writer import FORMAT, VERSION, Json, in_file_order
+from aotlite.ir.graph.graph import Constant, Graph, Node, Phase, Result, name_from
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.text import HOST, meta_text
+from aotlite.ir.op import OPS, Op
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.provenance.scope import Scope
+
+__all__ = ["graph_of"]
+
+Devices = Mapping[str, Device]
+Record = tuple[str, str, Read]
+"""A key that a node need not have, the name of the node's field, the reader of its value."""
+
+_ROOT: Final = frozenset(("format", "version", "name", "metas", "places", "constants", "nodes"))
+_META: Final = frozenset(("dtype", "shape", "stride", "device"))
+_CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
+
+
+def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
+    """The graph that the parsed text describes; FormatError with the path of what is wrong."""
+    try:
+        _check_version(document)
+        root = record(document, _ROOT)
+        name = field(root, "name", text_from)
+        nodes = _NodeReader(_Tables(root, devices), max_bytes).nodes(root["nodes"])
+        if name != name_from(name):
+            raise Unread(name, "a name without NUL", ".name")
+        return Graph(nodes, name)
+    except Unread as error:
+        raise error.error() from None
+
+
+def _check_version(document: Any) -> None:
+    """Before anything else: another version may have other keys."""
+    if type(document) is not dict or document.get("format") != FORMAT:
+        raise Unread(document, f'an object whose "format" is "{FORMAT}"')
+    version = document.get("version")
+    if type(version) is not int or version < 1:
+        raise Unread(version, f"an integer of 1 to {VERSION}", ".version")
+    if version > VERSION:
+        raise noted(
+            Unread(version, f"at most {VERSION}", ".version").error(),
+            "a newer aotlite wrote this: read it with that one, or make the graph again with this",
+        )
+
+
+# -------------------------------------------------------------------------------------- the tables
+def _device_of(devices: Devices) -> Any:
+    """Reads the name of a device: of those given, or of a CUDA device where none are."""
+    given = named(devices, "one of the devices given")
+
+    def read(value: Any) -> Any:
+        if devices is HOST and type(value) is str and is_cuda(value):
+            return device_named(value, op="load")
+        return given(value)
+
+    return read
+
+
+class _Tables:
+    """What the nodes of a file refer to by position, or by a word."""
+
+    def __init__(self, root: Json, devices: Devices) -> None:
+        self.device = _device_of(devices)
+        self.dtype = named({dtype.name: dtype for dtype in dtypes.DTYPES}, "a dtype")
+        self.metas: list[TensorMeta] = each(self._meta, root["metas"], ".metas")
+        self.meta = indexed(self.metas, "metas")
+        self.place = indexed(each(place_from, root["places"], ".places"), "places")
+        self._names: set[str] = set()
+        self.constant = indexed(each(self._constant, root["constants"], ".constants"), "constants")
+
+    def _meta(self, value: Any) -> TensorMeta:
+        entry = record(value, _META)
+        dtype = field(entry, "dtype", self.dtype)
+        shape = _sizes(entry["shape"], ".shape")
+        stride = _sizes(entry["stride"], ".stride")
+        fault = geometry_fault(shape, stride, dtype.itemsize)
+        if fault is not None:
+            raise Unread(Said(f"a meta with {fault[0]}"), fault[1])
+        try:
+            return tensor_meta(shape, stride, dtype, field(entry, "device", self.device))
+        except (OutOfMemoryError, ShapeError) as error:
+            raise Unread(Said(f"a meta ({error})"), "one that memory holds") from error
+
+    def _constant(self, value: Any) -> Constant:
+        entry = record(value, _CONSTANT)
+        name = field(entry, "name", text_from)
+        if name in self._names:
+            raise Unread(name, "a name that no other constant has", ".name")
+        self._names.add(name)
+        dtype = field(entry, "dtype", self.dtype)
+        shape = _sizes(entry["shape"], ".shape")
+        fault = geometry_fault(shape, (0,) * len(shape), dtype.itemsize)
+        if fault is not None:
+            raise Unread(Said(fault[0]), fault[1], ".shape")
+        size = sizes.numel(shape) * dtype.itemsize
+        data = field(entry, "data", lambda text: bytes_from(text, size))
+        if dtype is dtypes.bool_ and data.translate(None, b"\0\1"):
+            raise Unread(Said("bytes of other values"), "0 or 1 for each bool", ".data")
+        array = np.frombuffer(in_file_order(data, dtype), dtype.numpy)
+        return Constant(name, array.reshape(shape))
+
+
+def _sizes(value: Any, at: str) -> tuple[int, ...]:
+    """Sizes or strides, no more of them than a tensor may have: what follows multiplies them."""
+    if type(value) is list and len(value) > RANK:
+        raise Unread(value, f"at most {RANK} numbers", at)
+    return tuple(each(count_from, value, at))
+
+
+# --------------------------------------------------------------------------------------- the nodes
+class _NodeReader:
+    """The nodes that were read so far, under their references."""
+
+    def __init__(self, tables: _Tables, max_bytes: int) -> None:
+        self.tables = tables
+        self.max_bytes = max_bytes
+        self.values: dict[str, Node] = {}
+        """Nodes with one result."""
+        self.results: dict[str, Node] = {}
+        """Nodes with several."""
+        self.closed = False
+        self.readers: dict[Op, list[Read]] = {}
+        self.forms: dict[tuple[str, ...], list[Record]] = {}
+        """For each kind of node, with its keys in their order: the records among them."""
+        self.scopes: dict[str, Scope] = {}
+        self.optional: dict[str, tuple[str, Read]] = {
+            "grad_mode": ("grad_mode", bool_from),
+            "phase": ("phase", named({phase.value: phase for phase in Phase}, "a phase")),
+            "sequence": ("sequence", integer_from),
+            "recompute": ("recompute", bool_from),
+            "module": ("scope", self._scope),
+            "place": ("location", tables.place),
+        }
+
+    def nodes(self, entries: Any) -> tuple[Node, ...]:
+        """All nodes, in one pass; the last one is the output."""
+        if type(entries) is not list or not entries:
+            raise Unread(entries, "a list of at least one node", ".nodes")
+        last = entries[-1]
+        if type(last) is not dict or last.get("op") != "output":
+            raise Unread(last, "the output node", f".nodes[{len(entries) - 1}]")
+        self.work = Work(len(entries))
+        return tuple(each(self._node, entries, ".nodes"))
+
+    def _scope(self, value: Any) -> Scope:
+        path = text_from(value)
+        return self.scopes.setdefault(path, Scope(path))
+
+    def _node(self, entry: Any) -> Node:
+        if self.closed:
+            raise Unread(entry, "nothing behind the output node")
+        if type(entry) is not dict:
+            raise Unread(entry, "an object")
+        kind: Any = entry.get("op")
+        form = _FORMS.get(kind) if type(kind) is str else None
+        if form is None:
+            got = kind if "op" in entry else Said("missing")
+            raise Unread(got, "placeholder, get_attr, call or output", ".op")
+        read, needed = form
+        shape = (kind, *entry)
+        records = self.forms.get(shape)
+        if records is None:
+            records = self.forms[shape] = self._records(entry, needed)
+        node: Node = read(self, entry)
+        for key, name, read_record in records:
+            try:
+                setattr(node, name, read_record(entry[key]))
+            except Unread as error:
+                raise error.below(f".{key}") from None
+        known = self.results if type(node.meta) is tuple else self.values
+        known[f"%{len(self.values) + len(self.results)}"] = node
+        return node
+
+    def _records(self, entry: Json, needed: frozenset[str]) -> list[Record]:
+        """The records of a node that has all keys that it needs, and no unknown ones."""
+        record({key: entry[key] for key in entry if key not in self.optional}, needed)
+        return [(key, *self.optional[key]) for key in entry if key in self.optional]
+
+    # --- kinds of nodes
+    def placeholder(self, entry: Json) -> Node:
+        """An input."""
+        role = field(entry, "role", role_from)
+        return Node("placeholder", role, meta=field(entry, "meta", self.tables.meta), role=role)
+
+    def get_attr(self, entry: Json) -> Node:
+        """A constant, whose memory is no larger than a file may be."""
+        constant = field(entry, "target", self.tables.constant)
+        meta = field(entry, "meta", self.tables.meta)
+        if constant.value.shape != meta.shape:
+            got = Said(f"of shape {meta.shape}")
+            raise Unread(got, f"{constant.value.shape}, that of its constant", ".meta")
+        span = meta.span * meta.dtype.itemsize
+        if span > self.max_bytes:
+            got = Said(f"a meta that spans {span} bytes")
+            raise Unread(got, f"at most {self.max_bytes} for a constant", ".meta")
+        return Node("get_attr", constant, meta=meta)
+
+    def output(self, entry: Json) -> Node:
+        """What the graph returns, and why."""
+        values = tuple(each(self._value, entry["args"], ".args"))
+        roles = tuple(each(role_from, entry["role"], ".role"))
+        if len(values) != len(roles):
+            raise Unread(entry["role"], f"as many roles as values, {len(values)}", ".role")
+        self.closed = True
+        return Node("output", "output", (values,), role=roles)
+
+    def call(self, entry: Json) -> Node:
+        """A call, compared with the op's schema and with its meta rule."""
+        target = entry["target"]
+        op = OPS.get(target) if type(target) is str else None
+        if op is None:
+            raise Unread(target, "the name of an op", ".target")
+        args = self._args(op, entry["args"])
+        position = entry["meta"]
+        if type(position) is list:
+            meta: Result = tuple(each(self.tables.meta, position, ".meta"))
+        else:
+            meta = field(entry, "meta", self.tables.meta)
+        self._check(op, args, meta)
+        return Node("call", op, args, meta=meta)
+
+    def _args(self, op: Op, given: Any) -> tuple[Any, ...]:
+        readers = self.readers.get(op)
+        if readers is None:
+            readers = self.readers[op] = self._readers(op)
+        if type(given) is not list or len(given) != len(readers):
+            raise Unread(given, f"{len(readers)} arguments: {op.schema}", ".args")
+        args: list[Any] = []
+        try:
+            for read, value in zip(readers, given, strict=True):
+                args.append(read(value))
+        except Unread as error:
+            raise error.below(f".args[{len(args)}]") from None
+        return tuple(args)
+
+    def _check(self, op: Op, args: tuple[Any, ...], meta: Result) -> None:
+        """Compares the result with what the op's rule says, where the rule takes bounded time."""
+        fault = self.work.fault(op, args, meta)
+        if fault is not None:
+            raise Unread(Said(f"a call of {op.name} with {fault[0]}"), fault[1])
+        try:
+            found = op.infer(args)
+        except Exception as error:  # a rule may fail in any way on what nobody would write
+            text = cut(str(error) or type(error).__name__, 300)
+            raise Unread(Said(f"a call that {op.name} refuses"), f"one it takes: {text}") from None
+        if found is not meta and found != meta:
+            raise Unread(Said(cut(meta_text(meta))), cut(meta_text(found)), ".meta")
+
+    # --- arguments
+    def _readers(self, op: Op) -> list[Read]:
+        """What reads each argument of an op, by its schema."""
+        if op is GETITEM:
+            return [self._several, integer_from]
+        kinds = [parameter.type.text for parameter in op.schema.parameters]
+        long = self._long_list if long_lists(op) else self._list
+        return [long if kind == "int[]" else self._reader(kind) for kind in kinds]
+
+    def _reader(self, text: str) -> Read:
+        if text.endswith("?"):
+            return optional(self._reader(text[:-1]))
+        return {
+            "Tensor": self._tensor,
+            "Tensor|Scalar": self._operand,
+            "Tensor[]": lambda value: tuple(each(self._tensor, value, "")),
+            "Tensor?[]": lambda value: tuple(each(optional(self._tensor), value, "")),
+            "Scalar": number_from,
+            "int": integer_from,
+            "int[]": self._list,
+            "float": float_from,
+            "bool": bool_from,
+            "str": text_from,
+            "dtype": self.tables.dtype,
+            "device": self.tables.device,
+            "function": _no_function,
+        }[text]
+
+    def _tensor(self, value: Any) -> Node:
+        node = self.values.get(value) if type(value) is str else None
+        if node is None:
+            raise Unread(value, 'an earlier node with one result, such as "%0"')
+        return node
+
+    def _several(self, value: Any) -> Node:
+        node = self.results.get(value) if type(value) is str else None
+        if node is None:
+            raise Unread(value, 'an earlier node with several results, such as "%0"')
+        return node
+
+    def _operand(self, value: Any) -> Any:
+        node = self.values.get(value) if type(value) is str else None
+        return number_from(value) if node is None else node
+
+    def _value(self, value: Any) -> Any:
+        return None if value is None else self._operand(value)
+
+    def _list(self, value: Any) -> tuple[int, ...]:
+        if type(value) is list and len(value) > RANK:
+            raise Unread(value, f"at most {RANK} integers")
+        return self._long_list(value)
+
+    def _long_list(self, value: Any) -> tuple[int, ...]:
+        return tuple(each(integer_from, value, ""))
+
+
+def _no_function(value: Any) -> Any:
+    raise Unread(value, "no function of a program: a file cannot hold one")
+
+
+_FORMS: Final[dict[str, tuple[Callable[[_NodeReader, Json], Node], frozenset[str]]]] = {
+    "placeholder": (_NodeReader.placeholder, frozenset(("op", "role", "meta"))),
+    "get_attr": (_NodeReader.get_attr, frozenset(("op", "target", "meta"))),
+    "call": (_NodeReader.call, frozenset(("op", "target", "args", "meta"))),
+    "output": (_NodeReader.output, frozenset(("op", "args", "role"))),
+}
+"""What reads a node of a kind, and the keys that it has."""

@@ -1,0 +1,250 @@
+"""Words, numbers and records of a saved graph, each read from the JSON value that stands for it.
+
+Ground floor, for `ir/graph/files/reader.py`. A reader takes a JSON value and gives what it stands
+for; for any other value it raises `Unread`, which says where it is as it rises. Spec:
+`specs/serialize.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import attrs
+
+from aotlite.ir.errors import FormatError
+from aotlite.ir.graph.files.limits import INTEGER, TEXT, role_fits
+from aotlite.ir.graph.files.parser import Misfit
+from aotlite.ir.graph.files.writer import Json
+from aotlite.ir.graph.role import Hidden, Role, Saved, parse_role
+from aotlite.ir.provenance.location import Place
+
+Read = Callable[[Any], Any]
+"""Takes a JSON value and gives what it stands for. Raises Unread."""
+
+_WORDS: Final = {word: float(word) for word in ("nan", "inf", "-inf")}
+_PLACE: Final = frozenset(("file", "line", "function", "text"))
+
+
+# ---------------------------------------------------------------------------------------- errors
+class Unread(Exception):
+    """A value that is not what its place asks for; `graph_of` makes a FormatError of it."""
+
+    def __init__(self, got: Any, expected: object, at: str = "") -> None:
+        self.got = got
+        self.expected = expected
+        self.at = at
+        """Where it is, from the value that is being read."""
+
+    def below(self, at: str) -> Unread:
+        """The same, seen from the value that this one is part of."""
+        return Unread(self.got, self.expected, at + self.at)
+
+    def error(self) -> FormatError:
+        """What the user gets to see."""
+        at = self.at.removeprefix(".") or "the text"
+        return FormatError(f"serialize: {at} is {shown(self.got)}, expected {self.expected}")
+
+
+@attrs.frozen
+class Said:
+    """What an error says that a value is, where its JSON would not tell."""
+
+    text: str
+
+
+def shown(value: Any) -> str:
+    """A JSON value in a few words."""
+    match value:
+        case Misfit():
+            return value.what
+        case Said():
+            return value.text
+        case dict():
+            return f"an object with the keys {cut(', '.join(map(ascii, islice(value, 20))))}"
+        case list():
+            return f"a list of {len(value)}"
+        case str():
+            return cut(json.dumps(value[:60]))
+    return cut(json.dumps(value))
+
+
+def cut(text: str, most: int = 60) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def each(read: Read, values: Any, name: str) -> list[Any]:
+    """Every item of a list, read; an error says which one it was."""
+    if type(values) is not list:
+        raise Unread(values, "a list", name)
+    done: list[Any] = []
+    try:
+        for value in values:
+            done.append(read(value))
+    except Unread as error:
+        raise error.below(f"{name}[{len(done)}]") from None
+    return done
+
+
+def record(value: Any, keys: frozenset[str]) -> Json:
+    """An object with exactly these keys."""
+    if type(value) is not dict:
+        raise Unread(value, f"an object with the keys {', '.join(sorted(keys))}")
+    if value.keys() != keys:
+        for key in sorted(keys - value.keys()):
+            raise Unread(Said("missing"), "a value", f".{key}")
+        surplus = ascii(next(iter(value.keys() - keys)))
+        raise Unread(Said(f"an object with the key {cut(surplus)}"), ", ".join(sorted(keys)))
+    return value
+
+
+def field(value: Json, key: str, read: Read) -> Any:
+    """What stands behind a key that is there; an error names the key."""
+    try:
+        return read(value[key])
+    except Unread as error:
+        raise error.below(f".{key}") from None
+
+
+# ----------------------------------------------------------------------------------- small values
+def count_from(value: Any) -> int:
+    """A size, a stride, a line."""
+    if type(value) is int and 0 <= value <= INTEGER:
+        return value
+    raise Unread(value, "an integer of 0 to 2**63 - 1")
+
+
+def integer_from(value: Any) -> int:
+    """An integer of the sizes' range."""
+    if type(value) is int and -INTEGER <= value <= INTEGER:
+        return value
+    raise Unread(value, "an integer of less than 2**63")
+
+
+def bool_from(value: Any) -> bool:
+    """A truth value."""
+    if type(value) is bool:
+        return value
+    raise Unread(value, "true or false")
+
+
+def text_from(value: Any) -> str:
+    """A text of somebody's choice."""
+    if type(value) is not str or len(value) > TEXT:
+        got = Said(f"a text of {len(value)} characters") if type(value) is str else value
+        raise Unread(got, f"a text of at most {TEXT} characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unread(value, "text without surrogates") from None
+    return value
+
+
+def float_from(value: Any) -> float:
+    """A float, also one that JSON has no number for."""
+    if type(value) is float:
+        return _finite(value)
+    if type(value) is str and value in _WORDS:
+        return _WORDS[value]
+    raise Unread(value, 'a number with a fraction, "nan", "inf" or "-inf"')
+
+
+def number_from(value: Any) -> bool | int | float | complex:
+    """A number of any of Python's types."""
+    kind = type(value)
+    if kind is float:
+        return _finite(value)
+    if kind is int or kind is bool:
+        number: bool | int = value
+        return number
+    if kind is dict and value.keys() == {"complex"}:
+        parts = value["complex"]
+        if type(parts) is list and len(parts) == 2:
+            return complex(*each(float_from, parts, ".complex"))
+    if kind is str and value in _WORDS:
+        return _WORDS[value]
+    raise Unread(value, "a number")
+
+
+def _finite(value: float) -> float:
+    """What JSON spells `1e999` is no infinity."""
+    if math.isfinite(value):
+        return value
+    raise Unread(Said("a number of more than 1e308"), "one that a float holds")
+
+
+def named(table: Mapping[str, Any], what: str) -> Read:
+    """Reads a word of a closed list."""
+
+    def read(value: Any) -> Any:
+        if type(value) is str and value in table:
+            return table[value]
+        raise Unread(value, f"{what}: {', '.join(table)}")
+
+    return read
+
+
+def indexed(table: list[Any], what: str) -> Read:
+    """Reads a position in a table of the file."""
+
+    def read(value: Any) -> Any:
+        if type(value) is int and 0 <= value < len(table):
+            return table[value]
+        raise Unread(value, f"the position of one of the {len(table)} {what}")
+
+    return read
+
+
+def role_from(value: Any) -> Role:
+    """The role of a text, or of a text with the field beside it that it leaves out."""
+    text, key, extra = value, "", ""
+    if type(value) is dict:
+        key = "name" if "name" in value else "place"
+        record(value, frozenset(("role", key)))
+        text, extra = value["role"], field(value, key, text_from)
+    # The length also bounds the recursion of `parse_role`.
+    role = parse_role(text) if type(text) is str and len(text) <= 60 else None
+    if role is None or not role_fits(role):
+        raise Unread(text, "the text of a role, such as primals_0")
+    return _completed(role, key, extra) if key else role
+
+
+def _completed(role: Any, key: str, extra: str) -> Any:
+    """The role with the field that its text leaves out."""
+    if hasattr(role, "of"):
+        return attrs.evolve(role, of=_completed(role.of, key, extra))
+    if type(role) is not (Hidden if key == "place" else Saved):
+        raise Unread(str(role), f"a role with a {key}", ".role")
+    return Hidden(role.index, extra) if key == "place" else Saved(role.index, extra)
+
+
+def optional(read: Read) -> Read:
+    """Reads null as None."""
+    return lambda value: None if value is None else read(value)
+
+
+def place_from(value: Any) -> Place:
+    """A place in somebody's source."""
+    entry = record(value, _PLACE)
+    texts = [field(entry, key, text_from) for key in ("file", "function", "text")]
+    return Place(texts[0], field(entry, "line", count_from), *texts[1:])
+
+
+def bytes_from(text: Any, size: int) -> bytes:
+    """The bytes that base64 spells: exactly `size`."""
+    wanted = -(-size // 3) * 4
+    if type(text) is not str or len(text) != wanted:
+        got = Said(f"{len(text)} characters") if type(text) is str else text
+        raise Unread(got, f"{wanted} of base64, for {size} bytes")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Unread(Said("no base64"), f"{size} bytes in base64") from None
+    if len(data) != size:
+        raise Unread(Said(f"{len(data)} bytes"), f"{size} bytes")
+    return data

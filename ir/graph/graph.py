@@ -1,0 +1,376 @@
+"""`Graph` and `Node`: the program every stage reads and every pass rebuilds.
+
+Ground floor. A graph is an append-only list of nodes in execution order, closed by one output node.
+What people know of torch.fx carries over (placeholder, get_attr, call, output; args, users,
+insertion point, replace_all_uses_with, erase, lint, eliminate_dead_code), with two differences:
+a node's target is an `Op` and its meta a typed record, and a pass never changes its input: nodes
+may be shared between graphs, so a node knows neither its graph nor its users, and the editing
+methods live on the explicit copy that `Graph.edit()` gives (`ir/graph/edit.py`). Spec:
+`specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import keyword
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from operator import is_
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError, GraphError
+from aotlite.ir.graph.role import Role
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.provenance.location import Location
+from aotlite.ir.provenance.scope import NO_TAGS, SUM, Scope
+
+Result = TensorMeta | tuple[TensorMeta, ...] | None
+
+
+class Phase(enum.Enum):
+    """Which half of the joint graph a node was recorded in."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+@attrs.frozen(eq=False)
+class Constant:
+    """Target of a get_attr node: a value that is part of the program, in host memory."""
+
+    name: str
+    value: Any
+    """An array of the device's array library; never written."""
+
+
+@attrs.define(eq=False, repr=False)
+class Node:
+    """One step of a graph. Not changed once it is in a graph, except in a `GraphEdit`'s own copy.
+
+    `op` is FX's kind ('placeholder', 'get_attr', 'call', 'output'); `target` says which op,
+    constant or argument. `args` are canonical (`Op.bind`): nodes for tensors, tuples for lists,
+    literals.
+    """
+
+    op: str
+    target: Any
+    args: tuple[Any, ...] = ()
+    meta: Result = None
+    role: Role | tuple[Role, ...] | None = None
+    grad_mode: bool = True
+    phase: Phase = Phase.FORWARD
+    sequence: int = -1
+    """Number of the tape node made by this op, or whose backward made it; -1 for none (SEQ-1)."""
+    location: Location | None = None
+    origin: Node | None = None
+    """The node of an earlier stage that this one stands for."""
+    recompute: bool | None = None
+    """A user's wish for the partitioner: True recompute, False save, None no wish."""
+    scope: Scope | None = None
+    """The Module in which the op ran, and the user's tags; None outside of all (SEQ-5)."""
+
+    # --- provenance
+    @property
+    def module(self) -> str:
+        """Path of the Module in which the op ran, or the op that it differentiates: `layers.0.fc`.
+
+        Empty in the outermost Module that was called, and outside of all.
+        """
+        return "" if self.scope is None else self.scope.module
+
+    @property
+    def tags(self) -> Mapping[str, Any]:
+        """What the user noted around the op, or the op that it differentiates (`annotate`)."""
+        return NO_TAGS if self.scope is None else self.scope.tags
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds up gradients of several uses, and so belongs to no op of the forward."""
+        return self.scope is SUM
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether it was recorded in a backward: that of the function, or one that it ran itself.
+
+        Those of the latter belong to the forward all the same (SEQ-1).
+        """
+        inner = self.scope is not None and self.scope.is_backward
+        return inner or self.is_sum or self.phase is Phase.BACKWARD
+
+    # --- FX's other words
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Always empty: canonical arguments are positional. Kept for readers of FX graphs."""
+        return {}
+
+    @property
+    def dtype(self) -> Any:
+        return self.meta.dtype  # type: ignore[union-attr]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.meta.shape  # type: ignore[union-attr]
+
+    def inputs(self) -> list[Node]:
+        """The nodes among the arguments, in order, with repeats."""
+        found: list[Node] = []
+        for value in self.args:
+            if type(value) is Node:
+                found.append(value)
+            elif type(value) is tuple:
+                found.extend(item for item in value if type(item) is Node)
+        return found
+
+    def with_args(self, args: tuple[Any, ...], meta: Result) -> Node:
+        """A copy of this node with other arguments and meta, and this one as its origin."""
+        return Node(
+            self.op,
+            self.target,
+            args,
+            meta=meta,
+            role=self.role,
+            grad_mode=self.grad_mode,
+            phase=self.phase,
+            sequence=self.sequence,
+            location=self.location,
+            origin=self.origin or self,
+            recompute=self.recompute,
+            scope=self.scope,
+        )
+
+    def __repr__(self) -> str:
+        what = self.role if self.op == "placeholder" else getattr(self.target, "name", self.op)
+        return f"<{self.op} {what}: {self.meta}>"
+
+
+@attrs.frozen(eq=False)
+class Copy:
+    """A copy that a stage put into a graph, and why it is needed."""
+
+    node: Node
+    reason: str
+
+
+def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
+    """`value` (an argument, a tuple of arguments) with `function` applied to its nodes.
+
+    A tuple in which nothing changes is itself.
+    """
+    if type(value) is Node:
+        return function(value)
+    if type(value) is tuple:
+        mapped = [map_nodes(item, function) for item in value]
+        return value if all(map(is_, mapped, value)) else tuple(mapped)
+    return value
+
+
+def name_from(text: str) -> str:
+    """The text as a graph's name: what no file name and no program can hold is written out.
+
+    >>> name_from("loss"), name_from("a\\0b")
+    ('loss', 'a\\\\x00b')
+    """
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+RESERVED = frozenset(
+    {"ops", "complex"}
+    | set(keyword.kwlist)
+    | {name for name in dir(builtins) if name.startswith("_") or name[:1].isupper()}
+)
+"""Words that the text of a graph uses, or that Python does: no value has such a name."""
+
+
+def node_names(nodes: Iterable[Node]) -> dict[Node, str]:
+    """A name for each node: its role, constant or op, numbered from the second on."""
+    taken = set(RESERVED)
+    counts: dict[str, int] = {}
+    names: dict[Node, str] = {}
+    for node in nodes:
+        if node in names:  # only in a broken graph, which must print all the same
+            continue
+        base = name = _base_name(node)
+        while name in taken:
+            counts[base] = counts.get(base, 0) + 1
+            name = f"{base}_{counts[base]}"
+        taken.add(name)
+        names[node] = name
+    return names
+
+
+def _base_name(node: Node) -> str:
+    if node.op == "placeholder":
+        return identifier(str(node.role))
+    if node.op == "output":
+        return "output"
+    return identifier(str(getattr(node.target, "name", node.op)))
+
+
+@lru_cache(maxsize=4096)
+def identifier(text: str) -> str:
+    """The text as a name of Python's."""
+    name = re.sub(r"[^0-9A-Za-z_]", "_", text) or "_"
+    return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+
+
+@attrs.define(eq=False, repr=False)
+class Graph:
+    """Nodes in execution order; the last one is the output node.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> graph = build.finish([x * 2.0])
+    >>> [node.op for node in graph.nodes]
+    ['placeholder', 'call', 'output']
+    """
+
+    nodes: tuple[Node, ...]
+    name: str = "graph"
+    copies: tuple[Copy, ...] = attrs.field(default=(), kw_only=True)
+    """The copies that the stage put in which made this graph; others may have more or fewer."""
+    exported: frozenset[Role] = attrs.field(default=frozenset(), kw_only=True)
+    """Inputs whose memory ndarrays of the user's show, too: told to partitioners (PART-37)."""
+    _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
+    _names: dict[Node, str] | None = attrs.field(default=None, init=False)
+    _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.nodes or self.nodes[-1].op != "output":
+            raise GraphError(f"graph {self.name}: it has no output node, expected one at the end")
+        if self.name != name_from(self.name):
+            raise ArgumentError(
+                f"graph: its name is {self.name!r}, expected a text without NUL and surrogates"
+            )
+
+    # --- parts
+    @property
+    def output_node(self) -> Node:
+        return self.nodes[-1]
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """What the graph returns: nodes, None or plain values."""
+        outputs: tuple[Any, ...] = self.nodes[-1].args[0]
+        return outputs
+
+    @property
+    def output_roles(self) -> tuple[Role, ...]:
+        """Why each output exists, aligned with `outputs`."""
+        roles: tuple[Role, ...] = self.nodes[-1].role  # type: ignore[assignment]
+        return roles
+
+    @property
+    def placeholders(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.op == "placeholder")
+
+    @property
+    def calls(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.op == "call")
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The values of the get_attr nodes by name."""
+        found = (node.target for node in self.nodes if node.op == "get_attr")
+        return {constant.name: constant.value for constant in found}
+
+    def input_with(self, role: Role) -> Node:
+        """The placeholder of this role. Raises GraphError if there is none."""
+        for node in self.nodes:
+            if node.op == "placeholder" and node.role == role:
+                return node
+        raise GraphError(f"graph {self.name}: no input has the role {role}, expected one")
+
+    def outputs_with(self, kind: type | tuple[type, ...]) -> list[tuple[Any, Any]]:
+        """(role, value) of the outputs whose role is of this class, in order."""
+        pairs = zip(self.output_roles, self.outputs, strict=True)
+        return [(role, value) for role, value in pairs if isinstance(role, kind)]
+
+    # --- indexes, made on first use
+    @property
+    def users(self) -> dict[Node, list[Node]]:
+        """For each node the nodes that take it as an argument, in order, without repeats."""
+        if self._users is None:
+            users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
+            for node in self.nodes:
+                for value in node.inputs():
+                    into = users[value]
+                    if not into or into[-1] is not node:
+                        into.append(node)
+            self._users = users
+        return self._users
+
+    @property
+    def last_uses(self) -> dict[Node, tuple[Node, ...]]:
+        """For each node the values that nothing after it needs: read last by it, or its own."""
+        if self._last_uses is None:
+            last: dict[Node, tuple[Node, ...]] = {}
+            needed: set[Node] = set()
+            for node in reversed(self.nodes):
+                fresh = dict.fromkeys(node.inputs() if node in needed else (*node.inputs(), node))
+                last[node] = tuple([value for value in fresh if value not in needed])
+                needed.update(last[node])
+            self._last_uses = last
+        return self._last_uses
+
+    @property
+    def names(self) -> dict[Node, str]:
+        """A name for each node, as printed: its role or op, numbered from the second on."""
+        if self._names is None:
+            self._names = node_names(self.nodes)
+        return self._names
+
+    # --- FX's methods, which stand on modules above this one: `ir/graph/methods.py` defines them
+    def edit(self) -> Any:
+        """A `GraphEdit`: an editable copy with FX's editing methods (`ir/graph/edit.py`)."""
+        raise NotImplementedError
+
+    def print_readable(self, *, print_output: bool = True) -> str:
+        """The graph as runnable Python with metas and source lines; printed and returned."""
+        raise NotImplementedError
+
+    def print_tabular(self, *, print_output: bool = True) -> str:
+        """The graph as a table, a row a node; printed and returned."""
+        raise NotImplementedError
+
+    def sequence_table(self, *, print_output: bool = True) -> str:
+        """Which op of the user's each call belongs to, a row a call; printed and returned (SEQ-2).
+
+        Backward rows have the number of the forward op that they differentiate.
+        """
+        raise NotImplementedError
+
+    @property
+    def code(self) -> str:
+        """The graph as plain runnable Python, without comments."""
+        raise NotImplementedError
+
+    def lint(self) -> None:
+        """Raises GraphError where the graph breaks an invariant (`ir/graph/verify.py`)."""
+        raise NotImplementedError
+
+    # --- Python's protocols; `ir/graph/methods.py` adds `__str__` and pickling
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.nodes)} nodes>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What IPython shows, and Hypothesis for a failing example."""
+        printer.text(str(self))
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def output_node(values: Iterable[Any], roles: Iterable[Role]) -> Node:
+    """The node that closes a graph."""
+    return Node("output", "output", (tuple(values),), role=tuple(roles))

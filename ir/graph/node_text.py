@@ -1,0 +1,126 @@
+"""Nodes and their arguments as text: a statement of a printed graph.
+
+Ground floor. Error notes of whoever reads a graph quote these lines; `ir/graph/text/printer.py`
+makes functions of them. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.dtypes import DType
+from aotlite.ir.graph.graph import Constant, Graph, Node
+from aotlite.ir.graph.role import Role, parse_role
+from aotlite.ir.meta.text import dtype_text, meta_text
+from aotlite.ir.op import Op
+from aotlite.ir.op.host_function import HostFunction
+from aotlite.ir.ops.structure import GETITEM
+
+__all__ = ["Names", "comment", "excerpt", "literal", "node_line", "quoted", "role_text"]
+
+_WORD = re.compile("inf|nan")
+
+Names = Mapping[Node, str]
+
+
+# ------------------------------------------------------------------------------------- arguments
+def literal(value: Any, names: Names) -> str:
+    """An argument as Python text that evaluates to exactly it (nan, -0.0, dtypes, devices too).
+
+    What Python has no literal for is an attribute of `ops`: `ops.inf`, `ops.float32`.
+    """
+    match value:
+        case Node():
+            return names.get(value) or f"<{value!r} of another graph>"
+        case tuple():
+            items = [literal(item, names) for item in value]
+            return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+        case float():
+            return repr(value) if math.isfinite(value) else _WORD.sub("ops.\\g<0>", repr(value))
+        case complex():  # its own repr loses the sign of a zero
+            return f"complex({literal(value.real, names)}, {literal(value.imag, names)})"
+        case DType():
+            return f"ops.{dtype_text(value)}"
+        case Device():
+            return f"ops.device({quoted(value.name)})"
+        case HostFunction():
+            return f"ops.host_function({quoted(value.name)})"
+        case int() if value.bit_length() > _DIGITS:
+            return hex(value)
+    return repr(value)
+
+
+_DIGITS = 10_000
+"""Bits of the longest int that is printed in digits: of much longer ones Python makes no text."""
+
+
+def role_text(role: Role) -> str:
+    """The text that `source.role_from_text` reads: `str(role)`, or its constructor."""
+    text = str(role)
+    return text if repr(parse_role(text)) == repr(role) else repr(role)
+
+
+def quoted(text: str) -> str:
+    """A Python string literal in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+# ----------------------------------------------------------------------------------------- lines
+def node_line(node: Node, names: Names) -> str:
+    """The statement of a node, without comment or indentation."""
+    if node.op == "output":
+        return f"return {literal(node.args[0] if node.args else None, names)}"
+    name = names[node]
+    if node.op == "placeholder":
+        return f"{name}: {quoted(_annotation(name, node))}"
+    return f"{name} = {_expression(node, names)}"
+
+
+def _expression(node: Node, names: Names) -> str:
+    target = node.target
+    if type(target) is Constant:
+        return f"ops.constant({quoted(target.name)}, {quoted(meta_text(node.meta))})"
+    if target is GETITEM and len(node.args) == 2:
+        return f"{literal(node.args[0], names)}[{literal(node.args[1], names)}]"
+    if not isinstance(target, Op):
+        return f"<{target!r}>{literal(node.args, names)}"
+    return f"ops.{target.name}({', '.join(_arguments(target, node.args, names))})"
+
+
+def _arguments(op: Op, args: Sequence[Any], names: Names) -> Iterator[str]:
+    """Positional arguments all, keyword-only ones where they differ from their default."""
+    parameters = op.schema.parameters
+    for index, value in enumerate(args):
+        text = literal(value, names)
+        if index >= len(parameters) or not parameters[index].keyword_only:
+            yield text
+        elif text != literal(parameters[index].default, names):
+            yield f"{parameters[index].name}={text}"
+
+
+def _annotation(name: str, node: Node) -> str:
+    """The meta of a placeholder, and its role where the name does not tell."""
+    text = meta_text(node.meta)
+    role: Any = node.role
+    return text if repr(parse_role(name)) == repr(role) else f"{text} = {role_text(role)}"
+
+
+def comment(node: Node) -> str:
+    """What stands behind the statement of a node: its meta."""
+    return f"  # {meta_text(node.meta)}"
+
+
+def excerpt(graph: Graph, node: Node, *, context: int = 2) -> str:
+    """The lines of `node` (marked `>`) and of `context` nodes before and after it."""
+    at = next((i for i, each in enumerate(graph.nodes) if each is node), len(graph.nodes) - 1)
+    lines = []
+    for each in graph.nodes[max(at - context, 0) : at + context + 1]:
+        mark = ">" if each is node else " "
+        line = node_line(each, graph.names)
+        lines.append(f"{mark} {line}{comment(each) if each.op == 'call' else ''}")
+    return "\n".join(lines)

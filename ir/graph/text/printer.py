@@ -1,0 +1,189 @@
+"""Graphs as text: runnable Python, and a table.
+
+Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`; running the text
+gives an equal graph (`ir/graph/text/source.py`), or computes on tensors: `aotlite.ops` is all that
+it needs. The text holds what decides the result: ops, arguments, phases, metas and roles of inputs
+and outputs; places are comments.
+Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotlite.ir.graph.graph import RESERVED, Graph, Node, Phase, identifier
+from aotlite.ir.graph.node_text import (
+    Names,
+    comment,
+    literal,
+    node_line,
+    quoted,
+    role_text,
+)
+from aotlite.ir.graph.role import Output, Role
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.provenance.location import Places
+
+__all__ = [
+    "code",
+    "readable",
+    "tabular",
+]
+
+WIDTH = 100
+
+
+# ------------------------------------------------------------------------------------- functions
+def readable(graph: Graph, *, frees: bool = False) -> str:
+    """The graph as runnable Python with metas, phases, output roles and the user's source lines.
+
+    `frees`: also statements that drop each value after its last use.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> print(readable(build.finish([x * 2.0])))
+    def double(arg_0: "f32[2]"):
+        mul = ops.mul(arg_0, 2.0)  # f32[2]
+        return (mul,)  # output_0
+    """
+    names = graph.names
+    lines = [_signature(graph)]
+    remarks = _Remarks()
+    phases = _Phases()
+    for node in graph.nodes[:-1]:
+        if node.op != "placeholder":
+            lines += phases.before(node)
+            lines += remarks.before(node)
+            lines.append(f"    {_statement(graph, node, frees)}{comment(node)}")
+    roles = list(map(str, graph.output_roles))
+    lines += _return_lines([literal(value, names) for value in graph.outputs], roles)
+    return "\n".join(lines)
+
+
+def code(graph: Graph, *, frees: bool = False) -> str:
+    """The graph as runnable Python without comments."""
+    lines = [_signature(graph)]
+    phases = _Phases()
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            lines += phases.before(node)
+            lines.append(f"    {_statement(graph, node, frees and node.op != 'output')}")
+    return "\n".join(lines)
+
+
+def _statement(graph: Graph, node: Node, frees: bool) -> str:
+    line = node_line(node, graph.names)
+    dead = [graph.names[value] for value in graph.last_uses[node]] if frees else []
+    return f"{line}; {' = '.join(dead)} = None" if dead else line
+
+
+def _signature(graph: Graph) -> str:
+    names = graph.names
+    inputs = [node_line(node, names) for node in graph.nodes if node.op == "placeholder"]
+    title = identifier(graph.name)
+    head, tail = f"def {title}{'_1' * (title in RESERVED)}(", f"){_return_annotation(graph)}:"
+    line = f"{head}{', '.join(inputs)}{tail}"
+    if len(line) <= WIDTH or not inputs:
+        return line
+    return "\n".join([head, *(f"    {text}," for text in inputs), tail])
+
+
+def _return_annotation(graph: Graph) -> str:
+    """The roles of the outputs, unless they are simply the results in order."""
+    roles = graph.output_roles
+    if roles == tuple(map(Output, range(len(roles)))):
+        return ""
+    texts = [quoted(role_text(role)) for role in roles]
+    return f" -> ({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+
+def _return_lines(values: list[str], roles: list[str]) -> list[str]:
+    if not values:
+        return ["    return ()"]
+    text = ", ".join(values) + ("," if len(values) == 1 else "")
+    line = f"    return ({text})  # {', '.join(roles)}"
+    if len(line) <= WIDTH:
+        return [line]
+    rows = [f"        {v},  # {r}" for v, r in zip(values, roles, strict=True)]
+    return ["    return (", *rows, "    )"]
+
+
+class _Phases:
+    """The statements that say in which half the calls after them are, from the forward on."""
+
+    __slots__ = ("phase",)
+
+    def __init__(self) -> None:
+        self.phase = Phase.FORWARD
+
+    def before(self, node: Node) -> Iterator[str]:
+        if node.phase is not self.phase and node.op == "call":
+            self.phase = node.phase
+            yield f"    ops.phase({quoted(node.phase.value)})"
+
+
+class _Remarks:
+    """The comment lines between nodes: where the user's line changes, and where the phase does."""
+
+    __slots__ = ("line", "phase", "places")
+
+    def __init__(self) -> None:
+        self.phase = Phase.FORWARD
+        self.line: tuple[str, int] | None = None
+        self.places = Places()
+
+    def before(self, node: Node) -> Iterator[str]:
+        if node.phase is not self.phase and node.op == "call":
+            self.phase, self.line = node.phase, None
+        if node.location is None:
+            return
+        place = self.places(node.location)
+        if (place.file, place.line) != self.line:
+            self.line = (place.file, place.line)
+            yield f"    # {place}"
+
+
+# ----------------------------------------------------------------------------------------- table
+def tabular(graph: Graph) -> str:
+    """The graph as aligned columns, a row a node; roles stand beside inputs and outputs.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder("double")
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> print(tabular(build.finish([x * 2.0])))
+    opcode       name    target  args        meta    seq  role
+    placeholder  arg_0                       f32[2]       arg_0
+    call         mul     mul     arg_0, 2.0  f32[2]
+    output       output          mul                      output_0
+    """
+    header = ("opcode", "name", "target", "args", "meta", "seq", "role")
+    rows = [header, *(_row(node, graph.names) for node in graph.nodes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _row(node: Node, names: Names) -> tuple[str, ...]:
+    is_output = node.op == "output"
+    target = "" if is_output or node.op == "placeholder" else str(getattr(node.target, "name", ""))
+    args = node.args[0] if is_output else node.args
+    return (
+        node.op,
+        names[node],
+        target,
+        ", ".join(literal(value, names) for value in args),
+        "" if is_output else meta_text(node.meta),
+        "" if node.sequence < 0 else str(node.sequence),
+        _roles_text(node.role),
+    )
+
+
+def _roles_text(role: Role | tuple[Role, ...] | None) -> str:
+    if role is None:
+        return ""
+    return ", ".join(map(str, role)) if type(role) is tuple else str(role)

@@ -1,0 +1,80 @@
+"""Metas, dtypes and devices as text, and from it: `f32[4, 3]`, `ops.float32`, `cuda:0`.
+
+Ground floor. What a printed graph writes beside its values (`ir/graph/text/printer.py`), and what
+ops with effects take as the form of their results. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.cuda_devices import device_named
+from aotlite.ir.arrays.device import CPU, Device, is_cuda
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, FormatError
+from aotlite.ir.geometry import layout
+from aotlite.ir.meta import TensorMeta, tensor_meta
+
+__all__ = ["HOST", "device_from_text", "dtype_text", "meta_from_text", "meta_text"]
+
+HOST: Mapping[str, Device] = {CPU.name: CPU}
+
+
+def dtype_text(dtype: DType) -> str:
+    """The name of a dtype in printed text: PyTorch's, but `bool_`, so that nothing is shadowed."""
+    return "bool_" if dtype is dtypes.bool_ else dtype.name
+
+
+def meta_text(meta: Any) -> str:
+    """`f32[4, 3]`, with strides unless they are exactly those of row-major order, and the device.
+
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> meta_text(tensor_meta((2, 3), (1, 2)))
+    'f32[2, 3][1, 2]'
+    """
+    if type(meta) is tuple:
+        return f"({', '.join(map(meta_text, meta))})"
+    if type(meta) is not TensorMeta:
+        return repr(meta)
+    text = f"{meta.dtype.short}[{', '.join(map(str, meta.shape))}]"
+    if meta.stride != layout.contiguous_strides(meta.shape):
+        text += f"[{', '.join(map(str, meta.stride))}]"
+    return text if meta.device is CPU else f"{text}@{meta.device.name}"
+
+
+_META = re.compile(r"(\w+)\[([\d, ]*)\](?:\[([\d, ]*)\])?(?:@(\S+))?")
+
+
+def meta_from_text(text: str, *, devices: Mapping[str, Device] = HOST) -> TensorMeta:
+    """The meta that `meta_text` prints. Raises FormatError for another text.
+
+    >>> meta_from_text("i64[2, 3][1, 2]")
+    i64[2, 3][1, 2]
+    """
+    match = _META.fullmatch(text)
+    if match is None:
+        raise FormatError(f"source: the meta is {text!r}, expected one such as 'f32[2, 3][1, 2]'")
+    dtype, shape, stride, device = match.groups()
+    return tensor_meta(
+        _sizes(shape),
+        None if stride is None else _sizes(stride),
+        dtypes.by_name(dtype),
+        device_from_text(device or CPU.name, devices),
+    )
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple([int(part) for part in text.split(",") if part.strip()])
+
+
+def device_from_text(name: str, devices: Mapping[str, Device]) -> Device:
+    """The device of this name: of those given, or any where these are `HOST`."""
+    if devices is HOST and is_cuda(name):
+        return device_named(name)
+    if name not in devices:
+        known = ", ".join(devices)
+        raise ArgumentError(f"device: name is {name!r}, expected one of those given: {known}")
+    return devices[name]

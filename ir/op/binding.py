@@ -1,0 +1,111 @@
+"""Binding the arguments of a call to a schema, with a memory.
+
+Ground floor. `Schema.bind` looks at every argument anew; what it makes of most of them follows from
+their types, or from the values of a few literals, and is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aotlite.ir.dtypes import DType
+from aotlite.ir.op.parameter_types import LEAST, MOST
+from aotlite.ir.op.schema import Schema
+
+CACHE_LIMIT = 1 << 16
+
+_INT = frozenset((int,))
+_LITERALS = frozenset((bool, int, str, tuple, type(None), DType))
+"""Types of arguments whose values say all. No floats: 0.0 and -0.0 are equal."""
+
+
+class Binder:
+    """Binds calls to one schema."""
+
+    __slots__ = ("_bound", "_is_list_first", "_literal", "_tensor_types", "schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        lists = [i for i, p in enumerate(schema.parameters) if p.type.is_tensor_list]
+        self._is_list_first = lists == [0]
+        self._bound: dict[tuple[type, ...], tuple[Any, ...]] = {}
+        """Types of canonical arguments -> the defaults behind them."""
+        self._literal: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        """Literals after a tensor, by type and value -> the arguments that they become."""
+        self._tensor_types: set[type] = set()
+        """Types of the items of a first list of tensors that were tensors."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
+        types = tuple(map(type, args))
+        if not kwargs:
+            # Whether plain arguments are canonical depends on their types, and of ints on their
+            # length: remember that.
+            rest = self._bound.get(types)
+            if rest is not None and (int not in types or _are_short(args)):
+                if tuple not in types or _plain(args):
+                    return args + rest
+        if _LITERALS.issuperset(types[1:]) and (tuple not in types or self._holds(args)):
+            return self._bind_literals(types, args, kwargs)
+        return self._bind_anew(types, args, kwargs)
+
+    def _bind_literals(
+        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        """`bind` where only the first argument is a tensor: the others' values are remembered."""
+        named = tuple(kwargs.values())
+        if not _LITERALS.issuperset(map(type, named)) or tuple in map(type, named):
+            return self._bind_anew(types, args, kwargs)
+        key = (types, args[1:], tuple(kwargs), named, tuple(map(type, named)))
+        rest = self._literal.get(key)
+        if rest is not None:
+            return args[:1] + rest
+        bound = self._bind_anew(types, args, kwargs)
+        first = args[0] if args else None
+        if type(first) is not tuple and not hasattr(first, "meta"):
+            return bound
+        if bound[0] is first:
+            if len(self._literal) >= CACHE_LIMIT:
+                self._literal.clear()
+            self._literal[key] = bound[1:]
+        return bound
+
+    def _holds(self, args: tuple[Any, ...]) -> bool:
+        """Whether tuples among the arguments are of ints, the first perhaps of tensors."""
+        if not self._is_list_first or type(args[0]) is not tuple:
+            return _plain(args)
+        return self._tensor_types.issuperset(map(type, args[0])) and _plain(args[1:])
+
+    def _bind_anew(
+        self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, ...]:
+        bound = self.schema.bind(args, kwargs)
+        if self._is_list_first and types and types[0] is tuple:
+            self._tensor_types.update(map(type, args[0]))
+        lists = self._is_list_first and tuple in types  # an empty one says nothing of others
+        settled = not kwargs and list not in types and not lists
+        if settled and _same(args, bound) and all(map(_is_plain, args)):
+            self._bound[types] = bound[len(args) :]
+        return bound
+
+
+def _plain(args: tuple[Any, ...]) -> bool:
+    """Whether all tuples among the arguments are of ints, whose types need no second look."""
+    return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
+
+
+def _are_short(args: tuple[Any, ...]) -> bool:
+    """Whether all ints among the arguments are numbers that some dtype holds."""
+    for value in args:
+        if type(value) is int and not LEAST <= value <= MOST:
+            return False
+    return True
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is not tuple or _INT.issuperset(map(type, value))
+
+
+def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
+    return all(a is b for a, b in zip(args, bound, strict=False))

@@ -1,0 +1,227 @@
+"""Composites: functions of PyTorch's vocabulary that are made of ops, declared beside them.
+
+Ground floor. A composite is written in operand methods, so that it runs under the tape, under
+capture and in passes alike; graphs hold the ops that it calls. It is declared once, by the
+decorator `composite`, and from that follow the method of tensors and proxies and the function of
+`aotlite`. Where an op has the same name, the composite is what users meet: it may call the op.
+Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from keyword import iskeyword
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import BUILTIN, AotliteError, ArgumentError, GraphError, in_op, in_words
+from aotlite.ir.geometry.sizes import as_size
+from aotlite.ir.op.binding import Binder
+from aotlite.ir.op.named_results import results_of
+from aotlite.ir.op.schema import REQUIRED, Schema, parse_schema, respelled
+
+
+@attrs.frozen(eq=False, repr=False)
+class Composite:
+    """A function of operands, numbers and sizes that calls ops."""
+
+    name: str
+    function: Callable[..., Any]
+    schema: Schema | None = attrs.field(kw_only=True)
+    """What its arguments are; None where it takes them in a form that no schema says."""
+    spread: bool = attrs.field(kw_only=True)
+    """The sizes after the operand may be given one by one: `x.flip(0, 1)` as `x.flip((0, 1))`."""
+    is_property: bool = attrs.field(kw_only=True)
+    is_method: bool = attrs.field(kw_only=True)
+    """Operands have it as a method or a property."""
+    is_assignable: bool = attrs.field(kw_only=True, default=False)
+    """What is assigned to the property is copied into what it shows."""
+    _named: Any = attrs.field(init=False)
+    """The named tuple of its results, if the schema names several."""
+
+    @_named.default
+    def _results(self) -> Any:
+        return results_of(self.schema)
+
+    _defaults: tuple[Any, ...] | None = attrs.field(init=False)
+    """All arguments after an operand, if none of them need be given."""
+
+    @_defaults.default
+    def _all_defaults(self) -> tuple[Any, ...] | None:
+        if self.schema is None or not self.schema.parameters or self._named is not None:
+            return None
+        first, *rest = self.schema.parameters
+        defaults = tuple(parameter.default for parameter in rest)
+        alone = first.type.text == "Tensor" and REQUIRED not in defaults
+        return defaults if alone else None
+
+    call: Callable[..., Any] = attrs.field(init=False)
+    """What the function gives. Raises ArgumentError for arguments that do not fit."""
+
+    @call.default
+    def _caller(self) -> Callable[..., Any]:
+        return _checked(self) if self.schema is None else _bound(self, Binder(self.schema))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"composite {self.name}"
+
+
+def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
+    """The call of a composite with a schema; nothing is looked up in it, as faces are frequent."""
+    name, function, named, defaults = made.name, made.function, made._named, made._defaults
+    spread, bind = made.spread, binder.bind
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if defaults is not None and len(args) == 1 and not kwargs and hasattr(args[0], "meta"):
+                return function(args[0], *defaults)  # nothing to bind
+            if spread and (len(args) > 1 or not kwargs):
+                args = gathered(args)
+            result = function(*bind(args, kwargs))
+            return result if named is None else named(*result)
+        except AotliteError as error:
+            raise in_op(error, name) from error.__cause__
+        except BUILTIN as error:
+            raise in_words(name, (*args, *kwargs.values()), error) from error.__cause__
+
+    return call
+
+
+def _checked(made: Composite) -> Callable[..., Any]:
+    """The call of a composite without a schema, whose signature says what it takes."""
+    name, function, spread = made.name, made.function, made.spread
+    parameters = inspect.signature(function).parameters
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if spread and (len(args) > 1 or not kwargs):
+            args = gathered(args)
+        try:
+            return function(*args, **kwargs)
+        except AotliteError as error:
+            raise in_op(error, name) from error.__cause__
+        except BUILTIN as error:
+            raise in_words(name, (*args, *kwargs.values()), error) from error.__cause__
+        except (TypeError, AttributeError) as error:
+            again = respelled(kwargs, parameters)
+            if again.keys() != kwargs.keys():
+                return call(*args, **again)
+            _check_fits(name, function, args, kwargs)
+            _check_tensors(name, function, args, kwargs)
+            raise error
+
+    return call
+
+
+_TENSORS = frozenset("self input tensor target A".split())
+"""Parameters that are tensors wherever a composite without a schema has them."""
+
+
+def _check_tensors(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Says which tensor is none, where that is why the function failed. Raises ArgumentError."""
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    for parameter, value in given.items():
+        if parameter in _TENSORS and not hasattr(value, "meta"):
+            raise ArgumentError(f"{name}: argument '{parameter}' is {value!r}, expected a tensor")
+
+
+def _check_fits(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        raise ArgumentError(
+            f"{name}: the call does not fit ({error}), expected {name}{inspect.Signature(plain)}"
+        ) from None
+
+
+COMPOSITES: dict[str, Composite] = {}
+"""Every composite by name."""
+
+
+def composite(
+    schema: str | None = None,
+    *,
+    name: str | None = None,
+    spread: bool = False,
+    is_property: bool = False,
+    is_method: bool = True,
+    is_assignable: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares the decorated function as a composite; the function itself stays as it is.
+
+    With a schema its arguments are checked and converted as an op's, and its name is the schema's.
+    Without one the function takes the arguments as they come, and its name is `name` or its own.
+    """
+    parsed = None if schema is None else parse_schema(schema)
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = name or (function.__name__ if parsed is None else parsed.name)
+        if own in COMPOSITES:
+            raise GraphError(f"ops: the composite {own!r} is declared twice, expected once")
+        COMPOSITES[own] = Composite(
+            own,
+            function,
+            schema=parsed,
+            spread=spread,
+            is_property=is_property,
+            is_method=is_method,
+            is_assignable=is_assignable,
+        )
+        return function
+
+    return declare
+
+
+_INT = frozenset((int,))
+
+
+def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
+    rest = args[1:]
+    if len(rest) == 1 and type(rest[0]) is tuple:
+        return args
+    if args and (_INT.issuperset(map(type, rest)) or all(as_size(v) is not None for v in rest)):
+        return args[0], rest
+    return args
+
+
+def face_of(made: Composite) -> Callable[..., Any]:
+    """The function that users call, with the composite's name and documentation."""
+    described(made.call, made.name, made.function.__doc__, made.schema)
+    return made.call
+
+
+def described(
+    function: Callable[..., Any], name: str, doc: str | None, schema: Schema | None
+) -> None:
+    """Gives a function that was made the name and the help text of what it stands for."""
+    function.__name__ = function.__qualname__ = name
+    if schema is not None and not any(iskeyword(each.name) for each in schema.parameters):
+        function.__signature__ = _signature(schema)  # type: ignore[attr-defined]
+    shown = "" if schema is None else str(schema)
+    function.__doc__ = "\n\n".join(dict.fromkeys(text for text in (doc, shown) if text))
+
+
+def _signature(schema: Schema) -> inspect.Signature:
+    """The schema as Python's own help shows it."""
+    kinds = inspect.Parameter
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                each.name,
+                kinds.KEYWORD_ONLY if each.keyword_only else kinds.POSITIONAL_OR_KEYWORD,
+                default=kinds.empty if each.default is REQUIRED else each.default,
+            )
+            for each in schema.parameters
+        ]
+    )

@@ -1,0 +1,113 @@
+"""Gradient formulas of ops: what they take, and so what is saved for them (OPS-4).
+
+Ground floor. A formula is a function in operand methods; its parameter names say what it reads.
+Spec: `specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.op.schema import Schema
+
+
+class Source(enum.Enum):
+    """Where a parameter of a gradient formula comes from."""
+
+    GRAD = "grad"
+    GRADS = "grads"
+    OPERAND = "operand"
+    OPERAND_META = "operand meta"
+    RESULT = "result"
+    RESULT_META = "result meta"
+    CONSTANT = "constant"
+
+
+@attrs.frozen
+class Formula:
+    """The gradient of one operand. What it saves is read from its parameter names (OPS-4)."""
+
+    function: Callable[..., Any]
+    sources: tuple[tuple[Source, int], ...]
+
+    def reads(self, source: Source) -> tuple[int, ...]:
+        """Positions of what the formula takes from `source`."""
+        return tuple(index for kind, index in self.sources if kind is source)
+
+
+@attrs.frozen(eq=False)
+class Vjp:
+    """The gradient formulas of an op, by operand position."""
+
+    formulas: Mapping[int, Formula]
+    positions: tuple[int, ...] = attrs.field(init=False)
+    """The operands that have a formula."""
+    plans: dict[tuple[int, ...], Any] = attrs.field(init=False, factory=dict, repr=False)
+    """What a tape has prepared for each set of operands whose gradients are asked for."""
+
+    @positions.default
+    def _positions(self) -> tuple[int, ...]:
+        return tuple(self.formulas)
+
+    def reads(self, source: Source, needed: tuple[int, ...]) -> tuple[int, ...]:
+        """Positions of what the formulas of the `needed` operands take from `source`."""
+        found = {index for position in needed for index in self.formulas[position].reads(source)}
+        return tuple(sorted(found))
+
+    def saves(self, needed: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(operand positions, result positions) to save for the gradients of `needed` operands."""
+        return self.reads(Source.OPERAND, needed), self.reads(Source.RESULT, needed)
+
+
+def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None) -> Vjp | None:
+    """The `Vjp` of formulas given by operand name; None for an op without gradient."""
+    if formulas is None:
+        return None
+    positions = {parameter.name: i for i, parameter in enumerate(schema.parameters)}
+    return Vjp({positions[name]: _parse_formula(schema, f) for name, f in formulas.items()})
+
+
+def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
+    names = _formula_names(schema)
+    sources = []
+    for name in inspect.signature(function).parameters:
+        if name not in names:
+            raise ArgumentError(
+                f"{schema.name}: a gradient formula asks for {name!r}, expected one of "
+                f"{', '.join(sorted(names))}"
+            )
+        sources.append(names[name])
+    return Formula(function, tuple(sources))
+
+
+def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
+    names: dict[str, tuple[Source, int]] = {}
+    for i, parameter in enumerate(schema.parameters):
+        if parameter.type.holds_tensor:
+            names[parameter.name] = (Source.OPERAND, i)
+            names[parameter.name + "_meta"] = (Source.OPERAND_META, i)
+        else:
+            names[parameter.name] = (Source.CONSTANT, i)
+    if schema.returns[0].is_list:  # as many as there are: their gradients come as one list
+        return {**names, "grads": (Source.GRADS, 0)}
+    single = len(schema.returns) == 1
+    for k, returned in enumerate(schema.returns):
+        name = "result" if single else returned.name
+        own = {
+            "grad" if single else f"grad_{name}": (Source.GRAD, k),
+            name: (Source.RESULT, k),
+            name + "_meta": (Source.RESULT_META, k),
+        }
+        for taken in own.keys() & names.keys():
+            raise ArgumentError(
+                f"{schema.name}: {taken!r} is a parameter and what a gradient formula calls a "
+                "result or its gradient, expected different names"
+            )
+        names.update(own)
+    return names

@@ -1,0 +1,43 @@
+"""Named tuples of results: what ops and composites with several named results give users.
+
+Ground floor. Their fields are the names of the results in the schema, which are PyTorch's. Inside
+(graphs, tapes, the interpreter) several results are a plain tuple; the faces that users meet name
+them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from aotlite.ir.op.schema import Schema
+
+_TYPES: dict[str, Any] = {}
+
+
+def results_type(name: str, *fields: str) -> Any:
+    """The type of named tuples of `name`: one for each name and fields.
+
+    >>> results_type("max", "values", "indices")(3, 0)
+    max(values=3, indices=0)
+    """
+    known = _TYPES.get(name)
+    if known is None or known._fields != fields:
+        make: Any = namedtuple  # its first argument is a literal for type checkers
+        known = _TYPES[name] = make(name, fields, module=__name__)
+    return known
+
+
+def results_of(schema: Schema | None) -> Any:
+    """The type of a schema's results; None unless there are several and all have names."""
+    names = () if schema is None else tuple(returned.name for returned in schema.returns)
+    if schema is None or len(names) < 2 or not all(names):
+        return None
+    return results_type(schema.name, *names)
+
+
+def __getattr__(name: str) -> Any:
+    """The type of this name, where a pickled result looks for it."""
+    if name not in _TYPES:
+        raise AttributeError(name)
+    return _TYPES[name]

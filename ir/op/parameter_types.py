@@ -1,0 +1,237 @@
+"""The types of parameters that a schema can name, and what values they take.
+
+Ground floor. A converter gives the canonical form of a value: tuples for lists, Python numbers for
+NumPy's; sizes may be symbolic and stay so (`specs/symbols.md`).
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import attrs
+import numpy as np
+
+from aotlite.ir.arrays.cuda_devices import device_named
+from aotlite.ir.dtypes import DType, as_dtype
+from aotlite.ir.geometry.memory_format import MemoryFormat
+from aotlite.ir.geometry.sizes import as_size
+from aotlite.ir.op.host_function import HostFunction
+from aotlite.ir.symbols.symint import SymInt
+
+__all__ = ["PARAMETER_TYPES", "UNFIT", "ParameterType"]
+
+
+# ------------------------------------------------------------------------------------ conversion
+class Unfit(enum.Enum):
+    """The type of `UNFIT`."""
+
+    UNFIT = "unfit"
+
+
+UNFIT: Final = Unfit.UNFIT
+"""What a converter returns for a value that is not of its type: None is a value of some types."""
+
+Converter = Callable[[object], object]
+
+_INT: Final = frozenset((int,))
+
+LEAST: Final = -(1 << 63)
+MOST: Final = (1 << 64) - 1
+"""Which ints are numbers of an op: those that some dtype of integers holds, as in PyTorch."""
+
+
+# Duck tests: this floor knows no class of tensors or devices.
+def _to_having(attribute: str, value: object) -> object:
+    return value if hasattr(value, attribute) else UNFIT
+
+
+_to_tensor: Converter = partial(_to_having, "meta")
+
+
+def _to_number(value: object) -> object:
+    if type(value) is int:
+        return value if LEAST <= value <= MOST else UNFIT
+    value = _number_of(_unwrapped(value))
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return _to_number(int(value))
+    if isinstance(value, float):
+        return float(value)
+    return complex(value) if isinstance(value, complex) else UNFIT
+
+
+def _unwrapped(value: object) -> object:
+    """Returns the Python number inside a NumPy scalar or 0-d array, else `value` itself."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        return value.item()
+    return value
+
+
+def _number_of(value: object) -> object:
+    """The number in a tensor of no dimensions, which is asked for it; else `value` itself.
+
+    One that requires grad is no number: what depends on it would lose its gradient unsaid.
+    """
+    asked = getattr(value, "item", None)
+    if asked is None or getattr(value, "requires_grad", False) or getattr(value, "shape", 0) != ():
+        return value
+    return asked()
+
+
+def _to_int(value: object) -> object:
+    size = as_size(_unwrapped(value))
+    return UNFIT if size is None else size
+
+
+def _to_float(value: object) -> object:
+    value = _number_of(_unwrapped(value))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return UNFIT
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond all floats
+        return UNFIT
+
+
+def _to_bool(value: object) -> object:
+    value = _unwrapped(value)
+    return value if isinstance(value, bool) else UNFIT
+
+
+def _to_str(value: object) -> object:
+    return str(value) if isinstance(value, str) else UNFIT
+
+
+def _to_instance(kind: type, value: object) -> object:
+    return value if isinstance(value, kind) else UNFIT
+
+
+def _to_dtype(value: object) -> object:
+    return _to_instance(DType, as_dtype(value))
+
+
+def _to_device(value: object) -> object:
+    if type(value) is str:
+        return device_named(value) if value == "cpu" or value.startswith("cuda") else UNFIT
+    return _to_having("arrays", value)
+
+
+def _to_operand(value: object) -> object:
+    if type(value) is int:
+        return value if LEAST <= value <= MOST else UNFIT
+    return value if hasattr(value, "meta") else _to_number(value)
+
+
+def _to_tensor_or_none(value: object) -> object:
+    return None if value is None else _to_tensor(value)
+
+
+def _to_tuple(convert: Converter, value: object) -> object:
+    if not isinstance(value, (tuple, list)):
+        return UNFIT
+    converted = tuple([convert(item) for item in value])
+    # By identity, not `in`: tensors compared with == would run an op.
+    if any(item is UNFIT for item in converted):
+        return UNFIT
+    if type(value) is tuple and all(map(operator.is_, value, converted)):
+        return value
+    return converted
+
+
+def _to_ints(value: object) -> object:
+    if type(value) is tuple and _INT.issuperset(map(type, value)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return _to_tuple(_to_int, value)
+    single = _to_int(value)
+    return UNFIT if single is UNFIT else (single,)
+
+
+# ----------------------------------------------------------------------------------------- types
+@attrs.frozen(eq=False, repr=False)
+class ParameterType:
+    """A type that a schema can name. Two types are the same iff they are the same object."""
+
+    text: str
+    convert: Converter
+    """Returns the canonical value, or `UNFIT`. Not asked about values whose type is in `as_is`."""
+    as_is: frozenset[type] = attrs.field(kw_only=True, default=frozenset())
+    """Python types whose values are canonical already."""
+
+    def canonical(self, value: object) -> object:
+        """Returns the canonical form of `value`, `UNFIT` if it is not of this type."""
+        return value if type(value) in self.as_is else self.convert(value)
+
+    @property
+    def is_tensor(self) -> bool:
+        """Whether the argument is one tensor, or None where that is allowed."""
+        return self.text in ("Tensor", "Tensor?")
+
+    @property
+    def is_tensor_list(self) -> bool:
+        """Whether the argument is a tuple of tensors."""
+        return self.text in ("Tensor[]", "Tensor?[]")
+
+    @property
+    def holds_number(self) -> bool:
+        """Whether a number may stand where a tensor may; false for a plain Scalar."""
+        return self.text in ("Tensor|Scalar", "Tensor|Scalar?")
+
+    @property
+    def holds_tensor(self) -> bool:
+        """Whether tensors can be among the argument."""
+        return self.text.startswith("Tensor")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"ParameterType({self.text!r})"
+
+    # Copies and pickles are the same object.
+    def __reduce__(self) -> tuple[Callable[[str], ParameterType], tuple[str]]:
+        return _type_named, (self.text,)
+
+
+def _basic_types() -> list[ParameterType]:
+    numbers = frozenset((bool, float, complex, SymInt))  # an int may be too large
+    return [
+        ParameterType("Tensor", _to_tensor),
+        ParameterType("Scalar", _to_number, as_is=numbers),
+        ParameterType("Tensor|Scalar", _to_operand, as_is=numbers),
+        ParameterType("int", _to_int, as_is=_INT),
+        ParameterType("float", _to_float, as_is=frozenset((float,))),
+        ParameterType("bool", _to_bool, as_is=frozenset((bool,))),
+        ParameterType("str", _to_str, as_is=frozenset((str,))),
+        ParameterType("dtype", _to_dtype, as_is=frozenset((DType,))),
+        ParameterType("memory_format", partial(_to_instance, MemoryFormat)),
+        ParameterType("device", _to_device),
+        ParameterType("generator", partial(_to_having, "draw")),
+        ParameterType("function", partial(_to_instance, HostFunction)),
+        ParameterType("int[]", _to_ints),
+        ParameterType("Tensor[]", partial(_to_tuple, _to_tensor)),
+    ]
+
+
+def _all_types() -> dict[str, ParameterType]:
+    basic = _basic_types()
+    optional = [
+        ParameterType(f"{each.text}?", each.convert, as_is=each.as_is | {type(None)})
+        for each in basic
+        if each.text != "Tensor[]"
+    ]
+    sparse = ParameterType("Tensor?[]", partial(_to_tuple, _to_tensor_or_none))
+    return {each.text: each for each in (*basic, *optional, sparse)}
+
+
+PARAMETER_TYPES: Final = _all_types()
+"""Every type that a schema can name, by its text."""
+
+
+def _type_named(text: str) -> ParameterType:
+    return PARAMETER_TYPES[text]

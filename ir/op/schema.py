@@ -1,0 +1,380 @@
+"""Op schemas as text: parsing, printing, and binding a call's arguments to one.
+
+Ground floor: input is a line such as `"select(Tensor(a) self, int dim, int index) -> Tensor(a)"`,
+output a frozen `Schema` whose `bind` turns the arguments of a call into one canonical tuple.
+Alias marks follow PyTorch: `(a)` on a result shares memory with the operand marked alike, `(a!)` is
+written. What the arguments mean, and whether they fit one another, is for the op's meta rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import re
+import reprlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NoReturn
+
+import attrs
+
+from aotlite.ir.dtypes import advice_on_ndarrays
+from aotlite.ir.errors import ArgumentError, noted, too_long
+from aotlite.ir.op.parameter_types import PARAMETER_TYPES, UNFIT, ParameterType
+from aotlite.ir.symbols.symint import SymInt
+
+__all__ = [
+    "PARAMETER_TYPES",
+    "REQUIRED",
+    "Alias",
+    "Parameter",
+    "ParameterType",
+    "Required",
+    "Return",
+    "Schema",
+    "parse_schema",
+    "respelled",
+]
+
+
+class Required(enum.Enum):
+    """The type of `REQUIRED`, the default of a parameter that has none."""
+
+    REQUIRED = "required"
+
+
+REQUIRED: Final = Required.REQUIRED
+
+
+# ---------------------------------------------------------------------------------------- schema
+@attrs.frozen
+class Alias:
+    """An alias mark: values with the same group share memory; `writes` says that it is written."""
+
+    group: str
+    writes: bool
+
+    def __str__(self) -> str:
+        return f"({self.group}!)" if self.writes else f"({self.group})"
+
+
+@attrs.frozen
+class Parameter:
+    """One parameter of an op. `default` is REQUIRED where there is none."""
+
+    name: str
+    type: ParameterType
+    default: object = attrs.field(kw_only=True, default=REQUIRED)
+    keyword_only: bool = attrs.field(kw_only=True, default=False)
+    alias: Alias | None = attrs.field(kw_only=True, default=None)
+
+    def __str__(self) -> str:
+        tail = "" if self.default is REQUIRED else f"={_literal(self.default)}"
+        return f"{_marked(self.type.text, self.alias)} {self.name}{tail}"
+
+
+@attrs.frozen
+class Return:
+    """One result of an op: a tensor, or a tuple of tensors. `name` is empty where there is none."""
+
+    name: str
+    alias: Alias | None = attrs.field(default=None)
+    is_list: bool = attrs.field(kw_only=True, default=False)
+
+    def __str__(self) -> str:
+        text = _marked("Tensor[]" if self.is_list else "Tensor", self.alias)
+        return f"{text} {self.name}" if self.name else text
+
+
+def _marked(type_text: str, alias: Alias | None) -> str:
+    return type_text if alias is None else type_text.replace("Tensor", f"Tensor{alias}", 1)
+
+
+def _literal(default: object) -> str:
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(str, default))}]"
+    return repr(default)
+
+
+SPELLINGS: Final = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "input": "self",
+    "tensor": "self",
+    "split_size_or_sections": "split_size",
+    "sections": "indices_or_sections",
+    "indices": "indices_or_sections",
+}
+"""Other names that PyTorch takes for parameters: NumPy's, and those that its functions have."""
+
+
+def respelled(kwargs: Mapping[str, object], names: Collection[str]) -> Mapping[str, object]:
+    """Returns the arguments under the `names` of parameters, where another spelling was used.
+
+    >>> respelled({"axis": 0, "keepdim": True}, ("self", "dim", "keepdim"))
+    {'dim': 0, 'keepdim': True}
+    """
+    if all(name in names for name in kwargs):
+        return kwargs
+    own = {name: SPELLINGS.get(name, name) for name in kwargs if name not in names}
+    meant = {old: new for old, new in own.items() if new in names and new not in kwargs}
+    return {meant.get(name, name): value for name, value in kwargs.items()}
+
+
+@attrs.frozen
+class Schema:
+    """The signature of an op; `str()` gives the text that `parse_schema` reads.
+
+    >>> schema = parse_schema("sum(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor")
+    >>> schema.parameters[1].name, schema.parameters[1].default
+    ('dim', None)
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    returns: tuple[Return, ...] = attrs.field(kw_only=True)
+    _positional: int = attrs.field(init=False, eq=False, repr=False)
+    """How many arguments can be given by position."""
+
+    _names: frozenset[str] = attrs.field(init=False, eq=False, repr=False)
+
+    @_names.default
+    def _names_of_parameters(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.parameters)
+
+    @_positional.default
+    def _count_positional(self) -> int:
+        return sum(not each.keyword_only for each in self.parameters)
+
+    def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
+        """Returns all arguments in canonical form and in the order of the parameters.
+
+        Lists become tuples, one int given for an `int[]` a tuple, NumPy numbers Python numbers;
+        defaults are filled in. ArgumentError for anything that does not fit.
+
+        >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
+        >>> schema.bind((3,), {"by": 2})
+        ((3,), 0, 2.0)
+        """
+        if kwargs or len(args) != len(self.parameters) or len(args) != self._positional:
+            args = self._arranged(args, kwargs)
+        bound = []
+        for value, parameter in zip(args, self.parameters, strict=True):
+            type_ = parameter.type
+            if type(value) not in type_.as_is:
+                converted = type_.convert(value)
+                if converted is UNFIT:
+                    raise self._unfit(parameter, value)
+                value = converted
+            bound.append(value)
+        return tuple(bound)
+
+    def given(self, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Canonical arguments as a call writes them: by position, and what has to be named by name;
+        named ones that are the default are left out.
+
+        >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
+        >>> schema.given(((3,), 0, 2.0)), schema.given(((3,), 0, 1.0))
+        ((((3,), 0), {'by': 2.0}), (((3,), 0), {}))
+        """
+        count = self._positional
+        if len(bound) == count:
+            return bound, {}
+        pairs = zip(self.parameters[count:], bound[count:], strict=True)
+        return bound[:count], {p.name: v for p, v in pairs if v != p.default}
+
+    def _arranged(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[object, ...]:
+        """Returns the unconverted arguments by position, defaults filled in."""
+        kwargs = respelled(kwargs, self._names)
+        if len(args) > self._positional:
+            what = f"number of positional arguments is {len(args)}"
+            raise self._refusal(what, f"at most {self._positional}")
+        arranged = list(args)
+        unused = len(kwargs)
+        for parameter in self.parameters[len(args) :]:
+            name = parameter.name
+            if name in kwargs:
+                arranged.append(kwargs[name])
+                unused -= 1
+            elif parameter.default is REQUIRED:
+                raise self._refusal(f"argument '{name}' is missing", parameter.type)
+            else:
+                arranged.append(parameter.default)
+        if unused:
+            raise self._surplus(len(args), kwargs)
+        return tuple(arranged)
+
+    def _unfit(self, parameter: Parameter, value: object) -> ArgumentError:
+        if type(value) is int and "Scalar" in parameter.type.text:
+            return self._refusal(*too_long(value))
+        what = f"argument '{parameter.name}' is {_described(value)}"
+        advice = advice_on_ndarrays(value) if parameter.type.holds_tensor else None
+        return noted(self._refusal(what, parameter.type), advice)
+
+    def _surplus(self, positional: int, kwargs: Mapping[str, object]) -> ArgumentError:
+        names = [each.name for each in self.parameters]
+        for name in kwargs:
+            if name not in names:
+                return self._refusal(
+                    f"argument '{name}' is unexpected", f"one of {', '.join(names)}"
+                )
+        name = next(name for name in kwargs if name in names[:positional])
+        return self._refusal(f"argument '{name}' is given by position and by name", "one of them")
+
+    def _refusal(self, what: str, expected: object) -> ArgumentError:
+        return noted(ArgumentError(f"{self.name}: {what}, expected {expected}"), f"schema: {self}")
+
+    def __str__(self) -> str:
+        items: list[str] = []
+        for parameter in self.parameters:
+            if parameter.keyword_only and "*" not in items:
+                items.append("*")
+            items.append(str(parameter))
+        results = ", ".join(map(str, self.returns))
+        if len(self.returns) != 1 or self.returns[0].name:
+            results = f"({results})"
+        return f"{self.name}({', '.join(items)}) -> {results}"
+
+    def __reduce__(self) -> tuple[Callable[[str], Schema], tuple[str]]:
+        return parse_schema, (str(self),)
+
+
+_PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))
+
+
+def _described(value: object) -> str:
+    """Returns the value where it is plain, else its type: printing a tensor may run ops."""
+    if type(value) is int and value.bit_length() > 256:  # Python refuses to print long ones
+        return f"an int of {value.bit_length()} bits"
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    if _PLAIN.issuperset(map(type, items)):
+        return reprlib.repr(value)
+    kind = value.__class__  # of what stands for an ndarray, NumPy's
+    return f"a {kind.__module__}.{kind.__qualname__}".replace("builtins.", "")
+
+
+# --------------------------------------------------------------------------------------- parsing
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TYPE: Final = re.compile(r"([A-Za-z_]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??)")
+_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+")
+
+
+def parse_schema(text: str) -> Schema:
+    """Returns the schema that the text spells; ArgumentError points at the first wrong column.
+
+    >>> print(parse_schema("t_(Tensor(a!) self)->Tensor(a!)"))
+    t_(Tensor(a!) self) -> Tensor(a!)
+    """
+    return _Parser(text).schema()
+
+
+class _Parser:
+    """Reads a schema from left to right; `at` is the column of what is still to be read."""
+
+    __slots__ = ("at", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def schema(self) -> Schema:
+        name = self.match(_NAME, "the name of an op")[0]
+        self.expect("(")
+        parameters = self.parameters()
+        self.expect("->")
+        returns = self.returns({each.alias for each in parameters if each.alias is not None})
+        if self.at < len(self.text):
+            self.fail("the end")
+        return Schema(name, parameters, returns=returns)
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        found: list[Parameter] = []
+        keyword_only = False
+        while not self.skip(")"):
+            if found or keyword_only:
+                self.expect(",")
+            if not keyword_only and self.skip("*"):
+                keyword_only = True
+                self.expect(",")
+            found.append(self.parameter(found, keyword_only=keyword_only))
+        return tuple(found)
+
+    def parameter(self, before: list[Parameter], *, keyword_only: bool) -> Parameter:
+        type_, alias = self.type()
+        start = self.at
+        name = self.match(_NAME, "the name of a parameter")[0]
+        if any(each.name == name for each in before):
+            self.fail("a name not used before", at=start)
+        default = self.default(type_) if self.skip("=") else REQUIRED
+        follows_default = bool(before) and before[-1].default is not REQUIRED
+        if default is REQUIRED and follows_default and not keyword_only:
+            self.fail("'=', as the parameter before has a default")
+        return Parameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
+
+    def type(self) -> tuple[ParameterType, Alias | None]:
+        start = self.at
+        match = self.match(_TYPE, "a type")
+        head, mark, tail = match.groups()
+        found = PARAMETER_TYPES.get(head + tail)
+        if found is None or (mark and head != "Tensor"):
+            self.fail("a type", at=start)
+        return found, Alias(mark.strip("(!)"), "!" in mark) if mark else None
+
+    def default(self, type_: ParameterType) -> object:
+        start = self.at
+        literal = self.match(_LITERAL, "a default")[0]
+        try:
+            value = type_.canonical(ast.literal_eval(literal))
+        except (ValueError, SyntaxError):
+            value = UNFIT
+        if value is UNFIT:
+            self.fail(f"a default of type {type_}", at=start)
+        return value
+
+    def returns(self, aliases: set[Alias]) -> tuple[Return, ...]:
+        if not self.skip("("):
+            return (self.returned(aliases),)
+        found: list[Return] = []
+        while not self.skip(")"):
+            if found:
+                self.expect(",")
+            found.append(self.returned(aliases))
+        return tuple(found)
+
+    def returned(self, aliases: set[Alias]) -> Return:
+        start = self.at
+        type_, alias = self.type()
+        if type_.text not in ("Tensor", "Tensor[]"):
+            self.fail("Tensor or Tensor[]", at=start)
+        if alias is not None and alias not in aliases:
+            self.fail("an alias mark that a parameter has", at=start)
+        name = self.match(_NAME, "a name")[0] if _NAME.match(self.text, self.at) else ""
+        return Return(name, alias, is_list=type_.text == "Tensor[]")
+
+    def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            self.fail(what)
+        self.at = match.end()
+        self.skip("")
+        return match
+
+    def expect(self, token: str) -> None:
+        if not self.skip(token):
+            self.fail(f"'{token}'")
+
+    def skip(self, token: str) -> bool:
+        """Whether the token came next; it and the spaces behind it are then read."""
+        if not self.text.startswith(token, self.at):
+            return False
+        self.at += len(token)
+        while self.text[self.at : self.at + 1] == " ":
+            self.at += 1
+        return True
+
+    def fail(self, expected: str, *, at: int | None = None) -> NoReturn:
+        column = self.at if at is None else at
+        got = f"{self.text[column]!r}" if column < len(self.text) else "the end"
+        error = ArgumentError(f"schema: column {column + 1} is {got}, expected {expected}")
+        raise noted(error, self.text, " " * column + "^")

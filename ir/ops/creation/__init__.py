@@ -1,0 +1,1 @@
+"""New tensors from numbers alone, or of the size of another."""

@@ -1,0 +1,218 @@
+"""New values from numbers alone: full, arange_of, linspace, logspace, eye."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.ops.creation.fitting import fitted
+from aotlite.ir.ops.declare import pure
+
+# PyTorch counts in none of these.
+_UNCOUNTED = frozenset(
+    (dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64)
+    + (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+)
+
+
+def check_size(op: str, size: tuple[int, ...]) -> None:
+    """Raises ShapeError for a negative size."""
+    if any(n < 0 for n in size):
+        raise ShapeError(f"{op}: size is {size}, expected no negative number")
+
+
+def _full_rule(
+    size: tuple[int, ...], fill_value: type, dtype: DType | None, device: Any
+) -> TensorMeta:
+    check_size("full", size)
+    if dtype is None:
+        dtype = dtypes.dtype_of_scalar(fill_value())
+    return tensor_meta(size, None, dtype, device or CPU)
+
+
+def _full_kernel(xp: Any, meta: TensorMeta, size: Any, value: Any, dtype: Any, device: Any) -> Any:
+    return xp.full(meta.shape, fitted("full", value, meta.dtype), dtype=meta.dtype.numpy)
+
+
+FULL: PureOp = pure(
+    "full(int[] size, Scalar fill_value, *, dtype? dtype=None, device? device=None) -> Tensor",
+    meta=_full_rule,
+    kernel=_full_kernel,
+    loops=lambda k, meta, size, value, *_: k.map(
+        meta, lambda *i: fitted("full", value, meta.dtype)
+    ),
+    vjp=None,
+    cost=Cost.FACTORY,
+)
+
+
+# ------------------------------------------------------------------------------------- counting
+def _arange_rule(
+    count: int, start: type, step: type, dtype: DType | None, device: Any
+) -> TensorMeta:
+    if count < 0:
+        raise ShapeError(f"arange_of: argument 'count' is {count}, expected at least 0")
+    if dtype is None:
+        dtype = dtypes.dtype_of_scalar(start() + step())
+    if dtype in _UNCOUNTED or dtype.is_complex:
+        raise DTypeError(f"arange: dtype is {dtype}, expected a numeric one")
+    return tensor_meta((count,), None, dtype, device or CPU)
+
+
+def _arange_kernel(
+    xp: Any, meta: TensorMeta, count: int, start: Any, step: Any, dtype: Any, device: Any
+) -> Any:
+    whole = meta.dtype.kind < dtypes.FLOATING
+    if whole:
+        start, step = int(start), int(step)
+    index = xp.arange(count, dtype=xp.int64 if whole else xp.float64)
+    return xp.astype(index * step + start, meta.dtype.numpy)
+
+
+def _arange_loops(k: Any, meta: TensorMeta, count: int, start: Any, step: Any, *_: Any) -> Any:
+    if meta.dtype.kind < dtypes.FLOATING:
+        first, by = int(start), int(step)
+        return k.map(meta, lambda i: k.cast(k.position(i * by + first), meta.dtype))
+    wide = dtypes.float64
+    return k.map(meta, lambda i: k.cast(k.cast(k.position(i), wide) * step + start, meta.dtype))
+
+
+ARANGE: PureOp = pure(
+    "arange_of(int count, Scalar start, Scalar step, *, dtype? dtype=None, device? device=None)"
+    " -> Tensor",
+    meta=_arange_rule,
+    kernel=_arange_kernel,
+    loops=_arange_loops,
+    vjp=None,
+    cost=Cost.FACTORY,
+)
+"""`count` numbers from `start` on; the public `arange` computes the count."""
+
+
+def _spaced_meta(
+    op: str, kinds: tuple[type, ...], steps: int, dtype: DType | None, device: Any
+) -> TensorMeta:
+    if steps < 0:
+        raise ShapeError(f"{op}: steps is {steps}, expected at least 0")
+    has_complex = complex in kinds
+    if dtype is None:
+        dtype = dtypes.complex64 if has_complex else dtypes.default_dtype
+    if dtype in _UNCOUNTED or (has_complex and not dtype.is_complex):
+        expected = "a complex one" if has_complex else "a numeric one"
+        raise DTypeError(f"{op}: dtype is {dtype}, expected {expected}")
+    return tensor_meta((steps,), None, dtype, device or CPU)
+
+
+def _ends(op: str, meta: TensorMeta, start: Any, end: Any) -> tuple[Any, Any]:
+    """Both ends, as ints where the dtype has only these."""
+    if meta.dtype.kind >= dtypes.FLOATING:
+        return start, end
+    for name, value in (("start", start), ("end", end)):
+        if isinstance(value, float) and not math.isfinite(value):
+            expected = f"a finite number for {meta.dtype}"
+            raise ArgumentError(f"{op}: {name} is {value}, expected {expected}")
+    return int(start), int(end)
+
+
+def _spaced(xp: Any, meta: TensorMeta, start: Any, end: Any) -> Any:
+    """Evenly spaced numbers, counted from the nearer end, so that both ends are exact."""
+    (steps,) = meta.shape
+    wide = dtypes.complex128 if meta.dtype.is_complex else dtypes.float64
+    index = xp.arange(steps, dtype=xp.float64)
+    step = xp.astype(xp.full((), end - start, dtype=wide.numpy), wide.numpy) / max(steps - 1, 1)
+    return xp.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
+
+
+def _linspace_kernel(
+    xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
+) -> Any:
+    start, end = _ends("linspace", meta, start, start if steps == 1 else end)
+    return xp.astype(_spaced(xp, meta, start, end), meta.dtype.numpy)
+
+
+def _spaced_element(k: Any, meta: TensorMeta, start: Any, end: Any, i: Any) -> Any:
+    """The float64 at position i that `_spaced` gives."""
+    (steps,) = meta.shape
+    step = float(end - start) / max(steps - 1, 1)
+    below, above = (k.cast(k.position(x), dtypes.float64) for x in (i, steps - 1 - i))
+    return k.where(i < steps // 2, below * step + start, -(above * step) + end)
+
+
+def _linspace_loops(
+    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, dtype: Any, device: Any
+) -> Any:
+    start, end = _ends("linspace", meta, start, start if steps == 1 else end)
+    return k.map(meta, lambda i: k.cast(_spaced_element(k, meta, start, end, i), meta.dtype))
+
+
+LINSPACE: PureOp = pure(
+    "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)"
+    " -> Tensor",
+    meta=lambda start, end, steps, dtype, device: _spaced_meta(
+        "linspace", (start, end), steps, dtype, device
+    ),
+    kernel=_linspace_kernel,
+    loops=_linspace_loops,
+    vjp=None,
+    cost=Cost.FACTORY,
+)
+"""`steps` numbers evenly spaced from `start` to `end`, both included."""
+
+
+def _logspace_kernel(
+    xp: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *rest: Any
+) -> Any:
+    start, end = _ends("logspace", meta, start, start if steps == 1 else end)
+    powers = xp.power(xp.asarray(base), _spaced(xp, meta, start, end))
+    return xp.astype(powers, meta.dtype.numpy)
+
+
+def _logspace_loops(
+    k: Any, meta: TensorMeta, start: Any, end: Any, steps: int, base: float, *_: Any
+) -> Any:
+    start, end = _ends("logspace", meta, start, start if steps == 1 else end)
+    base = k.number(base, dtypes.float64)
+
+    def element(i: Any) -> Any:
+        return k.cast(k.call("pow", base, _spaced_element(k, meta, start, end, i)), meta.dtype)
+
+    return k.map(meta, element)
+
+
+LOGSPACE: PureOp = pure(
+    "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None, "
+    "device? device=None) -> Tensor",
+    meta=lambda start, end, steps, base, dtype, device: _spaced_meta(
+        "logspace", (start, end), steps, dtype, device
+    ),
+    kernel=_logspace_kernel,
+    loops=_logspace_loops,
+    vjp=None,
+    cost=Cost.FACTORY,
+)
+"""`base` to the powers that `linspace` gives."""
+
+
+def _eye_rule(n: int, m: int | None, dtype: DType | None, device: Any) -> TensorMeta:
+    size = (n, n if m is None else m)
+    check_size("eye", size)
+    return tensor_meta(size, None, dtype or dtypes.default_dtype, device or CPU)
+
+
+EYE: PureOp = pure(
+    "eye(int n, int? m=None, *, dtype? dtype=None, device? device=None) -> Tensor",
+    meta=_eye_rule,
+    kernel=lambda xp, meta, n, m, dtype, device: xp.eye(*meta.shape, dtype=meta.dtype.numpy),
+    loops=lambda k, meta, *_: k.map(
+        meta, lambda i, j: k.where((j - i).equals(0), k.number(1, meta.dtype), 0)
+    ),
+    vjp=None,
+    cost=Cost.FACTORY,
+)
+"""Ones on the diagonal of n rows and m columns (as many as rows, if not said), zeros elsewhere."""

@@ -1,0 +1,1 @@
+"""Ops of one element at a time: arithmetic, functions, comparisons, activations."""

@@ -1,0 +1,314 @@
+"""Pointwise ops of networks: silu, mish, softplus, elu, hardtanh, threshold, ... Each saves its
+operand, as PyTorch's do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir import scalar as s
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.op.composite import composite
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
+from aotlite.ir.ops.precision import number_in
+
+_REAL_FLOATS: Refused = BOOL | INTEGER | COMPLEX | FLOAT8
+_REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
+
+
+def _activation(
+    schema: str,
+    kernel: Callable[..., Any],
+    scalar: Callable[..., Any],
+    vjp: Callable[..., Any],
+    *,
+    refuses: Refused = _REAL_FLOATS,
+    **facts: Any,
+) -> Any:
+    return pointwise(
+        schema, kernel=kernel, scalar=scalar, vjp={"self": vjp}, refuses=refuses, **facts
+    )
+
+
+# ------------------------------------------------------------------------------------ smooth ones
+def _silu_vjp(grad: Any, self: Any) -> Any:
+    gate = self.sigmoid()
+    slope = gate * (self * (1 - gate) + 1)
+    return grad * (slope.conj() if self.is_complex() else slope)
+
+
+SILU = _activation(
+    "silu(Tensor self) -> Tensor",
+    lambda xp, a: a / (xp.exp(-a) + 1),
+    lambda a: a / (s.exp(-a) + 1.0),
+    _silu_vjp,
+    inplace=True,
+    refuses=BOOL | INTEGER | FLOAT8,
+)
+
+
+def _mish_vjp(grad: Any, self: Any) -> Any:
+    bent = self._do("softplus", 1, 20).tanh()
+    return grad * (bent + self * self.sigmoid() * (1 - bent * bent))
+
+
+MISH = _activation(
+    "mish(Tensor self) -> Tensor",
+    lambda xp, a: a * xp.tanh(xp.log1p(xp.exp(a))),
+    lambda a: a * s.tanh(s.log1p(s.exp(a))),
+    _mish_vjp,
+    inplace=True,
+)
+
+
+def _softplus_kernel(xp: Any, a: Any, beta: Any, threshold: Any) -> Any:
+    scaled = a * beta
+    return xp.where(scaled > threshold, a, xp.log1p(xp.exp(scaled)) / beta)
+
+
+def _softplus_scalar(a: Any, beta: Any, threshold: Any) -> Any:
+    scaled = a * beta
+    return s.where(s.gt(scaled, threshold), a, s.log1p(s.exp(scaled)) / beta)
+
+
+def _softplus_vjp(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
+    scaled = self * beta
+    return (scaled > threshold).where(grad, grad * scaled.sigmoid())
+
+
+SOFTPLUS = _activation(
+    "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
+    _softplus_kernel,
+    _softplus_scalar,
+    _softplus_vjp,
+)
+
+
+_LOG_SIGMOID_RULE = pointwise_rule("log_sigmoid", same, refuses=_REAL_FLOATS)
+LOG_SIGMOID = _activation(
+    "log_sigmoid(Tensor self) -> Tensor",
+    lambda xp, a: xp.minimum(a, 0) - xp.log1p(xp.exp(-xp.abs(a))),
+    lambda a: s.minimum(a, 0.0) - s.log1p(s.exp(-s.abs_(a))),
+    lambda grad, self: grad * (-self).sigmoid(),
+    rule=lambda self: _LOG_SIGMOID_RULE(self).as_contiguous(),  # as in PyTorch
+)
+
+
+@composite("logsigmoid(Tensor self) -> Tensor", is_method=False)
+def logsigmoid(self: Any) -> Any:
+    """The logarithm of sigmoid, also where that rounds to 0 or 1."""
+    return self._do("log_sigmoid")
+
+
+def _elu_kernel(xp: Any, a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    bent = xp.expm1(xp.where(a <= 0, a, 0) * input_scale) * (alpha * scale)
+    return xp.where(a <= 0, bent, a * scale)
+
+
+def _elu_scalar(a: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    return s.where(s.le(a, 0), s.expm1(a * input_scale) * (alpha * scale), a * scale)
+
+
+def _elu_vjp(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    below = self <= 0
+    bent = (below.where(self, 0) * input_scale).exp() * (alpha * scale * input_scale)
+    return below.where(grad * bent, grad * scale)
+
+
+ELU = _activation(
+    "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
+    _elu_kernel,
+    _elu_scalar,
+    _elu_vjp,
+    inplace=True,
+)
+_SELU = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+"""Source: Klambauer et al., "Self-normalizing neural networks" (2017)."""
+
+
+@composite("selu(Tensor self) -> Tensor")
+def selu(self: Any) -> Any:
+    """`elu` with the scales that keep mean and variance."""
+    return self._do("elu", *_SELU, 1)
+
+
+@composite("selu_(Tensor(a!) self) -> Tensor(a!)")
+def selu_(self: Any) -> Any:
+    """`selu` in place."""
+    return self._do("elu_", *_SELU, 1)
+
+
+@composite("celu(Tensor self, Scalar alpha=1.0) -> Tensor")
+def celu(self: Any, alpha: Any) -> Any:
+    """`elu` whose slope is 1 at 0 for every alpha."""
+    return self._do("elu", alpha, 1.0, _inverse(alpha))
+
+
+@composite("celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)")
+def celu_(self: Any, alpha: Any) -> Any:
+    """`celu` in place."""
+    return self._do("elu_", alpha, 1.0, _inverse(alpha))
+
+
+def _inverse(alpha: Any) -> Any:
+    if alpha == 0:
+        raise ArgumentError("celu: alpha is 0, expected another number")
+    return 1.0 / alpha
+
+
+@composite("softsign(Tensor self) -> Tensor", is_method=False)
+def softsign(self: Any) -> Any:
+    """self / (|self| + 1)."""
+    return self / (self.abs() + 1)
+
+
+@composite("tanhshrink(Tensor self) -> Tensor", is_method=False)
+def tanhshrink(self: Any) -> Any:
+    """self - tanh(self)."""
+    return self - self.tanh()
+
+
+# ---------------------------------------------------------------------------------- of two slopes
+LEAKY_RELU = _activation(
+    "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
+    lambda xp, a, slope: xp.where(a > 0, a, a * slope),
+    lambda a, slope: s.where(s.gt(a, 0), a, a * slope),
+    lambda grad, self, negative_slope: (self > 0).where(grad, grad * negative_slope),
+    inplace=True,
+)
+PRELU = pointwise(
+    "prelu_kernel(Tensor self, Tensor weight) -> Tensor",
+    kernel=lambda xp, a, w: xp.where(a > 0, a, a * w),
+    scalar=lambda a, w: s.where(s.gt(a, 0), a, a * w),
+    vjp={
+        "self": lambda grad, self, weight: (self > 0).where(grad, grad * weight),
+        "weight": lambda grad, self: (self > 0).where(0, grad * self),
+    },
+    refuses=_REAL_FLOATS,
+)
+"""`prelu` for a weight that broadcasts with self."""
+
+
+@composite("prelu(Tensor self, Tensor weight) -> Tensor")
+def prelu(self: Any, weight: Any) -> Any:
+    """self where it is positive, elsewhere times `weight`: one for all, or one a channel (dim 1).
+
+    Raises ShapeError for a weight of another form.
+    """
+    if weight.ndim > 1:
+        raise ShapeError(f"prelu: weight has shape {weight.shape}, expected at most 1 dimension")
+    if weight.ndim == 0 or self.ndim < 2:
+        channels = 1
+    else:
+        channels = self.shape[1]
+    if weight.ndim == 1 and weight.shape[0] != 1:
+        if weight.shape[0] != channels:
+            raise ShapeError(
+                f"prelu: weight has {weight.shape[0]} elements, expected 1 or the {channels} of "
+                "dimension 1"
+            )
+        return self._do("prelu_kernel", weight.reshape(1, -1, *([1] * (self.ndim - 2))))
+    return self._do("prelu_kernel", weight.reshape([1] * self.ndim))
+
+
+# ------------------------------------------------------------------------------------ with corners
+def _fitting(name: str, a: Any, number: Any) -> Any:
+    """The number; ArgumentError if the array's dtype cannot hold it."""
+    dtype = dtypes.from_numpy(a.dtype)
+    if dtype.kind == dtypes.INTEGER:
+        whole = int(number)
+        if number_in(dtype, whole) != whole:
+            raise ArgumentError(f"{name}: a bound is {number}, expected one that {dtype} holds")
+        return whole
+    return number
+
+
+def _hardtanh_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
+    low, high = _fitting("hardtanh", a, low), _fitting("hardtanh", a, high)
+    return xp.minimum(xp.maximum(a, low), high)
+
+
+HARDTANH = _activation(
+    "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
+    _hardtanh_kernel,
+    lambda a, low, high: s.minimum(s.maximum(a, low), high),
+    lambda grad, self, min_val, max_val: (
+        (self > min_val).logical_and(self < max_val).where(grad, 0)
+    ),
+    inplace=True,
+    refuses=_REAL_NUMBERS,
+)
+
+
+@composite("relu6(Tensor self) -> Tensor", is_method=False)
+def relu6(self: Any) -> Any:
+    """min(max(self, 0), 6)."""
+    return self._do("hardtanh", 0, 6)
+
+
+HARDSIGMOID = _activation(
+    "hardsigmoid(Tensor self) -> Tensor",
+    lambda xp, a: xp.minimum(xp.maximum(a + 3, 0), 6) / 6,
+    lambda a: s.minimum(s.maximum(a + 3.0, 0.0), 6.0) / 6.0,
+    lambda grad, self: (self.abs() < 3).where(grad / 6, 0),
+    inplace=True,
+)
+
+
+def _hardswish_vjp(grad: Any, self: Any) -> Any:
+    above, below = self >= 3, self <= -3
+    bent = grad * (self / 3 + 0.5)
+    return below.where(0, above.where(grad, bent))
+
+
+HARDSWISH = _activation(
+    "hardswish(Tensor self) -> Tensor",
+    lambda xp, a: a * xp.minimum(xp.maximum(a + 3, 0), 6) / 6,
+    lambda a: a * s.minimum(s.maximum(a + 3.0, 0.0), 6.0) / 6.0,
+    _hardswish_vjp,
+    inplace=True,
+)
+THRESHOLD = _activation(
+    "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
+    lambda xp, a, threshold, value: xp.where(
+        a <= threshold, xp.asarray(_fitting("threshold", a, value), dtype=a.dtype), a
+    ),
+    lambda a, threshold, value: s.where(s.le(a, threshold), value, a),
+    lambda grad, self, threshold: (self <= threshold).where(0, grad),
+    inplace=True,
+    refuses=_REAL_NUMBERS,
+)
+
+
+def _shrink_checked(lambd: Any) -> Any:
+    if not lambd >= 0:
+        raise ArgumentError(f"softshrink: lambd is {lambd}, expected at least 0")
+    return lambd
+
+
+def _softshrink_kernel(xp: Any, a: Any, lambd: Any) -> Any:
+    lambd = _shrink_checked(lambd)
+    # Times 0 and not 0 itself: a nan stays one.
+    return xp.where(a > lambd, a - lambd, xp.where(a < -lambd, a + lambd, a * 0))
+
+
+def _softshrink_scalar(a: Any, lambd: Any) -> Any:
+    inner = s.where(s.lt(a, -lambd), a + lambd, a * 0.0)
+    return s.where(s.gt(a, lambd), a - lambd, inner)
+
+
+SOFTSHRINK = _activation(
+    "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    _softshrink_kernel,
+    _softshrink_scalar,
+    lambda grad, self, lambd: (self.abs() <= lambd).where(0, grad),
+)
+HARDSHRINK = _activation(
+    "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
+    lambda xp, a, lambd: xp.where((a >= -lambd) & (a <= lambd), 0, a),
+    lambda a, lambd: s.where(s.logical_and(s.ge(a, -lambd), s.le(a, lambd)), 0.0, a),
+    lambda grad, self, lambd: (self >= -lambd).logical_and(self <= lambd).where(0, grad),
+    rounds=("lambd",),
+)

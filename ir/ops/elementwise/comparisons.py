@@ -1,0 +1,276 @@
+"""Pointwise ops that compare, choose and cast: eq .. ge, logic, where, clamp, masked_fill, cast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir import scalar as s
+from aotlite.ir.dtypes import DType, bool_, dtype_of_scalar, result_type
+from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp, parse_vjp, register, schema_of
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import elementwise
+from aotlite.ir.ops.declare import (
+    common_device,
+    inplace_of,
+    pointwise,
+    pointwise_rule,
+    same,
+    to_bool,
+)
+from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, NOTHING, STORED, Refused
+from aotlite.ir.ops.precision import converted, number_in, taken_by
+
+
+# ------------------------------------------------------------------------ comparison and logic
+def _comparison(
+    name: str, function: str, expression: Callable[..., Any], refuses: Refused = NOTHING
+) -> PureOp:
+    return pointwise(
+        f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
+        kernel=function,
+        scalar=expression,
+        vjp=None,
+        result=to_bool,
+        refuses=refuses,
+        inplace=True,
+    )
+
+
+EQ = _comparison("eq", "equal", s.eq)
+NE = _comparison("ne", "not_equal", s.ne)
+LT = _comparison("lt", "less", s.lt, COMPLEX | STORED)
+LE = _comparison("le", "less_equal", s.le, COMPLEX | STORED)
+GT = _comparison("gt", "greater", s.gt, COMPLEX | STORED)
+GE = _comparison("ge", "greater_equal", s.ge, COMPLEX | STORED)
+LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and, STORED)
+LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or, STORED)
+LOGICAL_XOR = _comparison("logical_xor", "logical_xor", s.logical_xor, STORED)
+LOGICAL_NOT = pointwise(
+    "logical_not(Tensor self) -> Tensor",
+    kernel="logical_not",
+    scalar=lambda a: s.logical_not(a),
+    vjp=None,
+    result=to_bool,
+    refuses=STORED,
+    inplace=True,
+)
+
+
+def _question(
+    name: str,
+    kernel: Any,
+    scalar: Callable[..., Any],
+    refuses: Refused = FLOAT8 | COMPLEX,
+    rule: Any = None,
+) -> PureOp:
+    return pointwise(
+        f"{name}(Tensor self) -> Tensor",
+        kernel=kernel,
+        scalar=scalar,
+        vjp=None,
+        result=to_bool,
+        refuses=refuses,
+        rule=rule,
+    )
+
+
+def _kept_layout(name: str) -> Callable[[TensorMeta], TensorMeta]:
+    """Of integers, whose answer is known, PyTorch makes a tensor laid out like the operand."""
+    plain = pointwise_rule(name, to_bool, refuses=NOTHING)
+
+    def rule(self: TensorMeta) -> TensorMeta:
+        if self.dtype.is_differentiable:
+            return plain(self)
+        stride = layout.clone_strides(self.shape, self.stride)
+        return tensor_meta(self.shape, stride, bool_, self.device)
+
+    return rule
+
+
+ISNAN = _question("isnan", "isnan", s.isnan, NOTHING)
+ISINF = _question("isinf", "isinf", s.isinf, NOTHING, rule=_kept_layout("isinf"))
+ISFINITE = _question(
+    "isfinite",
+    "isfinite",
+    lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))),
+    NOTHING,
+    rule=_kept_layout("isfinite"),
+)
+ISPOSINF = _question("isposinf", lambda xp, a: a == float("inf"), lambda a: s.eq(a, math.inf))
+ISNEGINF = _question("isneginf", lambda xp, a: a == -float("inf"), lambda a: s.eq(a, -math.inf))
+SIGNBIT = _question(
+    "signbit",
+    lambda xp, a: xp.signbit(a) if a.dtype.kind == "f" else a < 0,
+    s.signbit,
+)
+
+
+# ---------------------------------------------------------------------------------- choosing
+_CONDITIONS = (bool_, dtypes.uint8)
+"""Masks of uint8 are of a PyTorch that had no bool; it still takes them, and indices of them."""
+
+
+def _where_rule(self: TensorMeta, value: Any, other: Any) -> TensorMeta:
+    if self.dtype not in _CONDITIONS:
+        raise DTypeError(f"where: the condition has dtype {self.dtype}, expected {bool_} or uint8")
+    # For the layout alone: a condition has no part in the dtype, and all dtypes can be chosen from.
+    operands = [a.with_dtype(bool_) if type(a) is TensorMeta else a for a in (value, other)]
+    geometry = pointwise_rule("where", same, wrapped=(1, 2), refuses=NOTHING)(self, *operands)
+    kinds = [(a.dtype, len(a.shape)) if type(a) is TensorMeta else a() for a in (value, other)]
+    return geometry.with_dtype(result_type(kinds))
+
+
+def _where_kernel(arrays: Any, meta: TensorMeta, condition: Any, value: Any, other: Any) -> Any:
+    xp = arrays.namespace
+
+    def cast(choice: Any) -> Any:
+        if hasattr(choice, "dtype"):
+            return xp.astype(choice, meta.dtype.numpy)
+        return xp.full((), number_in(meta.dtype, choice), dtype=meta.dtype.numpy)
+
+    return xp.where(condition, cast(value), cast(other))
+
+
+def _where_loops(k: Any, meta: TensorMeta, condition: Any, *values: Any) -> Any:
+    def choice(value: Any, i: Any) -> Any:
+        if hasattr(value, "dtype"):
+            return k.cast(value.at(i), meta.dtype)
+        return k.number(number_in(meta.dtype, value), meta.dtype)
+
+    return k.map(
+        meta, lambda *i: k.where(k.truth(condition.at(i)), *[choice(value, i) for value in values])
+    )
+
+
+_WHERE = schema_of("where(Tensor self, Tensor|Scalar value, Tensor|Scalar other) -> Tensor")
+WHERE: PureOp = register(
+    PureOp(
+        _WHERE,
+        _where_rule,
+        cost=Cost.POINTWISE,
+        kernel=_where_kernel,
+        scalar=lambda c, a, b: s.where(c, a, b),
+        loops=_where_loops,
+        dims=elementwise,
+        linear=(("value", "other"),),
+        vjp=parse_vjp(
+            _WHERE,
+            {
+                "value": lambda grad, self: self.where(grad, 0),
+                "other": lambda grad, self: self.where(0, grad),
+            },
+        ),
+    )
+)
+"""`condition.where(value, other)`: value where self holds, other elsewhere."""
+
+
+@composite(name="where")
+def where(self: Any, condition: Any, other: Any) -> Any:
+    """`x.where(condition, other)`: x where the condition holds, `other` elsewhere.
+
+    Formulas say it as `condition.where(value, other)`, which is the op: it is taken for that where
+    the first argument cannot be a condition.
+    """
+    if getattr(condition, "dtype", None) in _CONDITIONS:
+        return condition._do("where", self, other)
+    return self._do("where", condition, other)
+
+
+# -------------------------------------------------------------------------- filling and casts
+def _masked_fill_rule(self: TensorMeta, mask: TensorMeta, value: Any) -> TensorMeta:
+    if mask.dtype is not bool_:
+        raise DTypeError(f"masked_fill: the mask has dtype {mask.dtype}, expected {bool_}")
+    _check_fill(self, value)
+    shape = sizes.broadcast_shapes(self.shape, mask.shape, op="masked_fill")
+    device = common_device("masked_fill", [self, mask])
+    return tensor_meta(shape, None, self.dtype, device)  # PyTorch fills a contiguous clone
+
+
+def _check_fill(self: TensorMeta, value: Any) -> None:
+    """The value is one number, cast; a complex one has no place in a real tensor."""
+    if type(value) is TensorMeta and value.shape:
+        raise ShapeError(f"masked_fill: the value has shape {value.shape}, expected 0 dimensions")
+    dtype = value.dtype if type(value) is TensorMeta else dtype_of_scalar(value())
+    if dtype.is_complex and not self.dtype.is_complex:
+        raise DTypeError(
+            f"masked_fill: the value has dtype {dtype}, expected a real one for {self.dtype}"
+        )
+
+
+def _masked_fill_kernel(arrays: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
+    xp = arrays.namespace
+    if hasattr(value, "dtype"):
+        value = xp.astype(value, meta.dtype.numpy)
+    else:
+        value = xp.full((), taken_by(meta.dtype, value), dtype=meta.dtype.numpy)
+    return xp.where(mask, value, a)
+
+
+def _masked_fill_expanded(self: Any, mask: Any, value: Any) -> Any:
+    value = value.to(self.dtype) if hasattr(value, "meta") else self.new_full((), value)
+    return mask._do("where", value, self)
+
+
+def _masked_fill_loops(k: Any, meta: TensorMeta, a: Any, mask: Any, value: Any) -> Any:
+    def new(i: Any) -> Any:
+        return k.cast(value.at(i) if hasattr(value, "dtype") else value, meta.dtype)
+
+    return k.map(meta, lambda *i: k.where(mask.at(i), new(i), a.at(i)))
+
+
+_MASKED_FILL = schema_of("masked_fill(Tensor self, Tensor mask, Tensor|Scalar value) -> Tensor")
+MASKED_FILL: PureOp = register(
+    PureOp(
+        _MASKED_FILL,
+        _masked_fill_rule,
+        cost=Cost.POINTWISE,
+        dims=elementwise,
+        kernel=_masked_fill_kernel,
+        scalar=lambda a, mask, value: s.where(mask, value, a),
+        loops=_masked_fill_loops,
+        vjp=parse_vjp(
+            _MASKED_FILL,
+            {
+                "self": lambda grad, mask: grad.masked_fill(mask, 0),
+                "value": lambda grad, mask, value_meta: (
+                    mask.where(grad, 0).sum().to_kind(value_meta.dtype)
+                ),
+            },
+        ),
+        expands=_masked_fill_expanded,
+    )
+)
+MASKED_FILL_ = inplace_of(MASKED_FILL)
+
+
+def _cast_rule(self: TensorMeta, dtype: DType) -> TensorMeta:
+    return tensor_meta(
+        self.shape, layout.clone_strides(self.shape, self.stride), dtype, self.device
+    )
+
+
+def _cast_kernel(arrays: Any, meta: TensorMeta, a: Any, dtype: DType) -> Any:
+    return converted(arrays.namespace, a, dtype)
+
+
+_CAST = schema_of("cast(Tensor self, dtype dtype) -> Tensor")
+CAST: PureOp = register(
+    PureOp(
+        _CAST,
+        _cast_rule,
+        cost=Cost.POINTWISE,
+        dims=elementwise,
+        kernel=_cast_kernel,
+        scalar=lambda a, dtype: s.cast(a, dtype),
+        loops=lambda k, meta, a, dtype: k.map(meta, lambda *i: k.cast(a[i], dtype)),
+        vjp=parse_vjp(_CAST, {"self": lambda grad, self_meta: grad.to_kind(self_meta.dtype)}),
+    )
+)
+"""A copy in another dtype; strides are kept as by `clone`."""

@@ -1,0 +1,191 @@
+"""Pointwise ops of complex numbers: conj, angle, sgn, and numbers from their parts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir import scalar as s
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import DTypeError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.composite import composite
+from aotlite.ir.ops.declare import pointwise, pointwise_rule, real_of, same, to_float
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, FLOATING, INTEGER
+
+
+@composite("conj(Tensor self) -> Tensor")
+def conj(self: Any) -> Any:
+    """The conjugate; a real tensor is itself."""
+    return self._do("conj") if self.is_complex() else self
+
+
+@composite("conj_physical(Tensor self) -> Tensor")
+def conj_physical(self: Any) -> Any:
+    """The conjugate; a real tensor is itself."""
+    return self._do("conj") if self.is_complex() else self
+
+
+@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)")
+def conj_physical_(self: Any) -> Any:
+    """The conjugate in place."""
+    return self._do("conj_") if self.is_complex() else self
+
+
+@composite("resolve_conj(Tensor self) -> Tensor")
+def resolve_conj(self: Any) -> Any:
+    """Itself: a conjugate is a copy here."""
+    return self
+
+
+@composite("resolve_neg(Tensor self) -> Tensor")
+def resolve_neg(self: Any) -> Any:
+    """Itself."""
+    return self
+
+
+@composite("positive(Tensor self) -> Tensor")
+def positive(self: Any) -> Any:
+    """Itself. Raises DTypeError for bool."""
+    if self.dtype is dtypes.bool_:
+        raise DTypeError(f"positive: dtype is {self.dtype}, expected one of numbers")
+    return self
+
+
+@composite("isreal(Tensor self) -> Tensor")
+def isreal(self: Any) -> Any:
+    """Where the imaginary part is 0."""
+    return self == self.conj() if self.is_complex() else self._do("eq", self).logical_or(True)
+
+
+# ----------------------------------------------------------------------------------- sign, angle
+def _sgn_kernel(xp: Any, a: Any) -> Any:
+    size = xp.abs(a)
+    nothing = size == 0
+    return xp.where(nothing, xp.zeros_like(a), a / xp.where(nothing, xp.ones_like(size), size))
+
+
+def _sgn_vjp(grad: Any, self: Any, result: Any) -> Any:
+    size = self.abs()
+    nothing = size == 0
+    turned = grad / nothing.where(1, size)
+    along = (turned * result.conj()).real
+    return nothing.where(0, turned - along * result)
+
+
+SGN = pointwise(
+    "sgn_of_complex(Tensor self) -> Tensor",
+    kernel=_sgn_kernel,
+    scalar=lambda a: s.sign(a),
+    vjp={"self": _sgn_vjp},
+    refuses=BOOL | INTEGER | FLOATING,
+    inplace=True,
+)
+"""z / |z|, 0 at 0."""
+
+
+@composite("sgn(Tensor self) -> Tensor")
+def sgn(self: Any) -> Any:
+    """The sign; of complex numbers z / |z|, 0 at 0."""
+    return self._do("sgn_of_complex" if self.is_complex() else "sign")
+
+
+@composite("sgn_(Tensor(a!) self) -> Tensor(a!)")
+def sgn_(self: Any) -> Any:
+    """`sgn` in place."""
+    return self._do("sgn_of_complex_" if self.is_complex() else "sign_")
+
+
+def _angle_vjp(grad: Any, self: Any) -> Any:
+    squares = (self * self.conj()).real
+    nothing = squares == 0
+    return nothing.where(0, grad * (self * 1j) / nothing.where(1, squares))
+
+
+_ANGLE_RULE = pointwise_rule("angle_of_complex", real_of, refuses=BOOL | INTEGER | FLOATING)
+ANGLE_OF_COMPLEX = pointwise(
+    "angle_of_complex(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.atan2(a.imag, a.real),
+    scalar=lambda a: s.atan2(s.imag(a), s.real(a)),
+    vjp={"self": _angle_vjp},
+    rule=lambda self: _ANGLE_RULE(self).as_contiguous(),  # as in PyTorch, whatever the operand is
+    computes=same,
+)
+ANGLE_OF_REAL = pointwise(
+    "angle_of_real(Tensor self) -> Tensor",
+    kernel=lambda xp, a: xp.where(a != a, a, xp.astype(a < 0, a.dtype) * math.pi),
+    scalar=lambda a: s.where(s.isnan(a), a, s.where(s.lt(a, 0), math.pi, 0.0)),
+    vjp={"self": lambda grad, self: grad.new_zeros(grad.shape)},
+    result=to_float,
+    refuses=FLOAT8 | COMPLEX,
+)
+
+
+@composite("angle(Tensor self) -> Tensor")
+def angle(self: Any) -> Any:
+    """The angle with the positive real axis: of a negative number pi."""
+    return self._do("angle_of_complex" if self.is_complex() else "angle_of_real")
+
+
+# ------------------------------------------------------------------------------------- from parts
+def _parts_rule(name: str, first: str, second: str) -> Any:
+    def widened(dtype: DType) -> DType:
+        return dtype.to_complex()
+
+    broadcast = pointwise_rule(name, widened)
+
+    def rule(a: TensorMeta, b: TensorMeta) -> TensorMeta:
+        for which, meta in ((first, a), (second, b)):
+            if meta.dtype not in (dtypes.float32, dtypes.float64):
+                raise DTypeError(
+                    f"{name}: {which} has dtype {meta.dtype}, expected float32 or float64"
+                )
+        if a.dtype is not b.dtype:
+            raise DTypeError(
+                f"{name}: {second} has dtype {b.dtype}, expected {a.dtype}, that of {first}"
+            )
+        return broadcast(a, b)
+
+    return rule
+
+
+def _joined(xp: Any, real: Any, imag: Any) -> Any:
+    """By parts: a product with 1j would make nan of infinities."""
+    shape = xp.broadcast_shapes(real.shape, imag.shape)
+    made = xp.empty(shape, dtype=dtypes.from_numpy(real.dtype).to_complex().numpy)
+    made.real = real
+    made.imag = imag
+    return made
+
+
+COMPLEX_OF = pointwise(
+    "complex(Tensor real, Tensor imag) -> Tensor",
+    kernel=_joined,
+    scalar=lambda a, b: s.complex_(a, b),
+    # The names say what is saved: PyTorch saves the operands, though nothing of them is read.
+    vjp={
+        "real": lambda grad, real: grad.real,
+        "imag": lambda grad, imag: grad.imag,
+    },
+    rule=_parts_rule("complex", "real", "imag"),
+    computes=same,
+)
+
+
+def _polar_size(grad: Any, result: Any) -> Any:
+    return (grad.conj() * result.sgn()).real
+
+
+def _polar_angle(grad: Any, result: Any) -> Any:
+    return (grad.conj() * (result * 1j)).real
+
+
+POLAR = pointwise(
+    "polar(Tensor abs, Tensor angle) -> Tensor",
+    kernel=lambda xp, size, angle: _joined(xp, size * xp.cos(angle), size * xp.sin(angle)),
+    scalar=lambda size, angle: s.complex_(size * s.cos(angle), size * s.sin(angle)),
+    vjp={"abs": _polar_size, "angle": _polar_angle},
+    rule=_parts_rule("polar", "abs", "angle"),
+    computes=same,
+)

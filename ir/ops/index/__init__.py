@@ -1,0 +1,1 @@
+"""Ops that read, write, find and sort elements by position."""

@@ -1,0 +1,205 @@
+"""Ops that read and write elements at positions along a dimension: gather, scatter_add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.geometry import sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import along
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.positions import (
+    adder,
+    check_index_dtype,
+    check_range,
+    check_room,
+    check_same_dtype,
+    extents,
+    flat_copy,
+    line,
+    place_of,
+    placed,
+    put,
+)
+
+
+def check_window(
+    name: str, self: TensorMeta, dim: int, index: TensorMeta, other: TensorMeta | None = None
+) -> None:
+    """The index spans no more than self (except along `dim`), and no more than `other`."""
+    dim = sizes.wrap_dim(dim, len(self.shape), op=name)
+    mine, its = extents(self.shape), extents(index.shape)
+    if index.numel == 0:
+        return
+    if len(mine) != len(its):
+        raise ShapeError(
+            f"{name}: the index has shape {index.shape}, expected {len(mine)} dimensions like self"
+        )
+    check_room(name, mine[dim], its)
+    for i, (n, m) in enumerate(zip(mine, its, strict=True)):
+        if i != dim and n < m:
+            raise ShapeError(
+                f"{name}: the index has shape {index.shape}, expected at most size {n} in "
+                f"dimension {i}, as in self of shape {self.shape}"
+            )
+    if other is not None:
+        _check_covered(name, index, other)
+
+
+def _check_covered(name: str, index: TensorMeta, src: TensorMeta) -> None:
+    its, theirs = extents(index.shape), extents(src.shape)
+    small = len(its) == len(theirs) and all(n >= m for m, n in zip(its, theirs, strict=True))
+    if not small:
+        raise ShapeError(
+            f"{name}: argument 'src' has shape {src.shape}, expected at least the index's shape "
+            f"{index.shape} in each dimension"
+        )
+
+
+def _gather_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
+    check_index_dtype("gather", index)
+    check_window("gather", self, dim, index)
+    device = common_device("gather", [self, index])
+    return tensor_meta(index.shape, None, self.dtype, device)
+
+
+def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    if 0 in index.shape:
+        return xp.zeros(meta.shape, dtype=meta.dtype.numpy)
+    source = xp.reshape(a, extents(a.shape))
+    lookup = xp.reshape(index, extents(index.shape))
+    dim %= len(source.shape)
+    check_range(xp, "gather", lookup, source.shape[dim])
+    window = tuple(slice(0, None if i == dim else n) for i, n in enumerate(lookup.shape))
+    return xp.reshape(xp.take_along_axis(source[window], lookup, axis=dim), meta.shape)
+
+
+def _gather_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source, lookup = line(a), line(index)
+    dim %= source.ndim
+    size = source.shape[dim]
+    k.check_index(index, 0, size)
+
+    def element(*i: Any) -> Any:
+        at = i or (0,)
+        return source[put(at, dim, place_of(k, lookup[at], size))]
+
+    return k.map(meta, element)
+
+
+GATHER: PureOp = pure(
+    "gather(Tensor self, int dim, Tensor index) -> Tensor",
+    meta=_gather_rule,
+    kernel=_gather_kernel,
+    # PyTorch saves self for its shape; a write to it before the backward raises there too.
+    vjp={
+        "self": lambda grad, self, dim, index: grad.new_zeros(self.shape).scatter_add(
+            dim, index, grad
+        )
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim"),
+    linear=(("self",),),
+    loops=_gather_loops,
+)
+
+
+@composite("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
+def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    """The elements at the places of `index` along `dim`, in the index's shape."""
+    if sparse_grad:
+        raise ArgumentError("gather: argument 'sparse_grad' is True, expected False")
+    return self._do("gather", dim, index)
+
+
+def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta) -> TensorMeta:
+    check_index_dtype("scatter_add", index)
+    check_same_dtype("scatter_add", self, src, "src")
+    check_window("scatter_add", self, dim, index, src)
+    device = common_device("scatter_add", [self, index, src])
+    return tensor_meta(self.shape, None, self.dtype, device)
+
+
+def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if 0 in index.shape:
+        return a
+    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
+    dim %= len(shape)
+    check_range(xp, "scatter_add", lookup, shape[dim])
+    window = tuple(slice(0, n) for n in lookup.shape)
+    values, flat = xp.reshape(src, extents(src.shape))[window], flat_copy(xp, a)
+    for part, places in placed(xp, lookup, dim, shape):
+        xp.add.at(flat, places, xp.reshape(values[part], (-1,)))
+    return xp.reshape(flat, meta.shape)
+
+
+def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if 0 in index.shape:
+        return k.map(meta, lambda *i: a[i])
+    lookup = line(index)
+    dim %= lookup.ndim
+    k.check_index(index, 0, extents(meta.shape)[dim])
+    if lookup.shape[dim] == 1:
+        return _added_at_one(k, meta, a, (dim, lookup, line(src)))
+    combine = adder(meta.dtype)
+    if combine is None:
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    out, values = line(result), line(src)
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), values[i]
+
+    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _added_at_one(k: Any, meta: TensorMeta, a: Any, added_: tuple[int, Any, Any]) -> Any:
+    """One place a line: where each element sees whether it is the one, which fuses."""
+    dim, lookup, values = added_
+
+    def element(*i: Any) -> Any:
+        own, at = a[i], i or (0,)
+        first = put(at, dim, 0)
+        own_dims = [d for d in range(len(at)) if d != dim]
+        spanned = k.all(*[at[d] < lookup.shape[d] for d in own_dims])
+        hit = k.make("eq", k.cast(lookup[first], dtypes.int64), k.position(at[dim]))
+        both = k.cast(k.wide(own) + k.wide(values[first]), meta.dtype)
+        return k.where(spanned, k.where(hit, both, own), own)
+
+    return k.map(meta, element)
+
+
+SCATTER_ADD: PureOp = pure(
+    "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+    meta=_scatter_add_rule,
+    kernel=_scatter_add_kernel,
+    vjp={
+        "self": lambda grad: grad,
+        "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim"),
+    linear=(("self", "src"),),
+    inplace=True,
+    loops=_scatter_add_loops,
+)
+
+
+def padded(grad: Any, shape: tuple[int, ...]) -> Any:
+    """A gradient with zeros behind it in each dimension: what the index does not reach of `src`."""
+    if len(grad.shape) != len(shape):
+        if grad.numel() == 0:  # an empty index of any rank: nothing was read
+            return grad.new_zeros(shape)
+        if not shape:  # a tensor without dimensions counts as one of size 1
+            return grad.view(shape)
+        grad = grad.unsqueeze(0)
+    for dim, (have, wanted) in enumerate(zip(grad.shape, shape, strict=True)):
+        if have != wanted:
+            hole = grad.new_zeros((*grad.shape[:dim], wanted, *grad.shape[dim + 1 :]))
+            grad = hole.slice_scatter(grad, dim, 0, have, 1)
+    return grad

@@ -1,0 +1,204 @@
+"""What ops that move elements by position share: checks of an index, and addresses.
+
+An index out of range raises before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import workspace
+from aotlite.ir.ops.precision import accumulator
+
+INDEX_DTYPES = (dtypes.int64, dtypes.int32)
+
+
+def check_index_dtype(name: str, index: TensorMeta) -> None:
+    if index.dtype not in INDEX_DTYPES:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected int64 or int32")
+
+
+def check_same_dtype(name: str, self: TensorMeta, other: TensorMeta, argument: str) -> None:
+    if self.dtype is not other.dtype:
+        raise DTypeError(
+            f"{name}: argument '{argument}' has dtype {other.dtype}, expected {self.dtype}"
+        )
+
+
+_FEW = 64
+
+
+def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = False) -> None:
+    """Raises IndexOutOfRangeError naming the first index that is not below `size`, or is less than
+    0 (than -size, where `negative` ones count from the end).
+    """
+    least = -size if negative else 0
+    if sizes.numel(index.shape) <= _FEW:  # cheaper to look at as numbers
+        flat = index if len(index.shape) == 1 else xp.reshape(index, (-1,))
+        places = flat.tolist()
+        if not places or (min(places) >= least and max(places) < size):
+            return
+    elif int(xp.min(index)) >= least and int(xp.max(index)) < size:
+        return
+    raise IndexOutOfRangeError(
+        f"{name}: an index is {_first_outside(xp, index, least, size)}, expected {least} <= index "
+        f"< {size}, the size of the dimension"
+    )
+
+
+def _first_outside(xp: Any, index: Any, least: int, size: int) -> int:
+    """The first index in row-major order that is not in the range."""
+    for part in blocks(index.shape):
+        flat = xp.reshape(index[part], (-1,))
+        wrong = xp.logical_or(flat < least, flat >= size)
+        if bool(xp.any(wrong)):
+            break
+    found: int = flat[xp.argmax(wrong)].tolist()
+    return found
+
+
+def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
+    """Raises IndexOutOfRangeError for indices of a shape into a dimension without elements.
+
+    The rule asks: a captured write to an empty tensor is left out.
+    """
+    if size == 0 and 0 not in index:
+        raise IndexOutOfRangeError(
+            f"{name}: the index has shape {index}, expected an empty one for a dimension of size 0"
+        )
+
+
+def extents(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with a 0-d tensor counted as one of size 1, as index ops see it."""
+    return shape or (1,)
+
+
+def replaced(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*shape[:dim], size, *shape[dim + 1 :])
+
+
+# ---------------------------------------------------------------------------------------- blocks
+Part = tuple[slice, ...]
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[Part]:
+    """Keys of the parts that make up a shape, in row-major order: at most `BLOCK` elements each."""
+    dim, inner = 0, sizes.numel(shape)
+    if inner <= workspace.BLOCK:
+        yield ()
+        return
+    while inner > workspace.BLOCK:  # dimensions before `dim` go one by one, those behind it whole
+        inner //= shape[dim]
+        dim += 1
+    step = workspace.BLOCK // inner
+    for head in product(*map(range, shape[: dim - 1])):
+        ones = [slice(i, i + 1) for i in head]
+        for begin in range(0, shape[dim - 1], step):
+            yield (*ones, slice(begin, begin + step))
+
+
+def flat_blocks(count: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the blocks of so many elements in order."""
+    for begin in range(0, count, workspace.BLOCK):
+        yield begin, min(begin + workspace.BLOCK, count)
+
+
+def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tuple[Part, Any]]:
+    """Parts of an index, and flat, the row-major positions in `shape` that their elements mean."""
+    for part in blocks(index.shape):
+        begin = [cut.start for cut in part] + [0] * len(index.shape)
+        yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
+
+
+def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: list[int]) -> Any:
+    """Row-major position in `shape` of each element's place: its own, but `index` along `dim`."""
+    total = xp.zeros((), dtype=xp.int64)
+    for i, step in enumerate(layout.contiguous_strides(shape)):
+        if i == dim:
+            place = xp.astype(index, xp.int64)
+        else:
+            ones = [1] * len(shape)
+            ones[i] = index.shape[i]
+            own = xp.arange(begin[i], begin[i] + index.shape[i], dtype=xp.int64)
+            place = xp.reshape(own, tuple(ones))
+        total = total + place * step
+    return total
+
+
+def flat_part(xp: Any, a: Any, begin: int, end: int) -> Any:
+    """The elements `begin:end` in row-major order: of the memory, if they lie in this order."""
+    if a.flags.c_contiguous:
+        return xp.reshape(a, (-1,))[begin:end]
+    return elements(xp, a, xp.arange(begin, end))
+
+
+def elements(xp: Any, a: Any, places: Any) -> Any:
+    """The elements at row-major positions, negative ones from the end; without a copy of `a`."""
+    if a.flags.c_contiguous:
+        return xp.reshape(a, (-1,))[places]
+    return a[xp.unravel_index(places % a.size, a.shape)]
+
+
+def taken(xp: Any, a: Any, index: Any, axis: int) -> Any:
+    """`xp.take`, for which NumPy copies an operand that is not contiguous."""
+    if a.flags.c_contiguous:
+        return xp.take(a, index, axis=axis)
+    return a[(*[slice(None)] * (axis % a.ndim), index)]
+
+
+def flat_copy(xp: Any, a: Any) -> Any:
+    """A copy in row-major order."""
+    # `+ 0` would turn -0.0 into 0.0: a copy has to be asked for.
+    return xp.reshape(xp.array(a, order="C", copy=True), (-1,))
+
+
+# ------------------------------------------------------------------------------------------ loops
+def line(a: Any) -> Any:
+    """An operand of loops with at least one dimension."""
+    return a if a.ndim else a.view((1,), (1,))
+
+
+def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
+    """The position that an index means, within the dimension whatever the index is.
+
+    That it is within has to be checked as well (`k.check_index`).
+    """
+    found = k.cast(index, dtypes.int64)
+    if negative:
+        found = k.where(found < 0, found + size, found)
+    return k.where(k.inside(found, 0, size), found, 0)
+
+
+def put(at: Any, dim: int, position: Any) -> tuple[Any, ...]:
+    """Positions with another one along `dim`."""
+    return (*at[:dim], position, *at[dim + 1 :])
+
+
+def adder(dtype: DType) -> str | None:
+    """The combiner by which `np.add.at` adds up; None where it rounds each sum to 16 bits."""
+    if dtype is dtypes.bool_:
+        return "any"
+    return "sum" if accumulator(dtype) is dtype else None
+
+
+def numbered(k: Any, a: Any, number: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The operand and positions in it of the element with this number in row-major order."""
+    if a.meta.contiguous:
+        return a.view((a.meta.numel,), (1,)), (number,)
+    affine = hasattr(number, "extents")
+    found: list[Any] = []
+    for size, step in zip(a.shape, layout.contiguous_strides(a.shape), strict=True):
+        at = number
+        if step != 1:
+            at = at // step if affine else k.make("idiv", at, step)
+        if found:
+            at = at % size if hasattr(at, "extents") else k.make("irem", at, size)
+        found.append(at)
+    return a, tuple(found)

@@ -1,0 +1,405 @@
+"""Ops that move whole slices by position: index_select, index_add, index_copy, index_fill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import Args, Dims, Metas, along, numbered
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.positions import (
+    adder,
+    check_index_dtype,
+    check_range,
+    check_room,
+    check_same_dtype,
+    extents,
+    flat_copy,
+    line,
+    place_of,
+    placed,
+    put,
+    replaced,
+    taken,
+)
+from aotlite.ir.ops.precision import number_in
+
+
+def _check_rows(name: str, self: TensorMeta, dim: int, index: TensorMeta) -> int:
+    check_index_dtype(name, index)
+    if len(index.shape) > 1:
+        raise ShapeError(f"{name}: the index has shape {index.shape}, expected 1 dimension")
+    dim = sizes.wrap_dim(dim, len(self.shape), op=name)
+    check_room(name, extents(self.shape)[dim], index.shape)
+    return dim
+
+
+def _index_select_rule(self: TensorMeta, dim: int, index: TensorMeta) -> TensorMeta:
+    dim = _check_rows("index_select", self, dim, index)
+    shape = replaced(self.shape, dim, index.numel) if self.shape else ()
+    if not self.shape and index.numel != 1:
+        raise ShapeError(
+            f"index_select: the index has shape {index.shape}, expected 1 element for a 0-d tensor"
+        )
+    return tensor_meta(shape, None, self.dtype, common_device("index_select", [self, index]))
+
+
+def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source = a if a.shape else xp.reshape(a, (1,))
+    check_range(xp, "index_select", index, source.shape[dim])
+    rows = taken(xp, source, index if index.shape else xp.reshape(index, (1,)), dim)
+    return rows if a.shape else xp.reshape(rows, meta.shape)
+
+
+def _index_select_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
+    source, lookup = line(a), line(index)
+    dim %= source.ndim
+    size = source.shape[dim]
+    k.check_index(index, 0, size)
+
+    def element(*i: Any) -> Any:
+        at = i or (0,)
+        return source[put(at, dim, place_of(k, lookup[at[dim]], size))]
+
+    return k.map(meta, element)
+
+
+INDEX_SELECT: PureOp = pure(
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+    meta=_index_select_rule,
+    kernel=_index_select_kernel,
+    vjp={
+        "self": lambda grad, self_meta, dim, index: grad.new_zeros(self_meta.shape).index_add(
+            dim, index, grad
+        )
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim", whole=("index",)),
+    linear=(("self",),),
+    loops=_index_select_loops,
+)
+"""Whole slices by position along one dimension."""
+
+
+def _embedding_rule(
+    weight: TensorMeta, indices: TensorMeta, padding_idx: int, scale_grad_by_freq: bool
+) -> TensorMeta:
+    check_index_dtype("embedding", indices)
+    if len(weight.shape) != 2:
+        raise ShapeError(
+            f"embedding: argument 'weight' has shape {weight.shape}, expected 2 dimensions"
+        )
+    device = common_device("embedding", [weight, indices])
+    return tensor_meta((*indices.shape, weight.shape[1]), None, weight.dtype, device)
+
+
+def _embedding_kernel(xp: Any, meta: TensorMeta, weight: Any, indices: Any, *rest: Any) -> Any:
+    check_range(xp, "embedding", indices, weight.shape[0])
+    return taken(xp, weight, indices, 0)
+
+
+def _embedding_vjp(
+    grad: Any, weight_meta: TensorMeta, indices: Any, padding_idx: int, scale_grad_by_freq: bool
+) -> Any:
+    rows, width = indices.reshape(indices.numel()), weight_meta.shape[1]
+    grad = grad.reshape(rows.numel(), width)
+    if padding_idx >= 0:
+        grad = (rows == padding_idx).unsqueeze(-1).where(0, grad)
+    if scale_grad_by_freq:
+        found = grad.new_zeros(weight_meta.shape[:1]).index_add(0, rows, grad.new_ones(rows.shape))
+        grad = grad / found.index_select(0, rows).unsqueeze(-1)
+    return grad.new_zeros(weight_meta.shape).index_add(0, rows, grad)
+
+
+def _embedding_dims(args: Args, results: Metas) -> Dims:
+    """Places and columns: the rows of the table are read anywhere."""
+    places = numbered(args["indices"])
+    return Dims({"weight": (None, "column"), "indices": places}, ((*places, "column"),))
+
+
+def _embedding_expanded(
+    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
+) -> Any:
+    """What the last two change is the gradient."""
+    rows = weight.index_select(0, indices.reshape(-1))
+    return rows.view((*indices.shape, *weight.shape[1:]))
+
+
+EMBEDDING: PureOp = pure(
+    "embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False) "
+    "-> Tensor",
+    meta=_embedding_rule,
+    kernel=_embedding_kernel,
+    vjp={"weight": _embedding_vjp},
+    cost=Cost.INDEXING,
+    dims=_embedding_dims,
+    linear=(("weight",),),
+    expands=_embedding_expanded,
+)
+"""(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
+`scale_grad_by_freq` divides a row's gradient by how often it was taken."""
+
+
+def _index_add_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta, alpha: type
+) -> TensorMeta:
+    dim = _check_rows("index_add", self, dim, index)
+    check_same_dtype("index_add", self, source, "source")
+    expected = replaced(extents(self.shape), dim, index.numel)
+    if extents(source.shape) != expected or len(source.shape) != len(self.shape):
+        raise ShapeError(
+            f"index_add: argument 'source' has shape {source.shape}, expected {expected}"
+        )
+    device = common_device("index_add", [self, index, source])
+    return tensor_meta(self.shape, None, self.dtype, device)
+
+
+def _index_add_dims(args: Args, results: Metas) -> Dims:
+    """Rows are added up anywhere: parts of them give sums that are to be added up."""
+    meta = args["self"]
+    if not meta.shape or len(args["source"].shape) != len(meta.shape):
+        return Dims({}, ((None,) * len(meta.shape),))
+    dim = args["dim"] % len(meta.shape)
+    kept = numbered(meta, (dim,))
+    source = tuple(["rows" if i == dim else i for i in range(len(meta.shape))])
+    index = ("rows",) * len(args["index"].shape)
+    found = {"self": kept, "index": index, "source": source}
+    return Dims(found, (kept,), joins="sum", added=("self",))
+
+
+def _index_add_kernel(
+    xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> Any:
+    if 0 in source.shape:
+        return a
+    shape = extents(a.shape)
+    dim %= len(shape)
+    check_range(xp, "index_add", index, shape[dim])
+    values = xp.reshape(source, extents(source.shape))
+    column = xp.reshape(index, tuple([-1 if i == dim else 1 for i in range(len(shape))]))
+    lookup = xp.broadcast_to(column, values.shape)
+    flat, factor = flat_copy(xp, a), xp.astype(xp.asarray(alpha), meta.dtype.numpy)
+    for part, places in placed(xp, lookup, dim, shape):
+        given = values[part] if alpha == 1 else values[part] * factor
+        xp.add.at(flat, places, xp.reshape(given, (-1,)))
+    return xp.reshape(flat, meta.shape)
+
+
+def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    rows = grad.index_select(dim, index)
+    if rows.shape != source.shape:  # one element in a 0-d and in a 1-d tensor
+        rows = rows.reshape(source.shape)
+    return rows if alpha == 1 else rows * alpha
+
+
+def _rows_written(
+    k: Any, meta: TensorMeta, a: Any, at: tuple[int, Any, bool], value: Any, combine: str | None
+) -> Any:
+    """A copy of `a` with `value(positions)` at rows: (dim, index, whether negative ones count)."""
+    dim, index, negative = at
+    result = k.map(meta, lambda *i: a[i])
+    out, lookup = line(result), line(index)
+    dim %= out.ndim
+    size = out.shape[dim]
+    k.check_index(index, -size if negative else 0, size)
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i[dim]], size, negative=negative)), value(i)
+
+    rows = replaced(out.shape, dim, lookup.shape[0])
+    k.scatter(out, rows, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _index_add_loops(
+    k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
+) -> Any:
+    combine, values = adder(meta.dtype), line(source)
+    if combine is None or meta.dtype is dtypes.bool_ and alpha != 1:
+        return None
+    if type(alpha) is float and meta.dtype.kind == dtypes.INTEGER:
+        alpha = int(alpha)
+
+    def value(i: Any) -> Any:
+        if alpha == 1:
+            return values[i]
+        return values[i] * k.number(number_in(meta.dtype, alpha), meta.dtype)
+
+    return _rows_written(k, meta, a, (dim, index, False), value, combine)
+
+
+INDEX_ADD: PureOp = pure(
+    "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    meta=_index_add_rule,
+    kernel=_index_add_kernel,
+    # PyTorch saves source for its shape.
+    vjp={"self": lambda grad: grad, "source": _index_add_source},
+    cost=Cost.INDEXING,
+    dims=_index_add_dims,
+    inplace=True,
+    loops=_index_add_loops,
+)
+
+
+# ------------------------------------------------------------------------------- writing slices
+def _index_copy_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, source: TensorMeta
+) -> TensorMeta:
+    name = "index_copy"
+    _check_rows(name, self, dim, index)
+    if index.dtype is not dtypes.int64:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected {dtypes.int64}")
+    check_same_dtype(name, self, source, "source")
+    mine = extents(self.shape)
+    dim = sizes.wrap_dim(dim, len(mine), op=name)
+    expected = replaced(mine, dim, index.numel)
+    if not sizes.same_shape(extents(source.shape), expected):
+        raise ShapeError(f"{name}: argument 'source' has shape {source.shape}, expected {expected}")
+    return tensor_meta(self.shape, None, self.dtype, common_device(name, [self, index, source]))
+
+
+def _row_key(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Any) -> tuple[Any, ...]:
+    """The key for slices of a dimension. Raises IndexOutOfRangeError."""
+    dim %= len(shape)
+    check_range(xp, name, index, shape[dim], negative=name == "index_fill")
+    return (*[slice(None)] * dim, xp.reshape(index, (-1,)))
+
+
+def _index_copy_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any) -> Any:
+    result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
+    if index.size:
+        key = _row_key(xp, "index_copy", result.shape, dim, index)
+        result[key] = xp.reshape(source, extents(source.shape))
+    return xp.reshape(result, meta.shape)
+
+
+def _index_copy_source(grad: Any, dim: int, index: Any, source: Any) -> Any:
+    return grad.index_select(dim, index).reshape(source.shape)
+
+
+def _index_copy_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any) -> Any:
+    values = line(source)
+    return _rows_written(k, meta, a, (dim, index, False), lambda i: values[i], None)
+
+
+INDEX_COPY: PureOp = pure(
+    "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+    meta=_index_copy_rule,
+    kernel=_index_copy_kernel,
+    # PyTorch saves source for its shape.
+    vjp={
+        "self": lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        "source": _index_copy_source,
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim", whole=("index",)),
+    inplace=True,
+    loops=_index_copy_loops,
+)
+"""A copy with the slices of `source` at positions of a dimension; of two in one place the last."""
+
+
+def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) -> TensorMeta:
+    name = "index_fill"
+    _check_rows(name, self, dim, index)
+    if index.dtype is not dtypes.int64:
+        raise DTypeError(f"{name}: the index has dtype {index.dtype}, expected {dtypes.int64}")
+    if type(value) is TensorMeta and value.shape:
+        raise ShapeError(f"{name}: the value has shape {value.shape}, expected 0 dimensions")
+    dtype = value.dtype if type(value) is TensorMeta else dtypes.dtype_of_scalar(value())
+    if dtype.is_complex and not self.dtype.is_complex:
+        raise DTypeError(f"{name}: the value has dtype {dtype}, expected a real one")
+    common_device(name, [self, index])
+    return self.with_stride(layout.clone_strides(self.shape, self.stride))
+
+
+def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
+    result = xp.array(xp.reshape(a, extents(a.shape)), copy=True)
+    if index.size:
+        key = _row_key(xp, "index_fill", result.shape, dim, index)
+        result[key] = xp.astype(xp.asarray(value), meta.dtype.numpy)
+    return xp.reshape(result, meta.shape)
+
+
+def _index_fill_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
+    if not hasattr(value, "meta"):
+        fits = dtypes.dtype_of_scalar(value).kind <= meta.dtype.kind
+        if not fits or number_in(meta.dtype, value) != value:
+            return None
+
+    def new(i: Any) -> Any:
+        return k.cast(value[()], meta.dtype) if hasattr(value, "meta") else value
+
+    return _rows_written(k, meta, a, (dim, index, True), new, None)
+
+
+INDEX_FILL: PureOp = pure(
+    "index_fill(Tensor self, int dim, Tensor index, Tensor|Scalar value) -> Tensor",
+    meta=_index_fill_rule,
+    kernel=_index_fill_kernel,
+    vjp={
+        "self": lambda grad, dim, index: grad.index_fill(dim, index, 0),
+        "value": lambda grad, dim, index, value_meta: (
+            _rows_at(grad, dim, index).sum().to_kind(value_meta.dtype)
+        ),
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim", whole=("index", "value")),
+    inplace=True,
+    loops=_index_fill_loops,
+)
+"""A copy with one value in the slices at positions of a dimension."""
+
+
+def _rows_at(grad: Any, dim: int, index: Any) -> Any:
+    """The slices that were filled, each once, though an index may come often, or be negative."""
+    filled = grad.new_zeros(grad.shape, dtype=dtypes.bool_).index_fill(dim, index, True)
+    return filled.where(grad, 0)
+
+
+# ---------------------------------------------------------------------------------- reducing
+_INDEX_REDUCE = (
+    "(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) "
+    "-> Tensor"
+)
+
+
+@composite("index_reduce" + _INDEX_REDUCE)
+def index_reduce(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> Any:
+    """A copy in which slices of `source` are reduced with those at positions of a dimension."""
+    rows = _reduced_rows(self, dim, index, source, reduce)
+    return self.scatter_reduce(dim, rows, source, reduce, include_self=include_self)
+
+
+@composite("index_reduce_" + _INDEX_REDUCE)
+def index_reduce_(
+    self: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool
+) -> Any:
+    """Reduces the slices at positions of a dimension with those of `source`."""
+    rows = _reduced_rows(self, dim, index, source, reduce)
+    return self.scatter_reduce_(dim, rows, source, reduce, include_self=include_self)
+
+
+def _reduced_rows(self: Any, dim: int, index: Any, source: Any, reduce: str) -> Any:
+    """The index of `scatter_reduce`: the same position for all of a slice."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise ArgumentError(
+            f"index_reduce: argument 'reduce' is {reduce!r}, expected prod, mean, amax or amin"
+        )
+    dim = _check_rows("index_reduce", self.meta, dim, index.meta)
+    expected = replaced(extents(self.shape), dim, index.numel())
+    if not sizes.same_shape(extents(source.shape), expected):
+        raise ShapeError(
+            f"index_reduce: argument 'source' has shape {source.shape}, expected {expected}"
+        )
+    if not self.shape:
+        return index.reshape(source.shape)
+    column = [index.numel() if i == dim else 1 for i in range(len(self.shape))]
+    return index.reshape(column).expand(source.shape)

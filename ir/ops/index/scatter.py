@@ -1,0 +1,384 @@
+"""Ops that write elements to positions along a dimension: scatter, scatter_reduce.
+
+Of elements that meet in one place `scatter` keeps the last one; `scatter_reduce` reduces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir import dtypes
+from aotlite.ir.errors import ArgumentError, DTypeError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import along
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.index.gather import check_window, padded
+from aotlite.ir.ops.index.positions import (
+    Part,
+    adder,
+    check_index_dtype,
+    check_range,
+    check_same_dtype,
+    extents,
+    flat_copy,
+    line,
+    place_of,
+    placed,
+    put,
+)
+from aotlite.ir.ops.precision import number_in, taken_by
+
+
+# ------------------------------------------------------------------------------------- scatter
+def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> TensorMeta:
+    check_index_dtype("scatter", index)
+    metas = [self, index]
+    if type(src) is TensorMeta:
+        check_same_dtype("scatter", self, src, "src")
+        check_window("scatter", self, dim, index, src)
+        metas.append(src)
+    else:
+        check_window("scatter", self, dim, index)
+        if src is complex and not self.dtype.is_complex:
+            raise DTypeError(f"scatter: the value is complex, expected a real one for {self.dtype}")
+    return tensor_meta(self.shape, None, self.dtype, common_device("scatter", metas))
+
+
+def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
+    """Parts of the index, and what they mean (`placed`). Raises IndexOutOfRangeError."""
+    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
+    dim %= len(shape)
+    check_range(xp, name, lookup, shape[dim])
+    return placed(xp, lookup, dim, shape)
+
+
+def _values(xp: Any, index: Any, src: Any, part: Part) -> Any:
+    """What `src` has for a part of the index, flat."""
+    window = tuple(slice(0, n) for n in extents(index.shape))
+    return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
+
+
+def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    flat, is_array = flat_copy(xp, a), hasattr(src, "dtype")
+    if 0 not in index.shape:
+        for part, places in _places(xp, "scatter", a, dim, index):
+            flat[places] = _values(xp, index, src, part) if is_array else _cast(xp, meta, src)
+    return xp.reshape(flat, meta.shape)
+
+
+def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
+    return xp.full((), taken_by(meta.dtype, number), dtype=meta.dtype.numpy)
+
+
+def _written(
+    k: Any, result: Any, at: tuple[int, Any], value: Any, combine: str | None = None
+) -> Any:
+    """`value(positions in the index)` at the places of the index: (dim, index)."""
+    dim, index = at
+    out, lookup = line(result), line(index)
+    dim %= out.ndim
+    k.check_index(index, 0, out.shape[dim])
+
+    def element(*i: Any) -> Any:
+        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), value(i)
+
+    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def _scatter_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
+    if not hasattr(src, "meta"):
+        fits = dtypes.dtype_of_scalar(src).kind <= meta.dtype.kind
+        if not fits or number_in(meta.dtype, src) != src:
+            return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in index.shape:
+        return result
+    if hasattr(src, "meta"):
+        values = line(src)
+        return _written(k, result, (dim, index), lambda i: values[i])
+    return _written(k, result, (dim, index), lambda i: src)
+
+
+SCATTER: PureOp = pure(
+    "scatter(Tensor self, int dim, Tensor index, Tensor|Scalar src) -> Tensor",
+    meta=_scatter_rule,
+    kernel=_scatter_kernel,
+    vjp={
+        "self": lambda grad, dim, index: grad._do("scatter", dim, index, 0),
+        "src": lambda grad, dim, index, src_meta: padded(grad.gather(dim, index), src_meta.shape),
+    },
+    cost=Cost.INDEXING,
+    dims=along("dim"),
+    inplace=True,
+    loops=_scatter_loops,
+)
+"""A copy with `src` (elements, or one number) at the places of `index` along `dim`."""
+
+_SCATTER = (
+    "(Tensor self, int dim, Tensor index, Tensor|Scalar? src=None, Scalar? value=None, *, "
+    "str? reduce=None) -> Tensor"
+)
+
+
+@composite("scatter" + _SCATTER)
+def scatter(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
+    """A copy with elements, or one value, at places along a dimension; or reduced with them."""
+    return _scattered("", self, (dim, index), _given(src, value), reduce)
+
+
+@composite("scatter_" + _SCATTER)
+def scatter_(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
+    """Writes elements, or one value, to places along a dimension; or reduces with them."""
+    return _scattered("_", self, (dim, index), _given(src, value), reduce)
+
+
+def _given(src: Any, value: Any) -> Any:
+    if (src is None) == (value is None):
+        raise ArgumentError(
+            f"scatter: arguments 'src' and 'value' are {src!r} and {value!r}, expected one of them"
+        )
+    return value if src is None else src
+
+
+def _scattered(end: str, self: Any, place: tuple[int, Any], src: Any, reduce: str | None) -> Any:
+    if reduce is None:
+        return self._do(f"scatter{end}", *place, src)
+    if reduce not in ("add", "multiply"):
+        raise ArgumentError(
+            f"scatter: argument 'reduce' is {reduce!r}, expected 'add' or 'multiply'"
+        )
+    if not hasattr(src, "meta"):
+        src = self.new_full(place[1].shape, src)
+    if reduce == "add":
+        return self._do(f"scatter_add{end}", *place, src)
+    return self._do(f"scatter_reduce{end}", *place, src, "prod")
+
+
+# ------------------------------------------------------------------------------------- reducing
+_REDUCTIONS = {
+    "sum": "add",
+    "mean": "add",
+    "prod": "multiply",
+    "amax": "maximum",
+    "amin": "minimum",
+}
+"""The array library's function of two elements for each reduction."""
+
+
+def _scatter_reduce_rule(
+    self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta, reduce: str, include_self: bool
+) -> TensorMeta:
+    name = "scatter_reduce"
+    if reduce not in _REDUCTIONS:
+        raise ArgumentError(
+            f"{name}: argument 'reduce' is {reduce!r}, expected one of {', '.join(_REDUCTIONS)}"
+        )
+    check_index_dtype(name, index)
+    check_same_dtype(name, self, src, "src")
+    check_window(name, self, dim, index, src)
+    ordered = reduce in ("amax", "amin")
+    if self.dtype.is_complex if ordered else reduce == "mean" and self.dtype is dtypes.bool_:
+        raise DTypeError(f"{name}: dtype is {self.dtype}, expected another one for {reduce!r}")
+    return tensor_meta(self.shape, None, self.dtype, common_device(name, [self, index, src]))
+
+
+def _scatter_reduce_kernel(
+    xp: Any,
+    meta: TensorMeta,
+    a: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: str,
+    include_self: bool,
+) -> Any:
+    flat, combine = flat_copy(xp, a), getattr(xp, _REDUCTIONS[reduce])
+    if 0 in index.shape:
+        return xp.reshape(flat, meta.shape)
+    if not include_self:
+        for _, places in _places(xp, "scatter_reduce", a, dim, index):
+            flat[places] = _neutral(xp, meta, reduce)
+    count = xp.full(flat.shape if reduce == "mean" else (0,), int(include_self), dtype=xp.int64)
+    for part, places in _places(xp, "scatter_reduce", a, dim, index):
+        combine.at(flat, places, _values(xp, index, src, part))
+        if reduce == "mean":
+            xp.add.at(count, places, 1)
+    if reduce == "mean":
+        flat = _divided(xp, meta, flat, xp.maximum(count, 1))
+    return xp.reshape(flat, meta.shape)
+
+
+def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Any:
+    """What changes no element that it is reduced with."""
+    if reduce in ("amax", "amin"):
+        low = reduce == "amax"
+        if meta.dtype is dtypes.bool_:
+            return not low
+        if meta.dtype.is_floating_point:
+            return -xp.inf if low else xp.inf
+        bounds = xp.iinfo(meta.dtype.numpy)
+        return bounds.min if low else bounds.max
+    return 1 if reduce == "prod" else 0
+
+
+def _divided(xp: Any, meta: TensorMeta, total: Any, count: Any) -> Any:
+    if meta.dtype.is_differentiable:
+        return xp.astype(total / xp.astype(count, total.dtype), meta.dtype.numpy)
+    return xp.astype(total // count, meta.dtype.numpy)
+
+
+Both = tuple[Any, Any]
+
+
+def _gradients(
+    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], reduce: str, own: bool
+) -> Both:
+    """The gradients of self and of the part of src that the index spans, as PyTorch has them."""
+    self, src, result = operands
+    dim, index = place
+    if reduce == "sum":
+        first, second = grad, grad.gather(dim, index)
+    elif reduce == "mean":
+        ones = grad.new_ones(index.shape)
+        count = (grad.new_ones if own else grad.new_zeros)(grad.shape)
+        count = count.scatter_add(dim, index, ones)
+        share = grad / (count == 0).where(1, count)
+        first, second = share, share.gather(dim, index)
+    elif reduce == "prod":
+        first, second = _of_product(grad, (self, src, result), place, own)
+    else:
+        first, second = _of_extreme(grad, (self, src, result), place, own)
+    return (first if own else first._do("scatter", dim, index, 0)), second
+
+
+def _of_product(
+    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+) -> Both:
+    """Where one factor is 0, its gradient is the product of the others."""
+    self, src, result = operands
+    dim, index = place
+    filled = (self == 0).where(1, self)
+    first = grad * filled.scatter_reduce(dim, index, src, "prod", include_self=own) / filled
+    zero = src == 0
+    zeros = grad.new_zeros(grad.shape).scatter_add(dim, index, zero.to(grad.dtype))
+    lone = zero & (zeros.gather(dim, index) == 1)
+    others = self.scatter_reduce(dim, index, lone.where(1, src), "prod", include_self=own)
+    plain = (grad * result).gather(dim, index) / zero.where(1, src)
+    return first, lone.where((grad * others).gather(dim, index), plain)
+
+
+def _of_extreme(
+    grad: Any, operands: tuple[Any, Any, Any], place: tuple[int, Any], own: bool
+) -> Both:
+    """Shared among those that are the extreme."""
+    self, src, result = operands
+    dim, index = place
+    mine = (self == result).to(grad.dtype)
+    its = (src == result.gather(dim, index)).to(grad.dtype)
+    if own:  # of none that is nan: the gradient is nan too
+        share = grad / mine.scatter_add(dim, index, its)
+        return mine * share, its * share.gather(dim, index)
+    untouched = grad.new_ones(grad.shape)._do("scatter", dim, index, 0)
+    share = grad / untouched.scatter_add(dim, index, its)
+    return grad, its * share.gather(dim, index)
+
+
+def _reduced_self(
+    grad: Any,
+    self: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    result: Any,
+    reduce: str,
+    include_self: bool,
+) -> Any:
+    src = _spanned(src, index)
+    return _gradients(grad, (self, src, result), (dim, index), reduce, include_self)[0]
+
+
+def _reduced_src(
+    grad: Any,
+    self: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    result: Any,
+    reduce: str,
+    include_self: bool,
+) -> Any:
+    part = _spanned(src, index)
+    found = _gradients(grad, (self, part, result), (dim, index), reduce, include_self)[1]
+    return padded(found, src.shape)
+
+
+def _spanned(src: Any, index: Any) -> Any:
+    """The part of `src` that the index spans."""
+    if len(src.shape) != len(index.shape):
+        if index.numel() == 0:  # of any rank
+            return src.new_zeros(index.shape)
+        return src.unsqueeze(0) if index.shape else src.select(0, 0)
+    for dim, (have, wanted) in enumerate(zip(src.shape, index.shape, strict=True)):
+        if have != wanted:
+            src = src._do("slice", dim, 0, wanted, 1)
+    return src
+
+
+_COMBINERS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduce_loops(
+    k: Any,
+    meta: TensorMeta,
+    a: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: str,
+    include_self: bool,
+) -> Any:
+    if adder(meta.dtype) != "sum":
+        return None
+    result = k.map(meta, lambda *i: a[i])
+    if 0 in index.shape:
+        return result
+    at, values, kind = (dim, index), line(src), _COMBINERS[reduce]
+    if not include_self:
+        neutral = _neutral(np, meta, reduce)
+        _written(k, result, at, lambda i: neutral)
+    _written(k, result, at, lambda i: values[i], kind)
+    if reduce != "mean":
+        return result
+    whole = meta.with_dtype(dtypes.int64)
+    count = k.map(whole, lambda *i: int(include_self))
+    _written(k, count, at, lambda i: 1, "sum")
+    return k.map(meta, lambda *i: _mean_of(k, result[i], count[i]))
+
+
+def _mean_of(k: Any, whole: Any, count: Any) -> Any:
+    parts = k.where(count < 1, 1, count)
+    if whole.dtype.is_differentiable:
+        return whole / k.cast(parts, whole.dtype)
+    wide = k.cast(whole, dtypes.int64)
+    below = k.where(wide < 0, parts - 1, 0)  # rounded down, as `//` does
+    return k.cast(k.make("idiv", wide - below, parts), whole.dtype)
+
+
+SCATTER_REDUCE: PureOp = pure(
+    "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
+    "bool include_self=True) -> Tensor",
+    meta=_scatter_reduce_rule,
+    kernel=_scatter_reduce_kernel,
+    vjp={"self": _reduced_self, "src": _reduced_src},
+    cost=Cost.INDEXING,
+    inplace=True,
+    loops=_scatter_reduce_loops,
+)
+"""A copy in which the elements of `src` are reduced with what is at their places, or with each
+other alone (`include_self` False)."""

@@ -1,0 +1,243 @@
+"""Products that are added to an operand: addmm, addmv, addr, baddbmm, addbmm.
+
+Each gives beta * self + alpha * (a product), where `self` broadcasts to the product's shape. With
+beta 0 `self` is not read, so that nan in it does not count. Sums are rounded once (16-bit floats).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import DTypeError, ShapeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.dims import spelled
+from aotlite.ir.ops.declare import common_device, common_dtype, pure
+from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.linalg.products import check_batches, check_factors, check_ranks
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+
+Shape = tuple[int, ...]
+
+
+def _rule(op: str, ranks: tuple[int, int], shape_of: Callable[..., Shape]) -> Callable[..., Any]:
+    """The meta rule of `self + product` for factors of these ranks and their product's shape."""
+
+    def rule(self: TensorMeta, a: TensorMeta, b: TensorMeta, beta: type, alpha: type) -> TensorMeta:
+        check_ranks(op, ranks, a, b)
+        if ranks == (3, 3):
+            check_batches(op, a, b)
+        check_factors(op, a, b)
+        if self.dtype is not a.dtype:
+            raise DTypeError(f"{op}: argument 'self' has dtype {self.dtype}, expected {a.dtype}")
+        _check_scales(op, a.dtype, beta, alpha, least=dtypes.FLOATING)  # fractions are cut off
+        shape = shape_of(a.shape, b.shape)
+        _check_expands(op, self.shape, shape)
+        return tensor_meta(shape, None, a.dtype, common_device(op, [self, a, b]))
+
+    return rule
+
+
+def _check_scales(op: str, dtype: DType, beta: type, alpha: type, *, least: int) -> None:
+    for name, kind in (("beta", beta), ("alpha", alpha)):
+        if dtypes.dtype_of_scalar(kind()).kind > max(dtype.kind, least):
+            raise DTypeError(
+                f"{op}: argument '{name}' is a {kind.__name__}, expected a number that {dtype} "
+                "holds"
+            )
+
+
+def _check_expands(op: str, shape: Shape, target: Shape) -> None:
+    if len(shape) > len(target) or sizes.broadcast_shapes(shape, target, op=op) != target:
+        raise ShapeError(
+            f"{op}: argument 'self' has shape {shape}, expected one that expands to {target}"
+        )
+
+
+def _total(xp: Any, meta: TensorMeta, a: Any, product: Any, scales: tuple[Any, Any]) -> Any:
+    """beta * a + alpha * product, formed in the product's dtype."""
+    whole = meta.dtype.kind < dtypes.FLOATING
+    beta, alpha = [int(value) if whole else value for value in scales]
+    total = product if alpha == 1 else product * _scale(xp, meta.dtype, alpha)
+    if beta != 0:
+        a = wide(xp, a, meta.dtype)
+        total = total + (a if beta == 1 else a * _scale(xp, meta.dtype, beta))
+    return cast(xp, xp.broadcast_to(total, meta.shape), meta.dtype)
+
+
+def _scale(xp: Any, dtype: DType, value: Any) -> Any:
+    """A factor in the dtype that sums are formed in, where it wraps."""
+    return cast(xp, xp.asarray(value), accumulator(dtype))
+
+
+def _declare(
+    schema: str,
+    ranks: tuple[int, int],
+    shape_of: Callable[..., Shape],
+    product: Callable[..., Any],
+    gradients: dict[str, Callable[..., Any]],
+    multiplied: Callable[..., Any] = lambda x, y: x.matmul(y),
+    *,
+    together: str,
+) -> PureOp:
+    """Declares an op by its product (arrays in the wide dtype) and its factors' gradients.
+
+    `multiplied` is the product of operands, `together` says which dimensions go together.
+    """
+    op = schema.partition("(")[0]
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, x: Any, y: Any, *scales: Any) -> Any:
+        x, y = wide(xp, x, meta.dtype), wide(xp, y, meta.dtype)
+        return _total(xp, meta, a, product(xp, x, y), scales)
+
+    return pure(
+        schema,
+        meta=_rule(op, ranks, shape_of),
+        kernel=kernel,
+        vjp={"self": lambda grad, beta: _scaled(grad, beta), **gradients},
+        cost=Cost.CONTRACTION,
+        inplace=True,
+        expands=_expanded(multiplied),
+        dims=spelled(together, added=("self",)),
+    )
+
+
+def _expanded(product: Callable[..., Any]) -> Callable[..., Any]:
+    def expanded(self: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        final = common_dtype((self.meta, a.meta, b.meta))
+        if final is dtypes.bool_:
+            return NotImplemented
+        if not final.is_differentiable:
+            beta, alpha = int(beta), int(alpha)
+        whole = product(widened(a, final), widened(b, final))
+        whole = whole if alpha == 1 else whole * alpha
+        if beta != 0:
+            added = widened(self, final)
+            whole = whole + (added if beta == 1 else added * beta)
+        return whole.to(final)
+
+    return expanded
+
+
+def _scaled(grad: Any, factor: Any) -> Any:
+    """The gradient of what a number was multiplied with."""
+    return grad if factor == 1 else grad * conj(factor)
+
+
+ADDMM = _declare(
+    "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    (2, 2),
+    lambda a, b: (a[0], b[1]),
+    lambda xp, x, y: xp.matmul(x, y),
+    {
+        "mat1": lambda grad, mat2, alpha: _scaled(grad.matmul(conj(mat2).mT), alpha),
+        "mat2": lambda grad, mat1, alpha: _scaled(conj(mat1).mT.matmul(grad), alpha),
+    },
+    together="mk,kn->mn",
+)
+"""beta * self + alpha * (mat1 @ mat2): (m, k) (k, n) -> (m, n)."""
+
+ADDMV = _declare(
+    "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    (2, 1),
+    lambda a, b: (a[0],),
+    lambda xp, x, y: xp.matmul(x, y),
+    {
+        "mat": lambda grad, vec, alpha: _scaled(grad.unsqueeze(1) * conj(vec), alpha),
+        "vec": lambda grad, mat, alpha: _scaled(conj(mat).mT.matmul(grad), alpha),
+    },
+    together="mk,k->m",
+)
+"""beta * self + alpha * (mat @ vec): (m, k) (k,) -> (m,)."""
+
+BADDBMM = _declare(
+    "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)"
+    " -> Tensor",
+    (3, 3),
+    lambda a, b: (a[0], a[1], b[2]),
+    lambda xp, x, y: xp.matmul(x, y),
+    {
+        "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
+        "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
+    },
+    together="bmk,bkn->bmn",
+)
+"""beta * self + alpha * (batch1 @ batch2): (b, m, k) (b, k, n) -> (b, m, n)."""
+
+
+def _flat_factors(x: Any, y: Any) -> tuple[Any, Any]:
+    (batch, rows, inner), columns = x.shape, y.shape[2]
+    flat = x.permute((1, 0, 2)).reshape((rows, batch * inner))
+    return flat, y.reshape((batch * inner, columns))
+
+
+def _summed_product(xp: Any, x: Any, y: Any) -> Any:
+    """The sum over the batch as one product of a wide with a tall matrix."""
+    (batch, rows, inner), columns = x.shape, y.shape[2]
+    wide_x = xp.reshape(xp.permute_dims(x, (1, 0, 2)), (rows, batch * inner))
+    return xp.matmul(wide_x, xp.reshape(y, (batch * inner, columns)))
+
+
+ADDBMM = _declare(
+    "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    (3, 3),
+    lambda a, b: (a[1], b[2]),
+    _summed_product,
+    {
+        "batch1": lambda grad, batch2, alpha: _scaled(grad.matmul(conj(batch2).mT), alpha),
+        "batch2": lambda grad, batch1, alpha: _scaled(conj(batch1).mT.matmul(grad), alpha),
+    },
+    lambda x, y: _flat_factors(x, y)[0].matmul(_flat_factors(x, y)[1]),
+    together="bmk,bkn->mn",
+)
+"""beta * self + alpha * the sum of batch1 @ batch2: (b, m, k) (b, k, n) -> (m, n)."""
+
+
+# ------------------------------------------------------------------------------- outer product
+def _addr_rule(
+    self: TensorMeta, vec1: TensorMeta, vec2: TensorMeta, beta: type, alpha: type
+) -> TensorMeta:
+    """As in PyTorch a pointwise op: dtypes promote, bool too, and layouts are kept."""
+    check_ranks("addr", (1, 1), vec1, vec2)
+    dtype = common_dtype((self, vec1, vec2))
+    _check_scales("addr", dtype, beta, alpha, least=dtypes.INTEGER)
+    shape = (vec1.shape[0], vec2.shape[0])
+    _check_expands("addr", self.shape, shape)
+    column = (shape[0], 1)
+    steps = layout.view_strides(vec1.shape, vec1.stride, column) or (1, 1)
+    layouts = [(self.shape, self.stride), (column, steps), (vec2.shape, vec2.stride)]
+    strides = layout.elementwise_strides(layouts, shape)
+    return tensor_meta(shape, strides, dtype, common_device("addr", [self, vec1, vec2]))
+
+
+def _addr_kernel(
+    xp: Any, meta: TensorMeta, a: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any
+) -> Any:
+    x, y = wide(xp, vec1, meta.dtype), wide(xp, vec2, meta.dtype)
+    return _total(xp, meta, a, xp.reshape(x, (-1, 1)) * y, (beta, alpha))
+
+
+def _like(grad: Any, vector: Any) -> Any:
+    """The conjugate in the gradient's dtype: the operands' may differ."""
+    return conj(vector).to(grad.dtype)
+
+
+ADDR: PureOp = pure(
+    "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+    meta=_addr_rule,
+    kernel=_addr_kernel,
+    vjp={
+        "self": lambda grad, beta: _scaled(grad, beta),
+        "vec1": lambda grad, vec2, alpha: _scaled(grad.matmul(_like(grad, vec2)), alpha),
+        "vec2": lambda grad, vec1, alpha: _scaled(grad.mT.matmul(_like(grad, vec1)), alpha),
+    },
+    cost=Cost.CONTRACTION,
+    dims=spelled("m,n->mn", joins=None, added=("self",)),
+    inplace=True,
+    expands=_expanded(lambda x, y: x.unsqueeze(1) * y),
+)
+"""beta * self + alpha * (vec1 outer vec2): (n,) (m,) -> (n, m)."""

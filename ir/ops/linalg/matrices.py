@@ -1,0 +1,71 @@
+"""What the ops of linear algebra share: checks of matrices, their layout, failures of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import DTypeError, LinAlgError, ShapeError
+from aotlite.ir.geometry import layout
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.elementwise.pointwise import conj
+
+SOLVED = frozenset((dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
+"""The dtypes that LAPACK has."""
+
+
+def check_matrix(op: str, meta: TensorMeta, name: str = "A") -> None:
+    """Raises unless it is a matrix, or a batch of them, of a dtype that LAPACK has."""
+    if len(meta.shape) < 2:
+        raise ShapeError(
+            f"{op}: argument '{name}' has shape {meta.shape}, expected at least 2 dimensions"
+        )
+    if meta.dtype not in SOLVED:
+        raise DTypeError(
+            f"{op}: dtype is {meta.dtype}, expected a floating or complex one of 32 bits or more"
+        )
+
+
+def check_square(op: str, meta: TensorMeta, name: str = "A") -> None:
+    """`check_matrix`, and that there are as many rows as columns."""
+    check_matrix(op, meta, name)
+    if meta.shape[-1] != meta.shape[-2]:
+        raise ShapeError(
+            f"{op}: argument '{name}' has shape {meta.shape}, expected square matrices"
+        )
+
+
+def by_columns(shape: tuple[int, ...], like: TensorMeta, dtype: DType | None = None) -> TensorMeta:
+    """A fresh matrix's meta: LAPACK leaves each column in one piece, and PyTorch shows it."""
+    *batch, m, n = shape
+    strides = layout.contiguous_strides((*batch, n, m))
+    columns = (*strides[:-2], strides[-1], strides[-2])
+    return tensor_meta(shape, columns, dtype or like.dtype, like.device)
+
+
+def by_rows(shape: tuple[int, ...], like: TensorMeta, dtype: DType | None = None) -> TensorMeta:
+    """A contiguous fresh meta."""
+    return tensor_meta(shape, None, dtype or like.dtype, like.device)
+
+
+def adjoint(value: Any) -> Any:
+    """The conjugate transpose of an operand."""
+    return conj(value).mT
+
+
+def adjoint_array(xp: Any, a: Any) -> Any:
+    """The conjugate transpose of an array."""
+    turned = xp.matrix_transpose(a)
+    return xp.conj(turned) if a.dtype.kind == "c" else turned
+
+
+def completed(op: str, what: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)`; LinAlgError where the library says that there is no such result."""
+    try:
+        return function(*args)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(f"{op}: {what}, expected {expected}") from error

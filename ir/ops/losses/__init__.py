@@ -1,0 +1,1 @@
+"""Losses of an element and its target, and of class labels."""

@@ -1,0 +1,1 @@
+"""Convolution, normalization, resizing; each with its loops beside it."""

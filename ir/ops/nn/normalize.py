@@ -1,0 +1,334 @@
+"""Normalization by statistics of each row or group: layer_norm, group_norm, rms_norm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.geometry import sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.dims import spelled, trailing
+from aotlite.ir.ops import expansions
+from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.kinds import require_floating, require_inexact
+from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+from aotlite.ir.ops.reduce.long_sums import sum_over
+from aotlite.ir.ops.shape.memory_format import image_like
+
+Ints = tuple[int, ...]
+
+
+def _layer_norm_rule(
+    input: TensorMeta,
+    normalized_shape: Ints,
+    weight: TensorMeta | None,
+    bias: TensorMeta | None,
+    eps: float,
+) -> TensorMeta:
+    if not normalized_shape or input.shape[-len(normalized_shape) :] != normalized_shape:
+        raise ShapeError(
+            f"layer_norm: normalized_shape is {normalized_shape}, expected one or more of the last "
+            f"sizes of the input's shape {input.shape}"
+        )
+    require_floating("layer_norm", input.dtype)
+    for argument, meta in (("weight", weight), ("bias", bias)):
+        if meta is not None:
+            check_affine("layer_norm", argument, meta, normalized_shape, input)
+    # As in PyTorch the result is contiguous, whatever the input's strides.
+    return tensor_meta(input.shape, None, input.dtype, input.device)
+
+
+def check_affine(
+    name: str, argument: str, meta: TensorMeta, shape: Ints, input: TensorMeta
+) -> None:
+    """Raises unless a weight, bias or statistic has this shape and fits the input's dtype.
+
+    That of a 16-bit input may be float32.
+    """
+    if meta.shape != shape:
+        raise ShapeError(f"{name}: argument '{argument}' has shape {meta.shape}, expected {shape}")
+    if meta.dtype is not input.dtype and meta.dtype is not accumulator(input.dtype):
+        raise DTypeError(
+            f"{name}: argument '{argument}' has dtype {meta.dtype}, expected {input.dtype}"
+        )
+    common_device(name, [input, meta])
+
+
+def _layer_norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
+) -> Any:
+    a = wide(xp, a, meta.dtype)
+    axes = tuple(range(-len(normalized_shape), 0))
+    return affine(xp, standard(xp, a, axes, eps), weight, bias, meta.dtype)
+
+
+def moments(xp: Any, a: Any, axes: Ints) -> tuple[Any, Any, Any]:
+    """(a - mean, mean, biased variance) over these axes, which are kept."""
+    # An array, not the bare number: the mean of nothing is nan, and a Python 0 would raise.
+    count = xp.full((), sizes.numel([a.shape[axis] for axis in axes]), dtype=a.dtype)
+    mean = xp.divide(sum_over(xp, a, axes, keepdims=True), count)
+    centered = a - mean
+    return centered, mean, xp.divide(sum_over(xp, centered * centered, axes, keepdims=True), count)
+
+
+def standard(xp: Any, a: Any, axes: Ints, eps: float) -> Any:
+    """The array with mean 0 and variance 1 over these axes."""
+    centered, _, var = moments(xp, a, axes)
+    return centered * xp.reciprocal(xp.sqrt(var + eps))
+
+
+def affine(xp: Any, a: Any, weight: Any, bias: Any, dtype: DType) -> Any:
+    """The array times weight, plus bias, rounded to the dtype."""
+    if weight is not None:
+        a = a * wide(xp, weight, dtype)
+    if bias is not None:
+        a = a + wide(xp, bias, dtype)
+    return cast(xp, a, dtype)
+
+
+def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
+    """The input with mean 0 and variance 1, and what it was multiplied by.
+
+    Both are computed again from the input, two sums: no results are saved.
+    """
+    input = widened(input)
+    centered = input - input.mean(dims, True)
+    scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
+    return centered * scale, scale
+
+
+# Each formula reads all three operands, some for nothing: PyTorch saves them all whenever a
+# gradient is needed at all, which later writes to them show.
+def _to_input(
+    grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
+) -> Any:
+    dims = tuple(range(-len(normalized_shape), 0))
+    unit, scale = _normalized(input, dims, eps)
+    grad = widened(grad) if weight is None else widened(grad) * weight
+    rest = grad - grad.mean(dims, True)
+    return (rest - unit * (grad * unit).mean(dims, True)) * scale
+
+
+def _to_weight(
+    grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
+) -> Any:
+    unit, _ = _normalized(input, tuple(range(-len(normalized_shape), 0)), eps)
+    return (widened(grad) * unit).sum_to(normalized_shape)
+
+
+def _to_bias(grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: Any) -> Any:
+    return grad.sum_to(normalized_shape)
+
+
+def _layer_norm_expanded(
+    input: Any,
+    normalized_shape: Ints,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-05,
+) -> Any:
+    dims = tuple(range(-len(normalized_shape), 0))
+    unit = expansions.standard(widened(input), dims, eps)[0]
+    return expansions.affine(unit, weight, bias).to(input.dtype)
+
+
+LAYER_NORM: PureOp = pure(
+    "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05) -> Tensor",
+    meta=_layer_norm_rule,
+    kernel=_layer_norm_kernel,
+    vjp={"input": _to_input, "weight": _to_weight, "bias": _to_bias},
+    cost=Cost.REDUCTION,
+    dims=trailing("normalized_shape", "weight", "bias"),
+    expands=_layer_norm_expanded,
+)
+"""(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
+
+Source: Ba, Kiros and Hinton, "Layer normalization" (2016).
+"""
+
+
+# -------------------------------------------------------------------------------------- group_norm
+def _group_norm_rule(
+    input: TensorMeta,
+    num_groups: int,
+    weight: TensorMeta | None,
+    bias: TensorMeta | None,
+    eps: float,
+) -> TensorMeta:
+    name = "group_norm"
+    check_channels(name, input)
+    if num_groups < 1 or input.shape[1] % num_groups != 0:
+        raise ArgumentError(
+            f"{name}: argument 'num_groups' is {num_groups}, expected a divisor of "
+            f"{input.shape[1]}, the number of channels"
+        )
+    for argument, meta in (("weight", weight), ("bias", bias)):
+        if meta is not None:
+            check_affine(name, argument, meta, input.shape[1:2], input)
+    return image_like(input, input.shape)
+
+
+def check_channels(name: str, input: TensorMeta) -> None:
+    """Raises unless it is a floating tensor (n, c, *)."""
+    if len(input.shape) < 2:
+        raise ShapeError(
+            f"{name}: the input has shape {input.shape}, expected at least 2 dimensions"
+        )
+    require_floating(name, input.dtype)
+
+
+def per_channel(xp: Any, values: Any, rank: int) -> Any:
+    """(c,) -> (1, c, 1, ...), to go with an array of this rank; None stays None."""
+    return None if values is None else xp.reshape(values, (1, -1, *[1] * (rank - 2)))
+
+
+def _group_norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, num_groups: int, weight: Any, bias: Any, eps: float
+) -> Any:
+    batch, channels, *rest = a.shape
+    rows = (batch, num_groups, channels // num_groups * sizes.numel(rest))
+    unit = standard(xp, xp.reshape(wide(xp, a, meta.dtype), rows), (-1,), eps)
+    weight, bias = (per_channel(xp, values, a.ndim) for values in (weight, bias))
+    return affine(xp, xp.reshape(unit, a.shape), weight, bias, meta.dtype)
+
+
+def _in_groups(tensor: Any, num_groups: int) -> Any:
+    batch, channels, *rest = tensor.shape
+    return tensor.reshape(batch, num_groups, channels // num_groups * sizes.numel(rest))
+
+
+def by_channel(values: Any, rank: int) -> Any:
+    """(c,) -> (1, c, 1, ...) of an operand."""
+    return values.view(1, -1, *[1] * (rank - 2))
+
+
+def _group_to_input(grad: Any, input: Any, num_groups: int, weight: Any, eps: float) -> Any:
+    unit, scale = _normalized(_in_groups(input, num_groups), (-1,), eps)
+    grad = widened(grad) if weight is None else widened(grad) * by_channel(weight, input.ndim)
+    rows = _in_groups(grad, num_groups)
+    rest = rows - rows.mean((-1,), True)
+    return ((rest - unit * (rows * unit).mean((-1,), True)) * scale).view(input.shape)
+
+
+def _group_to_weight(grad: Any, input: Any, num_groups: int, eps: float) -> Any:
+    unit, _ = _normalized(_in_groups(input, num_groups), (-1,), eps)
+    return channel_sum(widened(grad) * unit.view(input.shape))
+
+
+def channel_sum(grad: Any) -> Any:
+    """(n, c, *) -> (c,)."""
+    return grad.sum((0, *range(2, grad.ndim)))
+
+
+def _group_norm_expanded(
+    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
+) -> Any:
+    rows = _in_groups(widened(input), num_groups)
+    unit = expansions.standard(rows, (2,), eps)[0].view(input.shape)
+    weight, bias = expansions.by_channel(input, weight, bias)
+    return expansions.affine(unit, weight, bias).to(input.dtype)
+
+
+GROUP_NORM: PureOp = pure(
+    "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+    "float eps=1e-05) -> Tensor",
+    meta=_group_norm_rule,
+    kernel=_group_norm_kernel,
+    vjp={
+        "input": _group_to_input,
+        "weight": _group_to_weight,
+        "bias": lambda grad: channel_sum(grad),
+    },
+    cost=Cost.REDUCTION,
+    dims=spelled("n,.,.->n", joins=None),
+    expands=_group_norm_expanded,
+)
+"""layer_norm of the channels in groups: (n, c, *) with weight and bias (c,).
+
+Source: Wu and He, "Group normalization" (2018).
+"""
+
+
+# ---------------------------------------------------------------------------------------- rms_norm
+def _rms_norm_rule(
+    input: TensorMeta, normalized_shape: Ints, weight: TensorMeta | None, eps: float | None
+) -> TensorMeta:
+    if not normalized_shape or input.shape[-len(normalized_shape) :] != normalized_shape:
+        raise ShapeError(
+            f"rms_norm: normalized_shape is {normalized_shape}, expected one or more of the last "
+            f"sizes of the input's shape {input.shape}"
+        )
+    require_inexact("rms_norm", input.dtype)
+    if weight is not None:
+        check_affine("rms_norm", "weight", weight, normalized_shape, input)
+    return image_like(input, input.shape)
+
+
+def smallest(dtype: DType, eps: float | None) -> float:
+    """What is added to the mean square: the distance of 1 to the next number unless given."""
+    if eps is not None:
+        return eps
+    return 2.0**-52 if dtype in (dtypes.float64, dtypes.complex128) else 2.0**-23
+
+
+def _rms_norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, normalized_shape: Ints, weight: Any, eps: float | None
+) -> Any:
+    a, axes = wide(xp, a, meta.dtype), tuple(range(-len(normalized_shape), 0))
+    count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
+    squares = xp.divide(sum_over(xp, a * a, axes, keepdims=True), count)
+    scale = xp.reciprocal(xp.sqrt(squares + smallest(meta.dtype, eps)))
+    return affine(xp, a * scale, weight, None, meta.dtype)
+
+
+def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[Any, Any, Ints]:
+    dims = tuple(range(-len(normalized_shape), 0))
+    small = smallest(input.dtype, eps)
+    wider = conj(widened(input))
+    return wider, ((wider * wider).mean(dims, True) + small).rsqrt(), dims
+
+
+def _rms_to_input(
+    grad: Any, input: Any, normalized_shape: Ints, weight: Any, eps: float | None
+) -> Any:
+    wider, scale, dims = _rms_scale(input, normalized_shape, eps)
+    grad = widened(grad) if weight is None else widened(grad) * conj(weight)
+    unit = wider * scale
+    return (grad - unit * (grad * unit).mean(dims, True)) * scale
+
+
+def _rms_to_weight(grad: Any, input: Any, normalized_shape: Ints, eps: float | None) -> Any:
+    wider, scale, _ = _rms_scale(input, normalized_shape, eps)
+    return (widened(grad) * (wider * scale)).sum_to(normalized_shape)
+
+
+def _rms_norm_expanded(
+    input: Any, normalized_shape: Ints, weight: Any = None, eps: float | None = None
+) -> Any:
+    dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
+    value = widened(input)
+    count = sizes.numel(normalized_shape)
+    squares = expansions.over((value * value).sum(dims, True), count)
+    scale = (squares + smallest(input.dtype, eps)).sqrt().reciprocal()
+    return expansions.affine(value * scale, weight, None).to(input.dtype)
+
+
+RMS_NORM: PureOp = pure(
+    "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) "
+    "-> Tensor",
+    meta=_rms_norm_rule,
+    kernel=_rms_norm_kernel,
+    vjp={"input": _rms_to_input, "weight": _rms_to_weight},
+    cost=Cost.REDUCTION,
+    dims=trailing("normalized_shape", "weight"),
+    expands=_rms_norm_expanded,
+)
+"""input / sqrt(mean square + eps) * weight over the last dimensions.
+
+Source: Zhang and Sennrich, "Root mean square layer normalization" (2019).
+"""

@@ -1,0 +1,285 @@
+"""Images in another size: by the nearest pixel, or by what is between four. Linear, both ways.
+
+Positions are computed in float32 (between pixels of float64 in float64), as PyTorch does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
+from aotlite.ir.geometry.sizes import Shape
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.index.positions import taken
+from aotlite.ir.ops.nn.upsample_loops import upsampled, upsampled_backward
+from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.shape.memory_format import image_like
+
+Scales = tuple[float | None, float | None]
+Taps = list[tuple[Any, Any]]
+"""(positions, shares or None) along an axis: the result is the sum of these elements."""
+
+
+# ------------------------------------------------------------------------------------- positions
+def _nearest(xp: Any, name: str, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
+    """Which pixel each of the result's is.
+
+    As in PyTorch a scale does not count where the size is the same or twice as large.
+    """
+    size, count = ends
+    if "exact" not in name and count in (size, 2 * size):
+        scale = None
+    step = xp.asarray(1.0 / scale if scale else size / max(count, 1), dtype=xp.float32)
+    index = xp.astype(xp.arange(count, dtype=xp.int64), xp.float32)
+    index = index + 0.5 if "exact" in name else index
+    found = xp.astype(xp.floor(index * step), xp.int64)
+    return [(xp.minimum(found, size - 1), None)]
+
+
+def _linear(xp: Any, dtype: Any, ends: tuple[int, int], scale: float | None, align: bool) -> Taps:
+    """Which two pixels each of the result's lies between, and their shares.
+
+    As in PyTorch a scale does not count where the size is the same.
+    """
+    size, count = ends
+    if size == count:
+        return [(xp.arange(count, dtype=xp.int64), None)]
+    index = xp.astype(xp.arange(count, dtype=xp.int64), dtype)
+    if align:
+        step = xp.asarray((size - 1) / (count - 1) if count > 1 else 0.0, dtype=dtype)
+        place = index * step
+    else:
+        step = xp.asarray(1.0 / scale if scale else size / max(count, 1), dtype=dtype)
+        place = xp.maximum((index + 0.5) * step - 0.5, 0)
+    low = xp.minimum(xp.astype(xp.floor(place), xp.int64), size - 1)
+    rest = xp.clip(place - xp.astype(low, dtype), 0, 1)
+    return [(low, 1 - rest), (xp.minimum(low + 1, size - 1), rest)]
+
+
+def _taps(xp: Any, name: str, dtype: Any, ends: Any, options: tuple[bool, Scales]) -> list[Taps]:
+    """`Taps` of rows and columns; `ends` are (input's, result's) sizes of both."""
+    align, scales = options
+    if "nearest" in name:
+        return [_nearest(xp, name, e, s, align) for e, s in zip(ends, scales, strict=True)]
+    return [_linear(xp, dtype, e, s, align) for e, s in zip(ends, scales, strict=True)]
+
+
+# ------------------------------------------------------------------------------- along one axis
+def _gathered(xp: Any, a: Any, axis: int, taps: Taps) -> Any:
+    total: Any = None
+    for places, shares in taps:
+        part = _shared(xp, taken(xp, a, places, axis), axis, shares)
+        total = part if total is None else total + part
+    return total
+
+
+def _read(size: int, taps: Taps, xp: Any) -> tuple[Any, Taps]:
+    """Which places of an axis to read, and the taps on these; all of them if taps read no fewer."""
+    count = taps[0][0].shape[0]
+    if len(taps) * count >= size:
+        return xp.arange(size), taps
+    begins = range(0, len(taps) * count, count)
+    shares = [share for _, share in taps]
+    renamed = [(xp.arange(n, n + count), s) for n, s in zip(begins, shares, strict=True)]
+    return xp.concat([places for places, _ in taps]), renamed
+
+
+def _scattered(xp: Any, grad: Any, axis: int, taps: Taps, size: int) -> Any:
+    """The transpose of `_gathered`."""
+    shape = list(grad.shape)
+    shape[axis] = size
+    total = xp.zeros(tuple(shape), dtype=grad.dtype)
+    for places, shares in taps:
+        xp.add.at(total, (*[slice(None)] * axis, places), _shared(xp, grad, axis, shares))
+    return total
+
+
+def _shared(xp: Any, a: Any, axis: int, shares: Any) -> Any:
+    if shares is None:
+        return a
+    column = [1] * a.ndim
+    column[axis] = -1
+    return a * xp.reshape(shares, tuple(column))
+
+
+# -------------------------------------------------------------------------------------- the ops
+def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
+    if len(self.shape) != 4 or 0 in self.shape[1:]:
+        raise ShapeError(
+            f"{name}: the tensor has shape {self.shape}, expected 4 dimensions, all but the batch "
+            "of at least 1"
+        )
+    if len(size) != 2 or any(n < 1 for n in size):
+        raise ShapeError(
+            f"{name}: argument 'output_size' is {size}, expected two sizes of at least 1"
+        )
+    is_image = self.dtype.is_floating_point or ("nearest" in name and self.dtype is dtypes.uint8)
+    if not is_image:
+        raise DTypeError(f"{name}: dtype is {self.dtype}, expected a floating one")
+    return image_like(self, (*self.shape[:2], *size))
+
+
+def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
+    """The op `name` and the gradient of it, an op too; `align` is the text of that parameter."""
+    backward = name + "_backward"
+
+    def settled(rest: tuple[Any, ...]) -> tuple[bool, Scales]:
+        return (rest[0] if align else False), (rest[-2], rest[-1])
+
+    def rule(self: TensorMeta, output_size: Shape, *rest: Any) -> TensorMeta:
+        return _image(name, self, output_size)
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+        ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
+        rows, columns = _taps(xp, name, accumulator(meta.dtype).numpy, ends, settled(rest))
+        (y, rows), (x, columns) = _read(a.shape[2], rows, xp), _read(a.shape[3], columns, xp)
+        if (len(y), len(x)) != a.shape[2:]:
+            a = a[:, :, y[:, None], x]
+        a = wide(xp, a, meta.dtype)
+        return cast(xp, _gathered(xp, _gathered(xp, a, 3, columns), 2, rows), meta.dtype)
+
+    def back_rule(
+        grad_output: TensorMeta, output_size: Shape, input_size: Shape, *rest: Any
+    ) -> TensorMeta:
+        if grad_output.shape != (*input_size[:2], *output_size):
+            raise ShapeError(
+                f"{backward}: argument 'grad_output' has shape {grad_output.shape}, expected "
+                f"{(*input_size[:2], *output_size)}"
+            )
+        _image(backward, grad_output, output_size)
+        if any(n < 1 for n in input_size[2:]):
+            raise ShapeError(
+                f"{backward}: argument 'input_size' is {input_size}, expected sizes of at least 1"
+            )
+        return image_like(grad_output, input_size)
+
+    def back_kernel(
+        xp: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
+    ) -> Any:
+        grad = wide(xp, grad, meta.dtype)
+        ends = list(zip(input_size[2:], output_size, strict=True))
+        rows, columns = _taps(xp, name, grad.dtype, ends, settled(rest))
+        inner = _scattered(xp, grad, 2, rows, input_size[2])
+        return cast(xp, _scattered(xp, inner, 3, columns, input_size[3]), meta.dtype)
+
+    given = f"{align}float? scales_h=None, float? scales_w=None"
+
+    def known_taps(a: Any, small: Shape, large: Shape, rest: tuple[Any, ...]) -> list[Taps]:
+        ends = list(zip(small[2:], large[2:], strict=True))
+        wide_dtype = accumulator(a.dtype).numpy
+        return _taps(NUMPY.namespace, name, wide_dtype, ends, settled(rest))
+
+    def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+        return upsampled(k, meta, a, known_taps(a, a.shape, meta.shape, rest))
+
+    def back_loops(
+        k: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
+    ) -> Any:
+        return upsampled_backward(k, meta, grad, known_taps(grad, meta.shape, grad.shape, rest))
+
+    forward = pure(
+        f"{name}(Tensor self, int[] output_size, {given}) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        loops=loops,
+        vjp={"self": _formula(backward, align, "grad, output_size, self_meta.shape")},
+        cost=Cost.INDEXING,
+    )
+    reverse = pure(
+        f"{backward}(Tensor grad_output, int[] output_size, int[] input_size, {given}) -> Tensor",
+        meta=back_rule,
+        kernel=back_kernel,
+        loops=back_loops,
+        vjp={"grad_output": _formula(name, align, "grad, output_size")},
+        cost=Cost.INDEXING,
+    )
+    return forward, reverse
+
+
+def _formula(called: str, align: str, begin: str) -> Callable[..., Any]:
+    """A formula with the parameters that `begin` and the op's options name."""
+    rest = ("align_corners, " if align else "") + "scales_h, scales_w"
+    names = begin.replace(".shape", "")
+    scope: dict[str, Any] = {}
+    # A formula's parameter names say what it reads, and they differ with `align_corners`.
+    exec(
+        f"def formula({names}, {rest}):\n"
+        f"    return grad._do({called!r}, {begin.removeprefix('grad, ')}, {rest})\n",
+        scope,
+    )
+    made: Callable[..., Any] = scope["formula"]
+    return made
+
+
+UPSAMPLE_NEAREST2D = _declare("upsample_nearest2d", "")
+UPSAMPLE_NEAREST_EXACT2D = _declare("upsample_nearest_exact2d", "")
+UPSAMPLE_BILINEAR2D = _declare("upsample_bilinear2d", "bool align_corners, ")
+
+
+# -------------------------------------------------------------------------------- what users call
+_OPS = {
+    ("nearest", 1): "upsample_nearest2d",
+    ("nearest", 2): "upsample_nearest2d",
+    ("nearest-exact", 1): "upsample_nearest_exact2d",
+    ("nearest-exact", 2): "upsample_nearest_exact2d",
+    ("linear", 1): "upsample_bilinear2d",
+    ("bilinear", 2): "upsample_bilinear2d",
+}
+
+
+@composite(is_method=False)
+def interpolate(
+    input: Any,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+) -> Any:
+    """Lines (n, c, l) or images (n, c, h, w) in another size, given as such or as a factor.
+
+    `mode` is "nearest", "nearest-exact", "linear" for lines or "bilinear" for images.
+    """
+    rank = input.ndim - 2
+    name = _OPS.get((mode, rank))
+    if name is None:
+        raise ArgumentError(
+            f"interpolate: mode is {mode!r} for shape {input.shape}, expected 'nearest' or "
+            "'nearest-exact' with 3 or 4 dimensions, 'linear' with 3, 'bilinear' with 4"
+        )
+    if align_corners is not None and "nearest" in mode:
+        raise ArgumentError(
+            f"interpolate: align_corners is {align_corners} with mode {mode!r}, expected None"
+        )
+    output, scales = _asked_for(input.shape[2:], size, scale_factor)
+    if recompute_scale_factor or size is not None:
+        scales = (None,) * rank
+    image = input.unsqueeze(-2) if rank == 1 else input
+    options = () if "nearest" in mode else (bool(align_corners),)
+    if rank == 1:
+        output, scales = (1, *output), (None, *scales)
+    result = image._do(name, output, *options, *scales)
+    return result.squeeze(-2) if rank == 1 else result
+
+
+def _asked_for(shape: Shape, size: Any, scale_factor: Any) -> tuple[Shape, tuple[Any, ...]]:
+    """The result's sizes, and the factors."""
+    if (size is None) == (scale_factor is None):
+        raise ArgumentError(
+            f"interpolate: size is {size} and scale_factor {scale_factor}, expected one of them"
+        )
+    rank = len(shape)
+    given = scale_factor if size is None else size
+    each = tuple(given) if isinstance(given, (tuple, list)) else (given,) * rank
+    if len(each) != rank:
+        raise ArgumentError(f"interpolate: {given} is given for shape {shape}, expected {rank}")
+    if size is not None:
+        return each, (None,) * rank
+    factors = tuple([float(factor) for factor in each])
+    return tuple([int(n * factor) for n, factor in zip(shape, factors, strict=True)]), factors

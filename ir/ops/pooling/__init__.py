@@ -1,0 +1,1 @@
+"""Pooling of images and lines, with its loops."""

@@ -1,0 +1,227 @@
+"""Pooling of windows that cover an image evenly, as many as the result has elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.errors import ShapeError
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import leading
+from aotlite.ir.op.workspace import OPERANDS, RESULTS
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.index.positions import taken
+from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.nn.window import Ints, along_a_line
+from aotlite.ir.ops.pooling.loops import even_maxima, even_means
+from aotlite.ir.ops.pooling.windows import check_grad, check_line, lowest, to_maxima
+from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.shape.memory_format import formatted_like, image_like
+
+Wished = int | Sequence[int | None]
+"""A size for all dimensions or one each; None keeps the input's."""
+
+
+def _image(name: str, self: TensorMeta, output_size: Ints) -> TensorMeta:
+    """The meta of the result: an image like the operand, of this height and width."""
+    _check_image(name, self.shape)
+    require_floating(name, self.dtype)
+    return image_like(self, (*self.shape[:-2], *_checked_size(name, output_size)))
+
+
+def _check_image(name: str, shape: Ints) -> None:
+    """Raises ShapeError unless it is (*, c, h, w), height and width not 0."""
+    if len(shape) not in (3, 4) or 0 in shape[-2:]:
+        raise ShapeError(
+            f"{name}: the tensor has shape {shape}, expected 3 or 4 dimensions, height and width "
+            "of at least 1"
+        )
+
+
+def _checked_size(name: str, output_size: Ints) -> Ints:
+    """(height, width) of the result, from one number or two."""
+    size = output_size * 2 if len(output_size) == 1 else output_size
+    if len(size) != 2 or any(n < 0 for n in size):
+        raise ShapeError(
+            f"{name}: argument 'output_size' is {output_size}, expected 1 or 2 sizes of at least 0"
+        )
+    return size
+
+
+def _covered(xp: Any, count: int, size: int) -> tuple[Any, Any]:
+    """First and end of each of `count` stretches that cover `size` places evenly."""
+    index = xp.arange(count, dtype=xp.int64)
+    return index * size // max(count, 1), -(-(index + 1) * size // max(count, 1))
+
+
+def _longest(xp: Any, stretch: tuple[Any, Any]) -> int:
+    """Places of the longest of some stretches, given by their first places and ends."""
+    first, end = stretch
+    return int(xp.max(end - first)) if first.size else 0
+
+
+def _filled_in(output_size: Wished, own: Ints) -> Ints:
+    """The sizes asked for, the own ones in the places of None."""
+    if isinstance(output_size, int):
+        output_size = (output_size,) * len(own)
+    if len(output_size) != len(own):
+        return tuple([-1 if size is None else size for size in output_size])
+    return tuple([n if size is None else size for size, n in zip(output_size, own, strict=True)])
+
+
+# -------------------------------------------------------------------------------------- the mean
+def _stretch_sums(xp: Any, a: Any, axis: int, count: int) -> Any:
+    """Sums over `count` stretches that cover an axis evenly; they may share their ends."""
+    size = a.shape[axis]
+    first, end = _covered(xp, count, size)
+    shape = list(a.shape)
+    shape[axis] = count
+    total = xp.zeros(tuple(shape), dtype=a.dtype)
+    column = [1] * a.ndim
+    column[axis] = count
+    for step in range(_longest(xp, (first, end))):
+        inside = xp.reshape(first + step < end, tuple(column))
+        piece = taken(xp, a, xp.minimum(first + step, size - 1), axis)
+        total = total + xp.where(inside, piece, xp.zeros((), dtype=a.dtype))
+    return total
+
+
+def _areas(xp: Any, out: Ints, image: Ints, dtype: Any) -> Any:
+    """(outH, outW): how many places each window covers."""
+    rows, columns = (_covered(xp, *sides) for sides in zip(out, image, strict=True))
+    return xp.astype((rows[1] - rows[0])[:, None] * (columns[1] - columns[0]), dtype)
+
+
+def _both_sums(xp: Any, a: Any, out: Ints) -> Any:
+    return _stretch_sums(xp, _stretch_sums(xp, a, a.ndim - 1, out[1]), a.ndim - 2, out[0])
+
+
+def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Ints) -> Any:
+    a, out = wide(xp, a, meta.dtype), meta.shape[-2:]
+    result = _both_sums(xp, a, out) / _areas(xp, out, a.shape[-2:], a.dtype)
+    return cast(xp, result, meta.dtype)
+
+
+ADAPTIVE_AVG_POOL2D: PureOp = pure(
+    "adaptive_avg_pool2d(Tensor self, int[] output_size) -> Tensor",
+    meta=lambda self, output_size: _image("adaptive_avg_pool2d", self, output_size),
+    kernel=_mean_kernel,
+    # PyTorch saves self for its shape.
+    vjp={"self": lambda grad, self: grad._do("adaptive_avg_pool2d_backward", self)},
+    cost=Cost.REDUCTION,
+    dims=leading(2),
+    loops=lambda k, meta, a, output_size: even_means(k, meta, a),
+)
+"""The means of windows that cover the image evenly, as many as the result has elements."""
+
+
+def _mean_back_rule(grad_output: TensorMeta, self: TensorMeta) -> TensorMeta:
+    name = "adaptive_avg_pool2d_backward"
+    if len(grad_output.shape) != len(self.shape):
+        raise ShapeError(
+            f"{name}: argument 'grad_output' has shape {grad_output.shape}, expected "
+            f"{len(self.shape)} dimensions"
+        )
+    check_grad(name, grad_output, _image(name, self, grad_output.shape[-2:]))
+    return image_like(self, self.shape)
+
+
+def _mean_back_kernel(xp: Any, meta: TensorMeta, grad: Any, a: Any) -> Any:
+    grad = wide(xp, grad, meta.dtype)
+    share = grad / _areas(xp, grad.shape[-2:], a.shape[-2:], grad.dtype)
+    # A place lies in window i exactly if i lies in the place's stretch of the windows.
+    return cast(xp, _both_sums(xp, share, a.shape[-2:]), meta.dtype)
+
+
+ADAPTIVE_AVG_POOL2D_BACKWARD: PureOp = pure(
+    "adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
+    meta=_mean_back_rule,
+    kernel=_mean_back_kernel,
+    vjp={
+        "grad_output": lambda grad, grad_output_meta: grad._do(
+            "adaptive_avg_pool2d", grad_output_meta.shape[-2:]
+        ),
+        "self": lambda grad: grad.new_zeros(grad.shape),
+    },
+    cost=Cost.REDUCTION,
+    dims=leading(2),
+    loops=lambda k, meta, grad, a: even_means(k, meta, grad, backward=True),
+    workspace={RESULTS: 4, OPERANDS: 6},  # shares of the gradient, along one axis after the other
+)
+"""The gradient of adaptive_avg_pool2d towards `self`, which is read for its geometry alone."""
+
+
+@composite(is_method=False)
+def adaptive_avg_pool2d(input: Any, output_size: Wished) -> Any:
+    """The means of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
+
+    None in the place of a size keeps the input's.
+    """
+    name = "adaptive_avg_pool2d"
+    size = _checked_size(name, _filled_in(output_size, input.shape[-2:]))
+    if size != (1, 1) or input.ndim not in (3, 4):
+        return input._do(name, size)
+    # As in PyTorch, whose mean saves nothing.
+    return formatted_like(input.mean((-1, -2), True), input.meta)
+
+
+@composite(is_method=False)
+def adaptive_avg_pool1d(input: Any, output_size: int | Sequence[int]) -> Any:
+    """The means of stretches that cover the line evenly: (n, c, l) -> (n, c, output_size)."""
+    check_line("adaptive_avg_pool1d", input)
+    (size,) = along_a_line("adaptive_avg_pool1d", "output_size", output_size)
+    return adaptive_avg_pool2d(input.unsqueeze(-2), (1, size)).squeeze(-2)
+
+
+# ----------------------------------------------------------------------------------- the maximum
+def _max_rule(self: TensorMeta, output_size: Ints) -> tuple[TensorMeta, TensorMeta]:
+    values = _image("adaptive_max_pool2d", self, output_size)
+    return values, values.with_dtype(dtypes.int64)
+
+
+def _max_kernel(
+    xp: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, output_size: Ints
+) -> tuple[Any, Any]:
+    a, shape = wide(xp, a, metas[0].dtype), metas[0].shape
+    (height, width), out = a.shape[-2:], shape[-2:]
+    rows, columns = _covered(xp, out[0], height), _covered(xp, out[1], width)
+    best = xp.full(shape, lowest(xp, a.dtype), dtype=a.dtype)
+    where = xp.broadcast_to(rows[0][:, None] * width + columns[0], shape)
+    for i in range(_longest(xp, rows)):
+        row = xp.minimum(rows[0] + i, rows[1] - 1)
+        line = taken(xp, a, row, -2)
+        for j in range(_longest(xp, columns)):
+            # Past its end a window sees its last place again, which changes nothing.
+            column = xp.minimum(columns[0] + j, columns[1] - 1)
+            seen = taken(xp, line, column, -1)
+            better = xp.logical_or(seen > best, seen != seen)
+            best = xp.where(better, seen, best)
+            where = xp.where(better, row[:, None] * width + column, where)
+    return cast(xp, best, metas[0].dtype), where
+
+
+ADAPTIVE_MAX_POOL2D: PureOp = pure(
+    "adaptive_max_pool2d(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
+    meta=_max_rule,
+    kernel=_max_kernel,
+    # PyTorch saves self for its shape.
+    vjp={"self": to_maxima},
+    cost=Cost.REDUCTION,
+    dims=leading(2),
+    loops=lambda k, metas, a, output_size: even_maxima(k, metas, a),
+)
+"""The maxima and their places in the plane (row-major); the first of equal ones."""
+
+
+@composite(is_method=False)
+def adaptive_max_pool2d(input: Any, output_size: Wished, return_indices: bool = False) -> Any:
+    """The maxima of windows that cover the image evenly: (n, c, h, w) -> (n, c, *output_size).
+
+    None in the place of a size keeps the input's; with indices, a pair.
+    """
+    size = _filled_in(output_size, input.shape[-2:])
+    values, indices = input._do("adaptive_max_pool2d", size)
+    return (values, indices) if return_indices else values

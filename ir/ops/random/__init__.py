@@ -1,0 +1,1 @@
+"""Random numbers: Philox as a pure op, and the distributions drawn from it."""

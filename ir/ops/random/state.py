@@ -1,0 +1,93 @@
+"""What a place in the generator's stream may be, and the op that moves on from one.
+
+A place is a seed, an offset and an advance; draws (`random`) begin at one. Rules: RNG-3, RNG-4,
+RNG-12. Spec: `specs/randomness.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.errors import RngError, noted
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.random.loops import offset_after
+
+OFFSETS = 1 << 63
+"""Offsets are smaller than this: no stream is as long."""
+_WORDS = (dtypes.uint64, dtypes.int64)
+_RULE = (
+    "A generator's seed is an integer of 64 bits, its offset one from 0 on that 4 divides. (RNG-12)"
+)
+
+
+def check_place(op: str, seed: Any, offset: Any, advance: int) -> None:
+    """Raises RngError for what a place cannot be made of: metas of tensors, types of numbers."""
+    for name, value in (("seed", seed), ("offset", offset)):
+        if type(value) is TensorMeta:
+            if value.dtype not in _WORDS or value.numel != 1:
+                raise noted(
+                    RngError(
+                        f"{op}: the {name} is {value}, expected one element of uint64 or int64"
+                    ),
+                    _RULE,
+                )
+        elif value is not int:
+            raise noted(
+                RngError(f"{op}: the {name} is a {value.__name__}, expected an integer"), _RULE
+            )
+    check_position(op, advance)
+
+
+def check_position(op: str, offset: Any) -> None:
+    """Raises RngError for a number that is no offset; it may be symbolic (RNG-4)."""
+    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
+        raise noted(RngError(f"{op}: the offset is {offset!r}, expected an integer"), _RULE)
+    if offset % 4:
+        raise noted(RngError(f"{op}: the offset is {offset}, expected a multiple of 4"), _RULE)
+    if not 0 <= offset < OFFSETS:
+        raise noted(RngError(f"{op}: the offset is {offset}, expected 0 <= offset < 2**63"), _RULE)
+
+
+def stream_ends(op: str, seed: int, offset: int, consumed: int) -> Exception:
+    """The error for a draw for which the stream of a seed has no place left (RNG-4)."""
+    return noted(
+        RngError(
+            f"{op}: the offset is {offset} and {consumed} are drawn, expected to stay below 2**63"
+        ),
+        f"The stream of the seed {seed} ends there: set another seed. (RNG-4, RNG-12)",
+    )
+
+
+def number(op: str, what: str, value: Any) -> int:
+    """A seed or an offset, given as a number or as an array of one element."""
+    while hasattr(value, "tolist") or isinstance(value, list):
+        value = value[0] if isinstance(value, list) else value.tolist()
+    if type(value) is not int:
+        raise noted(RngError(f"{op}: the {what} is {value!r}, expected an integer"), _RULE)
+    return value
+
+
+def _advance_rule(offset: Any, consumed: int) -> TensorMeta:
+    check_place("advance_offset", int, offset, consumed)
+    return tensor_meta((), None, dtypes.uint64, CPU)
+
+
+def _advance(xp: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
+    found = number("advance_offset", "offset", offset) + consumed
+    check_position("advance_offset", found)
+    return xp.asarray(found, dtype=xp.uint64)
+
+
+ADVANCE_OFFSET = pure(
+    "advance_offset(Tensor|Scalar offset, int consumed) -> Tensor",
+    meta=_advance_rule,
+    kernel=_advance,
+    vjp=None,
+    cost=Cost.FACTORY,
+    loops=offset_after,
+)
+"""The generator's offset behind draws that use up so many, 0-d uint64 (RNG-3)."""

@@ -1,0 +1,159 @@
+"""What reductions share: which dimensions they reduce, what is left, how gradients go back.
+
+`dim=None` means all dimensions, and so does an empty list where PyTorch says so. Results are
+contiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import IndexOutOfRangeError
+from aotlite.ir.geometry import sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.ops.precision import accumulator
+from aotlite.ir.ops.reduce.long_sums import is_in_parts
+
+Dims = tuple[int, ...] | int | None
+
+
+# --------------------------------------------------------------------------------- dimensions
+def reduced_dims(name: str, dim: Dims, ndim: int, *, empty_is_all: bool = True) -> tuple[int, ...]:
+    """The dimensions that are reduced, ascending. A 0-d tensor takes dim 0 and -1 and has none."""
+    if dim is None or (dim == () and empty_is_all):
+        return tuple(range(ndim))
+    given = (dim,) if isinstance(dim, int) else dim
+    wrapped = sizes.wrap_dims(given, ndim, op=name)
+    return tuple(sorted(wrapped)) if ndim else ()
+
+
+def reduced(self: TensorMeta, dims: tuple[int, ...], keepdim: bool, dtype: DType) -> TensorMeta:
+    """The meta of a reduction's result."""
+    shape = with_ones(self.shape, dims) if keepdim else without(self.shape, dims)
+    return tensor_meta(shape, None, dtype, self.device)
+
+
+def with_ones(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape with these dimensions of size 1."""
+    return tuple([1 if i in dims else n for i, n in enumerate(shape)])
+
+
+def without(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without these dimensions."""
+    return tuple([n for i, n in enumerate(shape) if i not in dims])
+
+
+def kept(value: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
+    """A reduction's result, or its gradient, with the reduced dimensions there with size 1."""
+    dims = reduced_dims("reduction", dim, len(self_meta.shape))
+    return value if keepdim or not dims else value.view(with_ones(self_meta.shape, dims))
+
+
+def spread(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
+    """A reduction's gradient expanded to the operand's shape."""
+    return kept(grad, self_meta, dim, keepdim).expand(self_meta.shape)
+
+
+def count(self_meta: TensorMeta, dim: Dims) -> int:
+    """Elements that each result is made of."""
+    dims = reduced_dims("reduction", dim, len(self_meta.shape))
+    return sizes.numel([self_meta.shape[i] for i in dims])
+
+
+def refuse_empty(name: str, self: TensorMeta, dims: tuple[int, ...]) -> None:
+    """For reductions without a neutral element."""
+    for i in dims:
+        if self.shape[i] == 0:
+            raise IndexOutOfRangeError(
+                f"{name}: dimension {i} of shape {self.shape} has size 0, expected at least 1"
+            )
+
+
+# --------------------------------------------------------------------------------- dtypes
+def summed(dtype: DType) -> DType:
+    """Sums and products of bool and integers are int64."""
+    return dtype if dtype.is_differentiable else dtypes.int64
+
+
+# --------------------------------------------------------------------------------- kernels
+def namespaced(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    """A reduction as the namespace's function, where it computes in its operand's own dtype."""
+
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *_: Any
+    ) -> tuple[str, dict[str, Any]] | None:
+        if accumulator(meta.dtype) is not self.dtype:
+            return None
+        axes = reduced_dims(function, dim, len(self.shape))
+        return function, {"axis": axes, "keepdims": keepdim}
+
+    return found
+
+
+def summing(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
+    """`namespaced` of a sum or mean; None of a long one, which a kernel adds up in parts."""
+    whole = namespaced(function)
+
+    def found(
+        meta: TensorMeta, self: TensorMeta, dim: Dims, keepdim: bool, *rest: Any
+    ) -> tuple[str, dict[str, Any]] | None:
+        axes = reduced_dims(function, dim, len(self.shape))
+        if is_in_parts(self.shape, self.stride, axes):
+            return None
+        return whole(meta, self, dim, keepdim, *rest)
+
+    return found
+
+
+# --------------------------------------------------------------------------------- loops
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": 0, "all": 1}
+"""What is left of no elements."""
+
+
+def reduction_loops(
+    k: Any,
+    metas: Any,
+    a: Any,
+    reduction: tuple[tuple[int, ...], str, Callable[..., Any]],
+    finish: Callable[..., Any] | None = None,
+) -> Any:
+    """The loops of a reduction of `a`: (dims, combiner, `value(element, positions)`).
+
+    `value` gives a scalar, or a tuple for a combiner of several parts; `finish` gives of them what
+    is stored, `metas` keep the reduced dimensions or do not. Axes are in the order of the operand's
+    memory.
+    """
+    dims, kind, value = reduction
+    first = metas[0] if type(metas) is tuple else metas
+    left = [i for i in range(a.ndim) if i not in dims]
+    places = left if len(first.shape) == len(left) else range(a.ndim)
+
+    def values(row: Any, inner: Any) -> Any:
+        at: list[Any] = [0] * a.ndim
+        for dim, position in [*zip(places, row, strict=True), *zip(dims, inner, strict=True)]:
+            at[dim] = position
+        return value(a[tuple(at)], at)
+
+    stride = [a.stride[i] for i in (*places, *dims)]
+    over = [a.shape[i] for i in dims]
+    return k.reduce(kind, metas, over, values, finish=finish, stride=stride)
+
+
+def total_loops(
+    k: Any,
+    meta: TensorMeta,
+    a: Any,
+    dims: tuple[int, ...],
+    kind: str,
+    value: Callable[[Any], Any],
+) -> Any:
+    """The loops of a reduction of one part, of `value` of each element; cast to the result."""
+    if not dims:
+        return k.map(meta, lambda *i: k.cast(value(a.at(i)), meta.dtype))
+    if 0 in [a.shape[d] for d in dims]:
+        return k.map(meta, lambda *i: k.number(_OF_NOTHING[kind], meta.dtype))
+    reduction = (dims, kind, lambda element, _: value(element))
+    return reduction_loops(k, meta, a, reduction, lambda total: k.cast(total, meta.dtype))

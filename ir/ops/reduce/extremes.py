@@ -1,0 +1,326 @@
+"""Extremes, and where they lie: amax, amin, max, min, aminmax, argmax, argmin.
+
+`x.max()` and `x.max(dim)` are two ops of PyTorch, `max` and `max_dim`, and `x.max(other)` is a
+third; users meet the three as one composite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.geometry import sizes
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import Cost, PureOp, schema_of
+from aotlite.ir.op.composite import composite
+from aotlite.ir.op.dims import reduced_over
+from aotlite.ir.op.named_results import results_type
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.kinds import require_real
+from aotlite.ir.ops.precision import accumulator, cast, wide
+from aotlite.ir.ops.reduce.dims import (
+    Dims,
+    kept,
+    namespaced,
+    reduced,
+    reduced_dims,
+    reduction_loops,
+    refuse_empty,
+    total_loops,
+)
+
+Two = tuple[TensorMeta, TensorMeta]
+
+
+# -------------------------------------------------------------------------- over dimensions
+def _shared(grad: Any, hits: Any, dim: Dims) -> Any:
+    """Elements that tie share the gradient equally."""
+    return grad * hits / hits.sum(dim, True)
+
+
+def _extreme_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+    hits = self == kept(result, self.meta, dim, keepdim)
+    return _shared(kept(grad, self.meta, dim, keepdim), hits, dim)
+
+
+def _extreme(name: str, function: str) -> PureOp:
+    def rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        return reduced(self, dims, keepdim, require_real(name, self.dtype))
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        axes = reduced_dims(name, dim, len(a.shape))
+        a = wide(xp, a, meta.dtype)
+        return cast(xp, getattr(xp, function)(a, axis=axes, keepdims=keepdim), meta.dtype)
+
+    def loops(k: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+        dims = reduced_dims(name, dim, a.ndim)
+        return total_loops(k, meta, a, dims, function, k.wide)
+
+    return pure(
+        f"{name}(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": _extreme_vjp},
+        cost=Cost.REDUCTION,
+        dims=reduced_over(function),
+        namespaced=namespaced(function),
+        loops=loops,
+    )
+
+
+AMAX = _extreme("amax", "max")
+AMIN = _extreme("amin", "min")
+
+
+def _aminmax_rule(self: TensorMeta, dim: int | None, keepdim: bool) -> Two:
+    dims = reduced_dims("aminmax", dim, len(self.shape))
+    refuse_empty("aminmax", self, dims)
+    meta = reduced(self, dims, keepdim, require_real("aminmax", self.dtype))
+    return meta, meta
+
+
+def _aminmax_kernel(xp: Any, metas: Any, a: Any, dim: int | None, keepdim: bool) -> Any:
+    axes = reduced_dims("aminmax", dim, len(a.shape))
+    dtype = metas[0].dtype
+    a = wide(xp, a, dtype)
+    least, greatest = (getattr(xp, f)(a, axis=axes, keepdims=keepdim) for f in ("min", "max"))
+    return cast(xp, least, dtype), cast(xp, greatest, dtype)
+
+
+def _aminmax_vjp(
+    grad_min: Any, grad_max: Any, self: Any, min: Any, max: Any, dim: int | None, keepdim: bool
+) -> Any:
+    pairs = [(grad_min, min), (grad_max, max)]
+    parts = [_extreme_vjp(g, self, end, dim, keepdim) for g, end in pairs if g is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+AMINMAX: PureOp = pure(
+    "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    meta=_aminmax_rule,
+    kernel=_aminmax_kernel,
+    vjp={"self": _aminmax_vjp},
+    cost=Cost.REDUCTION,
+    dims=reduced_over(None),
+    expands=lambda self, *, dim=None, keepdim=False: (
+        self._do("amin", dim, keepdim),
+        self._do("amax", dim, keepdim),
+    ),
+)
+
+
+# ---------------------------------------------------------------------------- of everything
+def chosen_all_vjp(grad: Any, self: Any, result: Any) -> Any:
+    """Elements equal to the result share the gradient; nans equal a nan, as in PyTorch."""
+    hits = (self == result).logical_or(self.isnan().logical_and(result.isnan()))
+    return _shared(grad, hits, None)
+
+
+def _of_everything(name: str) -> PureOp:
+    def rule(self: TensorMeta) -> TensorMeta:
+        dims = tuple(range(len(self.shape)))
+        refuse_empty(name, self, dims)
+        return reduced(self, dims, False, require_real(name, self.dtype))
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
+        return cast(xp, getattr(xp, name)(wide(xp, a, meta.dtype)), meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": chosen_all_vjp},
+        cost=Cost.REDUCTION,
+        dims=reduced_over(name),
+        expands=lambda self: self._do(f"a{name}"),
+        namespaced=lambda meta, self: namespaced(name)(meta, self, None, False),
+    )
+
+
+MAX = _of_everything("max")
+MIN = _of_everything("min")
+
+
+# -------------------------------------------------------------------------------- positions
+def _position(xp: Any, function: str, a: Any, dim: int | None, keepdim: bool) -> Any:
+    """Where the first extreme, or the first nan, lies; `dim=None` counts in row-major order."""
+    a = wide(xp, a, dtypes.from_numpy(a.dtype))
+    if dim is None or not a.shape:
+        index = getattr(xp, function)(xp.reshape(a, (-1,)), axis=0)
+        return xp.reshape(index, (1,) * len(a.shape) if keepdim else ())
+    return getattr(xp, function)(a, axis=dim, keepdims=keepdim)
+
+
+def _position_namespaced(
+    name: str, meta: TensorMeta, self: TensorMeta, dim: int | None, keepdim: bool
+) -> tuple[str, dict[str, Any]] | None:
+    plain = accumulator(self.dtype) is self.dtype and bool(self.shape)
+    return (name, {"axis": dim, "keepdims": keepdim}) if plain else None
+
+
+def _position_loops(name: str, k: Any, metas: Any, a: Any, dim: int | None) -> Any:
+    """The first extreme, and where it lies along `dim`, or in row-major order; the latter alone for
+    one meta.
+    """
+    several = type(metas) is tuple
+    dims = reduced_dims(name, dim, a.ndim)
+    if not dims:
+        place = k.map(metas[1] if several else metas, lambda *i: k.number(0, dtypes.int64))
+        return (k.map(metas[0], lambda *i: a[i]), place) if several else place
+
+    def value(element: Any, at: Any) -> Any:
+        place = sum((at[d] * sizes.numel([a.shape[e] for e in dims if e > d]) for d in dims), 0)
+        return k.wide(element), k.position(place)
+
+    def finish(best: Any, place: Any) -> Any:
+        return (k.cast(best, a.dtype), place) if several else place
+
+    return reduction_loops(k, metas, a, (dims, name, value), finish)
+
+
+def _position_op(name: str) -> PureOp:
+    def rule(self: TensorMeta, dim: int | None, keepdim: bool) -> TensorMeta:
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        require_real(name, self.dtype)
+        return reduced(self, dims, keepdim, dtypes.int64)
+
+    return pure(
+        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+        meta=rule,
+        kernel=lambda xp, meta, a, dim, keepdim: _position(xp, name, a, dim, keepdim),
+        vjp=None,
+        cost=Cost.REDUCTION,
+        dims=reduced_over(None),
+        namespaced=partial(_position_namespaced, name),
+        loops=lambda k, meta, a, dim, keepdim: _position_loops(name, k, meta, a, dim),
+    )
+
+
+ARGMAX = _position_op("argmax")
+ARGMIN = _position_op("argmin")
+
+
+# ------------------------------------------------------------------------ values and indices
+def chosen_vjp(
+    grad_values: Any, indices: Any, self_meta: TensorMeta, dim: int, keepdim: bool
+) -> Any:
+    """Each chosen element takes the gradient of what it became."""
+    zeros = grad_values.new_zeros(self_meta.shape)
+    if not keepdim and self_meta.shape:
+        grad_values, indices = grad_values.unsqueeze(dim), indices.unsqueeze(dim)
+    return zeros.scatter_add(dim, indices, grad_values)
+
+
+def _picked(xp: Any, a: Any, index: Any, dim: int) -> Any:
+    """The elements at an index along `dim`, without that dimension."""
+    ndim = index.ndim
+    places = [
+        xp.reshape(xp.arange(n), (n, *(1,) * (ndim - 1 - i))) if i < ndim - 1 else xp.arange(n)
+        for i, n in enumerate(index.shape)
+    ]
+    places.insert(dim % a.ndim, index)
+    return a[tuple(places)]
+
+
+def choosing(
+    schema: str,
+    place: Callable[..., Any],
+    *,
+    require: Callable[[str, DType], DType] = require_real,
+    check: Callable[..., None] | None = None,
+    loops: Callable[..., Any] | None = None,
+    workspace: Mapping[str, Any] | None = None,
+) -> PureOp:
+    """Declares a reduction that chooses an element along `dim` and says which.
+
+    Its parameters are `self`, options, `dim` and `keepdim`. `place(xp, a, dim, *options)` gives the
+    index of each, without `dim`; `require` and `check` refuse dtypes and options.
+    """
+    name = schema_of(schema).name
+
+    def rule(self: TensorMeta, *args: Any) -> Two:
+        *_, dim, keepdim = args
+        dims = reduced_dims(name, dim, len(self.shape))
+        refuse_empty(name, self, dims)
+        values = reduced(self, dims, keepdim, require(name, self.dtype))
+        if check is not None:
+            check(self, *args)
+        return values, values.with_dtype(dtypes.int64)
+
+    def kernel(xp: Any, metas: Any, a: Any, *args: Any) -> tuple[Any, Any]:
+        *options, dim, _ = args
+        if not a.shape:
+            return a, xp.zeros((), dtype=xp.int64)
+        index = place(xp, wide(xp, a, metas[0].dtype), dim, *options)
+        values = _picked(xp, a, index, dim)
+        if index.shape == metas[0].shape:
+            return values, index
+        return xp.reshape(values, metas[0].shape), xp.reshape(index, metas[1].shape)
+
+    return pure(
+        schema,
+        meta=rule,
+        kernel=kernel,
+        vjp={"self": chosen_vjp},
+        cost=Cost.REDUCTION,
+        dims=reduced_over(None),
+        loops=loops,
+        workspace=workspace,
+    )
+
+
+def _extreme_with_index(name: str, function: str) -> PureOp:
+    return choosing(
+        f"{name}(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        lambda xp, a, dim: getattr(xp, function)(a, axis=dim),
+        loops=lambda k, metas, a, dim, keepdim: _position_loops(function, k, metas, a, dim),
+    )
+
+
+MAX_DIM = _extreme_with_index("max_dim", "argmax")
+"""`x.max(dim)`: the first of equal maxima takes the whole gradient."""
+MIN_DIM = _extreme_with_index("min_dim", "argmin")
+
+
+# ---------------------------------------------------------------------- what users meet
+_FORMS = (
+    "(Tensor self, Tensor|Scalar? dim=None, bool keepdim=False, *, Tensor? other=None) -> Tensor"
+)
+_MAX_RESULTS = results_type("max", "values", "indices")
+_MIN_RESULTS = results_type("min", "values", "indices")
+
+
+@composite("max" + _FORMS)
+def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The largest element; with a dim (values, indices) along it; with a tensor `maximum`."""
+    return _form(self, "max", (dim, keepdim, other), _MAX_RESULTS)
+
+
+@composite("min" + _FORMS)
+def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+    """The smallest element; with a dim (values, indices) along it; with a tensor `minimum`."""
+    return _form(self, "min", (dim, keepdim, other), _MIN_RESULTS)
+
+
+def _form(self: Any, name: str, args: tuple[Any, bool, Any], results: Any) -> Any:
+    dim, keepdim, other = args
+    other = dim if hasattr(dim, "meta") else other
+    if other is not None:
+        return self._do(f"{name}imum", other)
+    if dim is not None:
+        return results(*self._do(f"{name}_dim", dim, keepdim))
+    refuse_keepdim(name, keepdim)
+    return self._do(name)
+
+
+def refuse_keepdim(name: str, keepdim: bool) -> None:
+    """For forms that reduce everything and keep no dimension, as PyTorch's."""
+    if keepdim:
+        raise ArgumentError(f"{name}: argument 'keepdim' is True without 'dim', expected a dim too")

@@ -1,0 +1,148 @@
+"""Sums of exponentials: logsumexp, softmax, log_softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import sizes
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.op.dims import along, reduced_over
+from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.elementwise.pointwise import conj
+from aotlite.ir.ops.expansions import dims_of, floating, total
+from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.precision import cast, is_complex, wide, widened
+from aotlite.ir.ops.reduce.dims import Dims, kept, reduced, reduced_dims
+from aotlite.ir.ops.reduce.long_sums import sum_over
+
+
+def _peak(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:
+    """The maximum, which is taken out before exponentials; 0 for an infinite one: no inf - inf."""
+    if is_complex(a):  # a shift by real numbers leaves the logarithm's imaginary part in -pi to pi
+        a = xp.real(a)
+    peak = xp.max(a, axis=axes, keepdims=True)
+    return xp.where(xp.isinf(peak), xp.zeros_like(peak), peak)
+
+
+def _logsumexp_rule(self: TensorMeta, dim: Dims, keepdim: bool) -> TensorMeta:
+    dims = reduced_dims("logsumexp", dim, len(self.shape))
+    return reduced(self, dims, keepdim, to_float(self.dtype))
+
+
+def _logsumexp_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, keepdim: bool) -> Any:
+    axes = reduced_dims("logsumexp", dim, len(a.shape))
+    a = wide(xp, a, meta.dtype)
+    if 0 in a.shape:
+        whole = xp.log(sum_over(xp, xp.exp(a), axes, keepdims=True))
+    else:
+        peak = _peak(xp, a, axes)
+        whole = xp.log(sum_over(xp, xp.exp(a - peak), axes, keepdims=True)) + peak
+    return cast(xp, xp.reshape(whole, meta.shape), meta.dtype)
+
+
+def _logsumexp_vjp(grad: Any, self: Any, result: Any, dim: Dims, keepdim: bool) -> Any:
+    total = kept(result, self.meta, dim, keepdim)
+    return kept(grad, self.meta, dim, keepdim) * conj((self - total).exp())
+
+
+def _logsumexp_expanded(self: Any, dim: Dims, keepdim: bool = False) -> Any:
+    dims, final = dims_of(self, dim), floating(self)
+    value = widened(self, final)
+    if 0 in self.shape or not dims:
+        return total(value.exp(), dims, keepdim=keepdim).log().to(final)
+    if self.is_complex():
+        return NotImplemented
+    peak = value.amax(dims, True)
+    # What is raised is never positive, which backends see; an infinite maximum is the result.
+    logs = (value - peak).exp().sum(dims, keepdim).log()
+    peak = peak.view(logs.shape)
+    return (peak.abs() == math.inf).where(peak, logs + peak).to(final)
+
+
+LOGSUMEXP: PureOp = pure(
+    "logsumexp(Tensor self, int[] dim, bool keepdim=False) -> Tensor",
+    meta=_logsumexp_rule,
+    kernel=_logsumexp_kernel,
+    vjp={"self": _logsumexp_vjp},
+    cost=Cost.REDUCTION,
+    dims=reduced_over(None),
+    expands=_logsumexp_expanded,
+)
+
+
+def _softmax_op(
+    name: str, compute: Callable[..., Any], vjp: Formulas, expands: Callable[..., Any]
+) -> PureOp:
+    def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
+        sizes.wrap_dim(dim, len(self.shape), op=name)
+        dtype = require_floating(name, dtype or self.dtype)
+        return tensor_meta(self.shape, None, dtype, self.device)
+
+    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
+        a = wide(xp, a, meta.dtype)
+        if 0 in a.shape:
+            return cast(xp, a, meta.dtype)
+        axes = (dim,) if a.shape else ()
+        shifted = a - xp.max(a, axis=axes, keepdims=True)
+        return cast(xp, compute(xp, shifted, axes), meta.dtype)
+
+    return pure(
+        f"{name}(Tensor self, int dim, dtype? dtype=None) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        vjp=vjp,
+        cost=Cost.REDUCTION,
+        dims=along("dim"),
+        expands=expands,
+    )
+
+
+def _softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
+    raised = xp.exp(shifted)
+    return raised / sum_over(xp, raised, axes, keepdims=True)
+
+
+def _log_softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
+    return shifted - xp.log(sum_over(xp, xp.exp(shifted), axes, keepdims=True))
+
+
+def _softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+    weighted = grad * result
+    return weighted - result * weighted.sum(dim, True)
+
+
+def _log_softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
+    return grad - result.exp() * grad.sum(dim, True)
+
+
+def _shifted(x: Any, dim: int, dtype: DType) -> Any:
+    """The operand less its maximum, so that no exponential overflows."""
+    value = widened(x, dtype)
+    return value - value.amax((dim,), True) if x.ndim else value - value
+
+
+def _softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+    final = dtype or self.dtype
+    if 0 in self.shape:
+        return self.to(final)
+    raised = _shifted(self, dim, final).exp()
+    return (raised / raised.sum((dim,) if self.ndim else None, True)).to(final)
+
+
+def _log_softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+    final = dtype or self.dtype
+    if 0 in self.shape:
+        return self.to(final)
+    shifted = _shifted(self, dim, final)
+    logs = shifted.exp().sum((dim,) if self.ndim else None, True).log()
+    return (shifted - logs).to(final)
+
+
+SOFTMAX = _softmax_op("softmax", _softmax, {"self": _softmax_vjp}, _softmax_expanded)
+LOG_SOFTMAX = _softmax_op(
+    "log_softmax", _log_softmax, {"self": _log_softmax_vjp}, _log_softmax_expanded
+)

@@ -1,0 +1,1 @@
+"""Ops that copy, join, repeat, pad, reorder and convert tensors."""

@@ -1,0 +1,254 @@
+"""Composites of views: other names and forms of view ops, made of those in `views`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, ShapeError
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.op.composite import composite
+
+# ---------------------------------------------------------------------------------- reshaping
+_INT = frozenset((int,))
+
+
+@composite(spread=True)
+def view(self: Any, size: Any = None, *, dtype: DType | None = None) -> Any:
+    """A view of this shape (one size may be -1), or of the same bytes in another dtype.
+
+    Raises ShapeError where the strides forbid it.
+    """
+    if size is None or isinstance(size, (DType, type)):
+        return self._do("view_dtype", dtype if size is None else size)
+    if type(size) is tuple and _INT.issuperset(map(type, size)):
+        return self._run("view", size)
+    return self._do("view", size)
+
+
+@composite("view_as(Tensor self, Tensor other) -> Tensor")
+def view_as(self: Any, other: Any) -> Any:
+    """A view with the shape of `other`."""
+    return self._do("view", other.shape)
+
+
+@composite("reshape(Tensor self, int[] shape) -> Tensor", spread=True)
+def reshape(self: Any, shape: tuple[int, ...]) -> Any:
+    """A view of this shape where the strides allow one, else a contiguous copy (TEN-2)."""
+    meta = self.meta
+    wanted = shape
+    if not meta.contiguous or -1 in shape or sizes.numel(shape) != meta.numel:
+        wanted = sizes.infer_size(shape, meta.numel, op="reshape")
+        if layout.view_strides(meta.shape, meta.stride, wanted) is None:
+            return self._do("reshape_copy", wanted)
+    return self._do("view", wanted)
+
+
+@composite("reshape_as(Tensor self, Tensor other) -> Tensor")
+def reshape_as(self: Any, other: Any) -> Any:
+    """`reshape` to the shape of `other`."""
+    return self.reshape(other.shape)
+
+
+@composite("flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor")
+def flatten(self: Any, start_dim: int, end_dim: int) -> Any:
+    """The dimensions from `start_dim` to `end_dim` merged into one; itself where that is one."""
+    if self.ndim == 0:
+        return self.reshape(1)
+    start = sizes.wrap_dim(start_dim, self.ndim, op="flatten")
+    end = sizes.wrap_dim(end_dim, self.ndim, op="flatten")
+    if start > end:
+        raise ShapeError(f"flatten: start_dim is {start_dim}, expected at most end_dim {end_dim}")
+    if start == end:
+        return self
+    shape = self.shape
+    merged = sizes.numel(shape[start : end + 1])
+    return self.reshape(shape[:start] + (merged,) + shape[end + 1 :])
+
+
+@composite("ravel(Tensor self) -> Tensor")
+def ravel(self: Any) -> Any:
+    """One dimension: a view of a contiguous tensor, else of a contiguous copy."""
+    return self.contiguous()._do("view", (self.numel(),))
+
+
+@composite("unflatten(Tensor self, int dim, int[] sizes) -> Tensor")
+def unflatten(self: Any, dim: int, into: tuple[int, ...]) -> Any:
+    """A view in which one dimension is several of these sizes (one may be -1)."""
+    at = sizes.wrap_dim(dim, self.ndim, op="unflatten")
+    if not self.ndim or not into:
+        what = f"argument 'sizes' is {into}" if self.ndim else "the tensor has no dimensions"
+        raise ShapeError(f"unflatten: {what}, expected at least one size of a dimension")
+    shape = self.shape
+    parts = sizes.infer_size(into, shape[at], op="unflatten")
+    return self._do("view", shape[:at] + parts + shape[at + 1 :])
+
+
+# ------------------------------------------------------------------------------ order of dims
+@composite("permute(Tensor self, int[] dims) -> Tensor", spread=True)
+def permute(self: Any, dims: tuple[int, ...]) -> Any:
+    """A view with the dimensions in this order."""
+    return self._run("permute", dims)
+
+
+@composite("swapaxes(Tensor self, int axis0, int axis1) -> Tensor")
+def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
+    """`transpose`."""
+    return self._do("transpose", axis0, axis1)
+
+
+@composite("swapdims(Tensor self, int dim0, int dim1) -> Tensor")
+def swapdims(self: Any, dim0: int, dim1: int) -> Any:
+    """`transpose`."""
+    return self._do("transpose", dim0, dim1)
+
+
+@composite("swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)")
+def swapaxes_(self: Any, axis0: int, axis1: int) -> Any:
+    """`transpose_`."""
+    return self._do("transpose_", axis0, axis1)
+
+
+@composite("swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)")
+def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
+    """`transpose_`."""
+    return self._do("transpose_", dim0, dim1)
+
+
+@composite("movedim(Tensor self, int[] source, int[] destination) -> Tensor")
+def movedim(self: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    """A view with the dimensions `source` at the places `destination`, the rest in order."""
+    return _moved(self, "movedim", source, destination)
+
+
+@composite("moveaxis(Tensor self, int[] source, int[] destination) -> Tensor")
+def moveaxis(self: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    """`movedim`."""
+    return _moved(self, "moveaxis", source, destination)
+
+
+def _moved(self: Any, name: str, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    if len(source) != len(destination):
+        raise ShapeError(
+            f"{name}: source is {source} and destination is {destination}, expected as many "
+            "dimensions in both"
+        )
+    taken = sizes.wrap_dims(source, self.ndim, op=name)
+    places = sizes.wrap_dims(destination, self.ndim, op=name)
+    if not self.ndim:
+        return self._do("alias")
+    rest = iter(dim for dim in range(self.ndim) if dim not in taken)
+    moved = dict(zip(places, taken, strict=True))
+    order = [moved[dim] if dim in moved else next(rest) for dim in range(self.ndim)]
+    return self._do("permute", tuple(order))
+
+
+@composite(is_property=True)
+def T(self: Any) -> Any:
+    """A view with the dimensions reversed."""
+    return self._do("permute", tuple(reversed(range(self.ndim))))
+
+
+@composite(is_property=True)
+def mT(self: Any) -> Any:
+    """A view with the last two dimensions swapped; of a number, the tensor itself."""
+    return _matrices(self, "mT")
+
+
+@composite(is_property=True)
+def H(self: Any) -> Any:
+    """The conjugate transpose of a matrix: a view if it is real (TEN-35)."""
+    if self.ndim not in (0, 2):
+        raise ShapeError(f"H: the tensor has shape {self.shape}, expected 2 dimensions")
+    return _conjugated(_matrices(self, "H"))
+
+
+@composite(is_property=True)
+def mH(self: Any) -> Any:
+    """The conjugate of `mT`: a view if it is real (TEN-35)."""
+    return _conjugated(_matrices(self, "mH"))
+
+
+@composite("adjoint(Tensor self) -> Tensor")
+def adjoint(self: Any) -> Any:
+    """The conjugate of `mT`: a view if it is real (TEN-35)."""
+    return _conjugated(_matrices(self, "adjoint"))
+
+
+def _matrices(self: Any, name: str) -> Any:
+    if self.ndim == 1:
+        raise ShapeError(f"{name}: the tensor has shape {self.shape}, expected 2 dimensions")
+    return self._do("transpose", -2, -1) if self.ndim else self
+
+
+def _conjugated(value: Any) -> Any:
+    return value.conj() if value.is_complex() else value
+
+
+# ---------------------------------------------------------------------------------- repeating
+@composite("expand(Tensor self, int[] size, *, bool implicit=False) -> Tensor", spread=True)
+def expand(self: Any, size: tuple[int, ...], implicit: bool) -> Any:
+    """A view in which dimensions of size 1 are repeated (stride 0); -1 keeps a size."""
+    return self._run("expand", size)
+
+
+@composite("expand_as(Tensor self, Tensor other) -> Tensor")
+def expand_as(self: Any, other: Any) -> Any:
+    """`expand` to the shape of `other`."""
+    return self._do("expand", other.shape)
+
+
+@composite("broadcast_to(Tensor self, int[] size) -> Tensor", spread=True)
+def broadcast_to(self: Any, size: tuple[int, ...]) -> Any:
+    """`expand`."""
+    return self._run("expand", size)
+
+
+@composite(is_method=False)
+def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+    """Each tensor expanded to the shape that all broadcast to; itself if it has that shape."""
+    if not all(hasattr(t, "meta") for t in tensors):
+        raise ArgumentError("broadcast_tensors: an argument is no tensor, expected tensors")
+    shape = sizes.broadcast_shapes(*[t.shape for t in tensors], op="broadcast_tensors")
+    same = sizes.same_shape
+    return tuple(t if same(t.shape, shape) else t._do("expand", shape) for t in tensors)
+
+
+# ------------------------------------------------------------------------- at least so many dims
+@composite(is_method=False)
+def atleast_1d(*tensors: Any) -> Any:
+    """The tensor, with a dimension if it has none; of several tensors (or a list), a tuple."""
+    return _each(tensors, lambda x: x if x.ndim else x.reshape(1))
+
+
+@composite(is_method=False)
+def atleast_2d(*tensors: Any) -> Any:
+    """The tensor, with dimensions put before those it has, up to two."""
+
+    def wide(x: Any) -> Any:
+        if x.ndim > 1:
+            return x
+        return x.unsqueeze(0) if x.ndim else x.reshape(1, 1)
+
+    return _each(tensors, wide)
+
+
+@composite(is_method=False)
+def atleast_3d(*tensors: Any) -> Any:
+    """The tensor, with dimensions put around those it has, up to three."""
+
+    def wide(x: Any) -> Any:
+        if x.ndim > 2:
+            return x
+        if x.ndim == 2:
+            return x.unsqueeze(-1)
+        return x.unsqueeze(0).unsqueeze(-1) if x.ndim else x.reshape(1, 1, 1)
+
+    return _each(tensors, wide)
+
+
+def _each(tensors: tuple[Any, ...], form: Any) -> Any:
+    if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
+        return form(tensors[0])
+    given = tensors[0] if len(tensors) == 1 else tensors
+    return tuple(form(x) for x in given)

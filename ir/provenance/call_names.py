@@ -1,0 +1,108 @@
+"""What the user's line calls: `flatten` of `x.flatten(1)`, `add` of `x + y`.
+
+Ground floor. A location is an instruction, of which Python knows the part of the source that it
+is of; that text is read as Python. Nothing is paid before somebody asks.
+Spec: `specs/rules/seq.md`.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import linecache
+from itertools import islice
+
+from aotlite.ir.provenance.location import Location, Place
+
+_OPERATORS: dict[type, str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "div",
+    ast.FloorDiv: "floor_divide",
+    ast.Mod: "remainder",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "bitwise_left_shift",
+    ast.RShift: "bitwise_right_shift",
+    ast.USub: "neg",
+    ast.UAdd: "positive",
+    ast.Invert: "bitwise_not",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+}
+
+_STORES = {"STORE_SUBSCR", "STORE_SLICE"}
+"""What `x[i] = y` is; the part of the source is only `x[i]`."""
+
+
+def source_name(location: Location) -> str:
+    """The function, method or operator that is called there; the name of the user's function where
+    the source does not tell.
+
+    >>> import aotlite as al
+    >>> from aotlite.inspect import stages_of
+    >>> graph = stages_of(lambda x: (x + 1).t(), al.ones(2, 2))["capture"]
+    >>> [source_name(node.location) for node in graph.calls]
+    ['add', 't']
+    """
+    if isinstance(location, Place):
+        return location.function
+    code, instruction = location
+    if dis.opname[code.co_code[instruction]] in _STORES:
+        return "setitem"
+    return name_in(_text(location)) or code.co_name
+
+
+def name_in(text: str) -> str | None:
+    """What a piece of source calls, if it has a name."""
+    return _name(_parsed(text))
+
+
+def _text(location: Location) -> str:
+    """The part of the source that an instruction is of; empty where that is not known."""
+    code, instruction = location  # type: ignore[misc]
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    if position is None or None in position:
+        return ""
+    first, last, start, end = position
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
+    if not all(lines):
+        return ""
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    return b"".join(lines).decode("utf-8", "replace")
+
+
+def _parsed(text: str) -> ast.AST | None:
+    for source in (f"({text}\n)", text):  # an expression over several lines; a statement
+        try:
+            (found,) = ast.parse(source).body
+        except (SyntaxError, ValueError):
+            continue
+        return found.value if isinstance(found, ast.Expr) else found
+    return None
+
+
+def _name(found: ast.AST | None) -> str | None:
+    match found:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+        case ast.Attribute(attr=name):
+            return name
+        case ast.Subscript():
+            return "getitem"
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+            return _OPERATORS.get(type(op))
+        case ast.Compare(ops=[op, *_]):
+            return _OPERATORS.get(type(op))
+        case ast.AugAssign(op=op):
+            return f"{_OPERATORS[type(op)]}_"
+    return None

@@ -1,0 +1,313 @@
+"""`Interpreter`: runs a graph node by node, on arrays or on whatever values a `call` takes.
+
+Ground floor. By default ops run as their declarations say (kernels, view geometry) on
+`ArrayValue`s: this is the reference meaning of a graph, also of one that writes and takes views.
+The hooks carry FX's names; a subclass overrides those it cares about. Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aotlite.ir.arrays import copied, kernel_on
+from aotlite.ir.dtypes import uint8, uint64
+from aotlite.ir.effects import EffectOp, TokenOp, library_of
+from aotlite.ir.errors import (
+    ArgumentError,
+    DTypeError,
+    RngError,
+    ShapeError,
+    UnsupportedError,
+    in_words,
+    noted,
+)
+from aotlite.ir.graph import Constant, Graph, Node, map_nodes
+from aotlite.ir.graph.node_text import node_line
+from aotlite.ir.graph.role import RNG_INPUTS
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.text import meta_text
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.provenance.location import place_of
+from aotlite.ir.provenance.scope import TAPE_NODE
+
+__all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "explain", "run_graph"]
+
+Call = Callable[[Op, tuple[Any, ...]], Any]
+
+
+def explain(error: Exception, node: Node, graph: Graph) -> None:
+    """Notes at an error which node of a graph has raised it, and whose that node is.
+
+    Raises another one, with these notes, for an allocation that failed, and for an overflow.
+    """
+    told = in_words(getattr(node.target, "name", str(node.target)), node.args, error)
+    if told is not error:
+        explain(told, node, graph)
+        raise told from error
+    error.add_note(f"while running: {node_line(node, graph.names)}")
+    if node.scope is not None and TAPE_NODE in node.scope.tags:
+        error.add_note(f"for {node.scope.tags[TAPE_NODE]}")
+    if node.location is not None:
+        error.add_note(place_of(node.location).note())
+
+
+# ------------------------------------------------------------------------------ values of arrays
+class ArrayValue:
+    """A window onto a buffer of the device's array library: what a tensor is, without history.
+
+    The buffer is the whole storage, so that `as_strided` reaches what lies outside the window.
+    """
+
+    __slots__ = ("_array", "buffer", "meta", "start")
+
+    def __init__(self, buffer: Any, meta: TensorMeta, start: int = 0) -> None:
+        self.buffer = buffer
+        self.meta = meta
+        self.start = start
+        """Elements from the start of the buffer to the first one."""
+        self._array: Any = None
+
+    @property
+    def array(self) -> Any:
+        """The array over this window; it shares the buffer's memory."""
+        if self._array is None:
+            meta = self.meta
+            self._array = meta.device.arrays.strided(
+                self.buffer, meta.dtype, meta.shape, meta.stride, self.start
+            )
+        return self._array
+
+    def window(self, meta: TensorMeta, start: int) -> ArrayValue:
+        """The window of this geometry, `start` elements from the first one of this window."""
+        return ArrayValue(self.buffer, meta, self.start + start)
+
+    def aligned(self, size: int) -> ArrayValue:
+        """This window of a buffer in which it starts at a multiple of `size` bytes.
+
+        Where an element of twice the size starts between two of its kind, as a member of a
+        synthetic base may, no number of elements says so.
+        """
+        own = self.meta.dtype.itemsize
+        rest = self.start * own % size
+        if not rest:
+            return self
+        left = (uint8, (self.buffer.nbytes - rest,), (1,), rest)
+        buffer = self.meta.device.arrays.strided(self.buffer, *left)
+        return ArrayValue(buffer, self.meta, (self.start * own - rest) // own)
+
+    def __repr__(self) -> str:
+        return f"ArrayValue({meta_text(self.meta)}, start={self.start})"
+
+
+def array_value(source: Any, meta: TensorMeta) -> ArrayValue:
+    """A new buffer with exactly this geometry that holds a copy of the array `source`."""
+    return ArrayValue(copied(meta.device.arrays, source, meta), meta)
+
+
+def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
+    """The result of `op` on `ArrayValue`s and canonical literals, by the op's declaration.
+
+    Results have exactly the strides that the meta rule says. Raises UnsupportedError for an op that
+    draws from a generator: only its pure form has a meaning here.
+    """
+    match op:
+        case PureOp():
+            return _compute(op, args)
+        case ViewOp():
+            meta = op.infer(args)
+            operand = args[0].aligned(meta.dtype.itemsize) if op.recasts else args[0]
+            return operand.window(meta, _moved(op, (operand, *args[1:])))
+        case MultiViewOp():
+            return tuple(call_arrays(part, (args[0], *rest)) for part, rest in op.parts(args))
+        case InplaceOp():
+            target = args[0]
+            value = _compute(op.functional, args)
+            target.meta.device.arrays.copy(target.array, value.array)
+            return target
+        case GeometryOp():
+            return call_arrays(op.view, args)
+        case EffectOp() | TokenOp():
+            return _happened(op, args)
+    raise UnsupportedError(
+        f"{op.name}: it draws from a generator, expected its pure form; functionalize first"
+    )
+
+
+def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
+    """By how many elements the view's start is another number than the operand's."""
+    return op.at(args, args[0].start) - int(args[0].start)
+
+
+def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
+    metas: Any = op.infer(args)
+    arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
+    kernel = kernel_on(arrays, op.kernel)
+    result = kernel(arrays, metas, *[_array_of(value) for value in args])
+    if type(metas) is not tuple:
+        return ArrayValue(arrays.adopt(result, metas), metas)
+    pairs = zip(result, metas, strict=True)
+    return tuple([ArrayValue(arrays.adopt(part, meta), meta) for part, meta in pairs])
+
+
+def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:
+    """The results of an effect, which happens now (TOK-1)."""
+    metas: Any = op.infer(args)
+    result = op.kernel(library_of(op, args), metas, *[_array_of(value) for value in args])
+    if type(metas) is not tuple:
+        return array_value(result, metas)
+    return tuple([array_value(part, meta) for part, meta in zip(result, metas, strict=True)])
+
+
+def _array_of(value: Any) -> Any:
+    if type(value) is ArrayValue:
+        return value.array
+    if type(value) is tuple:
+        return tuple([_array_of(item) for item in value])
+    return value
+
+
+# ----------------------------------------------------------------------------------- interpreter
+class Interpreter:
+    """Runs a graph. Values are dropped after their last use.
+
+    With `call`, ops run as `call(op, args)` on the inputs as they are given, and a constant is what
+    `constant(value, meta)` makes of it. Without, inputs are arrays, which are copied, or
+    `ArrayValue`s, which are used as they are (so that writes reach them, and they may overlap), and
+    outputs are arrays.
+
+    >>> from aotlite.ir.graph.builder import Builder
+    >>> from aotlite.ir.meta import tensor_meta
+    >>> build = Builder()
+    >>> x = build.placeholder(tensor_meta((2,)))
+    >>> Interpreter(build.finish([x * 2.0])).run(np.float32([1, 2]))
+    (array([2., 4.], dtype=float32),)
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        call: Call | None = None,
+        *,
+        constant: Callable[[Any, TensorMeta], Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.node: Node = graph.nodes[0]
+        """The node being run, for hooks that want more than its target and arguments."""
+        self.env: dict[Node, Any] = {}
+        self._on_arrays = call is None
+        self._apply: Call = call_arrays if call is None else call
+        self._constant = constant or (array_value if call is None else _unchanged)
+        self._inputs: list[Any] = []
+
+    def run(self, *inputs: Any) -> Any:
+        """What the graph returns for these inputs. Raises ArgumentError if their number is wrong.
+
+        An error of a node carries the node and the user's line as notes.
+        """
+        wanted = len(self.graph.placeholders)
+        if len(inputs) != wanted:
+            raise ArgumentError(
+                f"graph {self.graph.name}: it is given {len(inputs)} inputs, expected {wanted}"
+            )
+        self._inputs = list(reversed(inputs))
+        self.env = {}
+        with np.errstate(all="ignore"):
+            return self._run_nodes()
+
+    def _run_nodes(self) -> Any:
+        env, last_uses = self.env, self.graph.last_uses
+        result = None
+        for node in self.graph.nodes:
+            self.node = node
+            try:
+                result = env[node] = self.run_node(node)
+            except Exception as error:
+                explain(error, node, self.graph)
+                raise
+            for dead in last_uses[node]:
+                del env[dead]
+        return result
+
+    # --- hooks
+    def run_node(self, node: Node) -> Any:
+        """The value of a node: calls the hook that is named like its `op`."""
+        args = self.fetch_args(node)
+        match node.op:
+            case "call":
+                return self.call(node.target, args)
+            case "placeholder":
+                return self.placeholder(node.target, args)
+            case "get_attr":
+                return self.get_attr(node.target, args)
+        return self.output(node.target, args)
+
+    def fetch_args(self, node: Node) -> tuple[Any, ...]:
+        """The arguments of a node with values in the place of nodes."""
+        args: tuple[Any, ...] = map_nodes(node.args, self.env.__getitem__)
+        return args
+
+    def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """The next input."""
+        value = self._inputs.pop()
+        if not self._on_arrays:
+            return value
+        return _checked_input(value, self.node)
+
+    def get_attr(self, target: Constant, args: tuple[Any, ...]) -> Any:
+        """The value of a constant."""
+        return self._constant(target.value, self.node.meta)  # type: ignore[arg-type]
+
+    def call(self, target: Op, args: tuple[Any, ...]) -> Any:
+        """The result of an op. Taking one of several results is indexing, whatever the values."""
+        return args[0][args[1]] if target is GETITEM else self._apply(target, args)
+
+    def output(self, target: Any, args: tuple[Any, ...]) -> Any:
+        """What `run` returns."""
+        return _array_of(args[0]) if self._on_arrays else args[0]
+
+
+def run_graph(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
+    """The outputs of a graph for these arrays, by the declarations of its ops."""
+    outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs)
+    return outputs
+
+
+def _unchanged(value: Any, meta: TensorMeta) -> Any:
+    return value
+
+
+def _checked_input(value: Any, node: Node) -> ArrayValue:
+    """The input of a placeholder as an `ArrayValue` of its meta."""
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    if type(value) is ArrayValue:
+        if value.meta is not meta:
+            got, expected = meta_text(value.meta), meta_text(meta)
+            raise ArgumentError(f"run: input {node.role} is {got}, expected {expected}")
+        return value
+    source = np.asarray(value) if isinstance(value, (int, float, bool, complex, list)) else value
+    if type(node.role) in RNG_INPUTS and meta.dtype is uint64 and not meta.shape:
+        _check_state(node, value, source)
+    if tuple(source.shape) != meta.shape:
+        raise ShapeError(
+            f"run: input {node.role} has shape {tuple(source.shape)}, expected {meta.shape}"
+        )
+    if source is value and source.dtype != meta.dtype.numpy:
+        raise DTypeError(f"run: input {node.role} is {source.dtype}, expected {meta.dtype}")
+    return array_value(source, meta)
+
+
+def _check_state(node: Node, value: Any, source: Any) -> None:
+    """Raises RngError for what is no seed, and no offset: they are 0-d and of 64 bits (RNG-2)."""
+    is_number = source is not value and source.dtype.kind in "iu"
+    if source.shape or not (is_number or source.dtype == np.uint64):
+        raise noted(
+            RngError(
+                f"run: input {node.role} is {source.dtype}{list(source.shape)}, expected a number, "
+                "or an array of uint64 without dimensions"
+            ),
+            "Seeds and offsets are tensors of unsigned 64-bit integers. (RNG-2)",
+        )

@@ -1,0 +1,278 @@
+"""Functions of symbolic ints that are no polynomials: `//`, `%`, `**`, max and min.
+
+Ground floor. What comes out as a polynomial is given as one; the rest becomes a `Call`, an atom
+that keeps its operands. The arithmetic is Python's, exactly (DYN-13): a quotient is rounded down,
+and a remainder has the divisor's sign.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from aotlite.ir.symbols.polynomial import (
+    Atom,
+    Monomial,
+    Range,
+    Terms,
+    add,
+    common_monomial,
+    divide,
+    multiply,
+    scaled,
+)
+from aotlite.ir.symbols.symint import SymInt, Table
+
+__all__ = ["FUNCTIONS", "Call", "call"]
+
+Value: TypeAlias = "int | SymInt"
+
+FUNCTIONS: Final[dict[str, Callable[[int, int], int]]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "max": max,
+    "min": min,
+}
+
+
+class Call(Atom):
+    """A function of two integers, as an atom."""
+
+    __slots__ = ("function", "left", "right")
+
+    def __init__(self, number: int, function: str, left: Value, right: Value, room: Range) -> None:
+        super().__init__(number, *room)
+        self.function = function
+        self.left = left
+        self.right = right
+
+    def __str__(self) -> str:
+        if self.function in ("max", "min"):
+            return f"{self.function}({self.left}, {self.right})"
+        return f"{_inner(self.left)}{_SIGNS[self.function]}{_inner(self.right)}"
+
+
+_SIGNS = {"//": "//", "%": " % ", "**": "**"}
+
+
+def _inner(value: Value) -> str:
+    text = str(value)
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def call(table: Table, function: str, left: Value, right: Value) -> Value:
+    """The value of a function of which an operand is symbolic."""
+    if function in ("max", "min"):
+        return _extreme(table, function, left, right)
+    if function == "**":
+        return _power(table, left, right)
+    return _divided(table, function, left, right)
+
+
+def _extreme(table: Table, function: str, left: Value, right: Value) -> Value:
+    greater = table.known_truth(left, ">=", right)
+    if greater is None:
+        smaller = table.known_truth(left, "<=", right)
+        greater = None if smaller is None else not smaller
+    if greater is not None:
+        return left if greater == (function == "max") else right
+    left, right = sorted((left, right), key=lambda value: getattr(value, "key", value))
+    (low_a, high_a), (low_b, high_b) = table.range(left), table.range(right)
+    best = max if function == "max" else min
+    low, high = _best(best, low_a, low_b), _best(best, high_a, high_b)
+    if function == "max":
+        room = _either(low, low_a, low_b), high
+    else:
+        room = low, _either(high, high_a, high_b)
+    return table.atom(function, left, right, room)
+
+
+def _best(best: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else best(a, b)
+
+
+def _either(both: int | None, a: int | None, b: int | None) -> int | None:
+    return both if both is not None else a if b is None else b
+
+
+def _power(table: Table, left: Value, right: Value) -> Value:
+    if not right >= 0:  # a fraction in Python: it needs the value
+        return int(left) ** int(right)
+    low, _ = table.range(left)
+    room = (1, None) if low is not None and low >= 1 else (None, None)
+    return table.atom("**", left, right, room)
+
+
+# ------------------------------------------------------------------------------------- division
+def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
+    if not right != 0:
+        raise ZeroDivisionError("symbols: the divisor is 0, expected another number")
+    if isinstance(right, int) and right < 0:  # the same quotient, and the remainder turned round
+        turned = call(table, function, -left, -right)
+        return turned if function == "//" else -turned
+    quotient, rest = _split(table, table.terms_of(left), table.terms_of(right))
+    whole, remainder = table.of(quotient), table.of(rest)
+    inner, outer, factor, spare = _reduced(table, remainder, right)
+    if function == "//":
+        return whole + _quotient(table, inner, outer)
+    return _remainder(table, inner, outer) * factor + spare
+
+
+def _split(table: Table, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms]:
+    """(q, r) with dividend = q * divisor + r; r is 0 where the division comes out."""
+    if len(divisor) == 1:
+        return _split_by_term(dividend, *next(iter(divisor.items())))
+    ratio = _ratio(dividend, divisor)
+    if ratio is not None:
+        return {(): ratio}, {}
+    if len(dividend) >= len(divisor):
+        return table.sympy_quotient(dividend, divisor) or ({}, dividend)
+    return {}, dividend
+
+
+def _split_by_term(
+    dividend: Terms, divisor: Monomial, coefficient: int
+) -> tuple[dict[Monomial, int], dict[Monomial, int]]:
+    quotient: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, c in dividend.items():
+        left = divide(monomial, divisor)
+        times, over = (0, c) if left is None else _quotient_of_term(c, coefficient, monomial)
+        if times and left is not None:
+            quotient[left] = times
+        if over:
+            rest[monomial] = over
+    return quotient, rest
+
+
+def _quotient_of_term(c: int, divisor: int, monomial: Monomial) -> tuple[int, int]:
+    """Rounded towards zero, so that what is divided keeps its sign; a constant as Python does."""
+    if not monomial:
+        return divmod(c, divisor)
+    times = abs(c) // abs(divisor) * (1 if (c < 0) == (divisor < 0) else -1)
+    return times, c - times * divisor
+
+
+def _ratio(dividend: Terms, divisor: Terms) -> int | None:
+    """The whole number that the dividend is a multiple by, if there is one."""
+    if dividend.keys() != divisor.keys():
+        return None
+    found = {divmod(c, divisor[monomial]) for monomial, c in dividend.items()}
+    times, over = next(iter(found))
+    return times if len(found) == 1 and not over else None
+
+
+def _reduced(table: Table, dividend: Value, divisor: Value) -> tuple[Value, Value, Value, int]:
+    """(a, b, g, c) with dividend = g*a + c, divisor = g*b, g > 0 and 0 <= c < g.
+
+    Then dividend // divisor = a // b and dividend % divisor = g * (a % b) + c.
+    """
+    above, below = dict(table.terms_of(dividend)), table.terms_of(divisor)
+    constant = above.pop((), 0) if isinstance(divisor, int) else 0
+    number = math.gcd(*above.values(), *below.values())
+    times, over = divmod(constant, number)
+    shared = () if times or over else _positive(common_monomial({**above, **below}))
+    inner, outer = (
+        table.of({divide(monomial, shared) or (): c // number for monomial, c in terms.items()})
+        for terms in (above, below)
+    )
+    return inner + times, outer, table.of({shared: number}), over
+
+
+def _positive(monomial: Monomial) -> Monomial:
+    """The atoms in it that are known to be positive."""
+    return tuple(atom for atom in monomial if atom.lower is not None and atom.lower >= 1)
+
+
+def _quotient(table: Table, a: Value, b: Value) -> Value:
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    within = _within(table, a, b)
+    if within is not None:
+        return within
+    nested = _nested(table, a, b) if isinstance(b, int) and b > 0 else None
+    if nested is not None:
+        return call(table, "//", *nested)
+    return table.atom("//", a, b, _quotient_range(table.range(a), table.range(b)))
+
+
+def _nested(table: Table, a: Value, b: int) -> tuple[Value, Value] | None:
+    """(x, y) with a // b = x // y where a = u // v + c: two divisions are one."""
+    terms = dict(table.terms_of(a))
+    constant = terms.pop((), 0)
+    if len(terms) != 1:
+        return None
+    ((monomial, c),) = terms.items()
+    if c != 1 or len(monomial) != 1:
+        return None
+    inner = monomial[0]
+    if not isinstance(inner, Call) or inner.function != "//":
+        return None
+    divisor = inner.right
+    if not isinstance(divisor, int) or divisor < 1:
+        return None
+    return inner.left + constant * divisor, divisor * b
+
+
+def _remainder(table: Table, a: Value, b: Value) -> Value:
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    within = _within(table, a, b)
+    if within is not None:
+        return a - within * b
+    low, high = table.range(b)
+    if low is not None and low >= 1:
+        room: Range = (0, None if high is None else high - 1)
+    elif high is not None and high <= -1:
+        room = (None if low is None else low + 1, 0)
+    else:
+        room = (None, None)
+    return table.atom("%", a, b, room)
+
+
+def _within(table: Table, a: Value, b: Value) -> int | None:
+    """The quotient where ranges alone show that it is 0 or -1."""
+    if table.known_truth(b, ">", 0) is not True:
+        return None
+    if table.known_truth(a, ">=", 0) is True:
+        return 0 if table.known_truth(a, "<", b) is True else None
+    if table.known_truth(a, "<", 0) is True and table.known_truth(a, ">=", -b) is True:
+        return -1
+    return None
+
+
+def _quotient_range(a: Range, b: Range) -> Range:
+    (low, high), (least, most) = a, b
+    if least is None or least < 1:
+        return None, None
+    # By a positive divisor: a negative dividend is smallest by the least divisor, and so on.
+    below = None if low is None else low // least if low < 0 else _or_zero(low, most)
+    above = None if high is None else high // least if high >= 0 else _or_minus_one(high, most)
+    return below, above
+
+
+def _or_zero(value: int, divisor: int | None) -> int:
+    return 0 if divisor is None else value // divisor
+
+
+def _or_minus_one(value: int, divisor: int | None) -> int:
+    return -1 if divisor is None else value // divisor
+
+
+# ------------------------------------------------------------------------- what a call is bound by
+def without_quotient(terms: Terms, atom: Call) -> Terms | None:
+    """A polynomial of the same sign without the quotient `atom`, whose divisor is positive.
+
+    With q = (a - r) / b, where r = a % b: b * (c*q + rest) = c*(a - r) + b*rest. None where the
+    polynomial has q in other terms than c*q.
+    """
+    rest = dict(terms)
+    c = rest.pop((atom,))
+    if any(atom in monomial for monomial in rest):
+        return None
+    table = next(v.table for v in (atom.left, atom.right) if isinstance(v, SymInt))
+    numerator = table.terms_of(atom.left - table.call("%", atom.left, atom.right))
+    return add(multiply(rest, table.terms_of(atom.right)), scaled(numerator, c))

@@ -1,0 +1,399 @@
+"""`SymInt`: an integer that is not known while a graph is made. Spec: `specs/symbols.md`.
+
+Ground floor. A symbolic int is a polynomial over symbols, and over divisions, remainders, minima
+and maxima that do not come out (`ir/symbols/calls.py`). The `SymbolTable` that it belongs to
+interns it, so that equal polynomials are one object: dicts find it by identity and ask it nothing.
+A comparison that no value can change gives a bool, any other one a `SymBool`, and whoever asks that
+for its truth is answered by the hints and makes an assumption (`ir/symbols/table.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, Protocol, TypeAlias
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.symbols.polynomial import Range, Terms, add, multiply, subtract
+
+__all__ = ["ABOVE", "BELOW", "RELATIONS", "Combine", "SymBool", "SymInt", "Table"]
+
+RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+Combine: TypeAlias = Callable[[Terms, Terms], Terms]
+
+ABOVE: Final = frozenset(("!=", ">", ">="))
+"""The relations of a number to those below it."""
+BELOW: Final = frozenset(("!=", "<", "<="))
+
+NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+class Table(Protocol):
+    """What a symbolic int asks of the table that interned it: `SymbolTable` is the one there is."""
+
+    @property
+    def interned(self) -> dict[int, SymInt]:
+        """Each number by its key."""
+
+    @property
+    def truths(self) -> dict[tuple[str, Any, Any], Any]:
+        """Comparisons that are known to hold or not to, for good."""
+
+    @property
+    def open(self) -> dict[tuple[str, Any, Any], SymBool]:
+        """Comparisons that depend, as far as was known when they were made."""
+
+    # --- arithmetic
+    def of(self, terms: Terms) -> Any:
+        """The one object for these terms; a plain int where there is no symbol in them."""
+
+    def terms_of(self, value: int | SymInt) -> Terms:
+        """The terms of an int or of a symbolic int of this table."""
+
+    def add(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a + b, whose key is new."""
+
+    def subtract(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a - b, whose key is new."""
+
+    def multiply(self, key: int, a: SymInt, b: int | SymInt) -> Any:
+        """a * b, whose key is new."""
+
+    def met(self, key: int, function: Combine, a: SymInt, b: int | SymInt) -> Any:
+        """function(a, b), whose key another number has."""
+
+    def call(self, function: str, left: int | SymInt, right: int | SymInt) -> Any:
+        """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
+
+    def atom(self, function: str, left: int | SymInt, right: int | SymInt, room: Range) -> Any:
+        """The one object for a call that does not come out."""
+
+    def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
+        """(q, 0) where the polynomial division comes out over the integers, else None."""
+
+    # --- values and truths
+    def evaluate(self, value: int | SymInt, values: Mapping[str, int] | None = None) -> int:
+        """The value where symbols have these values by name; by default their hints."""
+
+    def specialize(self, value: SymInt) -> int:
+        """The hint, which is assumed to be the value."""
+
+    def range(self, value: int | SymInt) -> Range:
+        """Bounds that hold for all values of the symbols; None where there is none."""
+
+    def compare(self, fact: SymBool) -> bool | SymBool:
+        """The comparison, or its truth where that is known."""
+
+    def decide(self, fact: SymBool) -> bool:
+        """Whether a comparison holds: for all values, else by the hints, which is then assumed."""
+
+    def known_truth(self, left: int | SymInt, relation: str, right: int | SymInt) -> bool | None:
+        """Whether a comparison holds, or does not, for all values; None where it depends."""
+
+    # --- text
+    def text(self, value: SymInt) -> str:
+        """The expression as Python writes it."""
+
+    def refuse(self, value: SymInt) -> NoReturn:
+        """Raises ArgumentError for a size of another trace."""
+
+
+class SymInt:
+    """An integer by its expression; made by a `SymbolTable` and by arithmetic alone.
+
+    Arithmetic is Python's, of negative numbers too. `int()`, indexing and fractions need the value:
+    they take the hint and assume that it stays (`table.log`).
+
+    >>> from aotlite.ir.symbols.table import SymbolTable
+    >>> table = SymbolTable()
+    >>> s0, s1 = table.size(6, "x.shape[0]"), table.size(5, "x.shape[1]")
+    >>> (s0 + 1) * s1 - s1, s0 * 4 // 2, -s0 // 4, s0 > 1, s0 > s1
+    (s0*s1, 2*s0, (-s0)//4, True, s0 > s1)
+    >>> (s0 + 1) * s1 is s1 + s1 * s0
+    True
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_hint",
+        "_terms",
+        "constant",
+        "function",
+        "key",
+        "least",
+        "left",
+        "right",
+        "table",
+    )
+
+    def __init__(
+        self,
+        table: Table,
+        key: int,
+        constant: int,
+        least: int | None,
+        function: Combine | None,
+        left: SymInt | None,
+        right: Any,
+    ) -> None:
+        self.table = table
+        self.key = key
+        """The value of the polynomial where each atom is its point: what it is found by."""
+        self.constant = constant
+        """The term without symbols."""
+        self.least = least
+        """A number that no value is below; None where none has been found yet."""
+        # How it was made first. Most numbers are never asked for more than that (`terms`).
+        self.function = function
+        self.left = left
+        self.right = right
+        self._terms: Terms | None = None
+        self._hint: int | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """The polynomial."""
+        return self._terms or self._expand()
+
+    def _expand(self) -> Terms:
+        """Finds the terms; without recursion, since sums of many sizes are made of each other."""
+        waiting, terms = [self], self._terms
+        while waiting:
+            last = waiting[-1]
+            assert last.function is not None and last.left is not None
+            unknown = [v for v in (last.left, last.right) if type(v) is SymInt and not v._terms]
+            if unknown:
+                waiting += unknown
+            else:
+                terms = last.function(last.left.terms, self.table.terms_of(last.right))
+                waiting.pop()._terms = terms
+        assert terms is not None
+        return terms
+
+    @property
+    def hint(self) -> int:
+        """The value in the call that is being traced. Raises UnsupportedError if there is none."""
+        if self._hint is None:
+            self._hint = self.table.evaluate(self)
+        return self._hint
+
+    # ------------------------------------------------------------------------------- arithmetic
+    def __add__(self, other: Any) -> Any:
+        if type(other) is SymInt:
+            key = self.key + other.key
+        elif type(other) is int:
+            key = self.key + other
+        else:
+            return self._otherwise(operator.add, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.add(key, self, other)
+        same = found.right is other and found.left is self and found.function is add
+        return found if same else self.table.met(key, add, self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is SymInt:
+            key = self.key - other.key
+        elif type(other) is int:
+            key = self.key - other
+        else:
+            return self._otherwise(operator.sub, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.subtract(key, self, other)
+        same = found.right is other and found.left is self and found.function is subtract
+        return found if same else self.table.met(key, subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        if type(other) is SymInt:
+            key = self.key * other.key
+        elif type(other) is int:
+            key = self.key * other
+        else:
+            return self._otherwise(operator.mul, other)
+        found = self.table.interned.get(key)
+        if found is None:
+            return self.table.multiply(key, self, other)
+        same = found.right is other and found.left is self and found.function is multiply
+        return found if same else self.table.met(key, multiply, self, other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __pos__(self) -> SymInt:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.table.call("max", self, -self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._called("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._called("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._called("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._called("%", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and other >= 0:
+            return math.prod([self] * other)
+        return self._called("**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._called("**", other, self)
+
+    def __lshift__(self, other: int) -> Any:
+        return self * 2**other
+
+    def __rshift__(self, other: int) -> Any:
+        return self // 2**other
+
+    def _called(self, function: str, left: Any, right: Any) -> Any:
+        other = right if left is self else left
+        if isinstance(other, (int, SymInt)):
+            return self.table.call(function, left, right)
+        if isinstance(other, float):
+            plain = {"//": operator.floordiv, "%": operator.mod, "**": operator.pow}[function]
+            return plain(*[float(value) for value in (left, right)])
+        return NotImplemented
+
+    def _otherwise(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, bool):
+            return function(self, int(other))
+        return function(float(self), other) if isinstance(other, float) else NotImplemented
+
+    # ------------------------------------------------------------------------------- comparison
+    # Equal polynomials are one object. What dicts compare beyond that has the same hash of 61 bits.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        return True if self is other else self._compared("==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return False if self is other else self._compared("!=", other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared("<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared(">=", other)
+
+    def _compared(self, relation: str, other: Any) -> Any:
+        kind = type(other)
+        if kind is int and self.least is not None and self.least > other:
+            return relation in ABOVE
+        if kind is int or kind is SymInt:
+            key, table = (relation, self, other), self.table
+            found = table.truths.get(key)
+            found = table.open.get(key) if found is None else found
+            if found is not None:
+                return found
+        if isinstance(other, float):
+            return RELATIONS[relation](float(self), other)  # type: ignore[arg-type]
+        if not isinstance(other, (int, SymInt)):
+            return NotImplemented
+        if type(other) is SymInt and other.table is not self.table:
+            return NotImplemented if relation in ("==", "!=") else self.table.refuse(other)
+        plain = other if type(other) is SymInt else int(other)  # of a bool, its number
+        return self.table.compare(SymBool(self, relation, plain))
+
+    # ------------------------------------------------------------------- where a number is needed
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __int__(self) -> int:
+        return self.table.specialize(self)
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(other, SymInt):
+            other = int(other)
+        return int(self) / other if isinstance(other, (int, float)) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / int(self) if isinstance(other, (int, float)) else NotImplemented
+
+    def __floor__(self) -> SymInt:
+        return self
+
+    __ceil__ = __trunc__ = __floor__
+
+    def __round__(self, digits: int = 0) -> Any:
+        return self if digits >= 0 else round(int(self), digits)
+
+    # ---------------------------------------------------------------------------------- printing
+    def __repr__(self) -> str:
+        return self.table.text(self)
+
+    def __reduce__(self) -> Any:
+        raise ArgumentError(f"symbols: a size to copy is {self}, expected an int")
+
+    def __copy__(self) -> SymInt:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SymInt:
+        return self
+
+
+class SymBool:
+    """A comparison that depends on the values of symbols. Its truth is decided by the hints and
+    assumed.
+    """
+
+    __slots__ = ("left", "relation", "right")
+
+    def __init__(self, left: SymInt, relation: str, right: int | SymInt) -> None:
+        self.left = left
+        self.relation = relation
+        self.right = right
+
+    @property
+    def hint(self) -> bool:
+        """The truth in the call that is being traced."""
+        right = self.right.hint if isinstance(self.right, SymInt) else self.right
+        return RELATIONS[self.relation](self.left.hint, right)
+
+    def negated(self) -> SymBool:
+        """The comparison that holds where this one does not."""
+        return SymBool(self.left, NEGATED[self.relation], self.right)
+
+    def __bool__(self) -> bool:
+        return self.left.table.decide(self)
+
+    def __repr__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
