@@ -1,8 +1,8 @@
 """`TrackedObject`: objects whose attributes a capture sees being read and refuses to see written.
 
 The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
-are plain Python: `TrackedObject.__getattribute__` exists only while a thread is inside
-`observing()`, and only then are calls of a `Called` noted.
+are plain Python: `TrackedObject.__getattribute__` exists only in a thread that is in `observing()`,
+and only then are calls of a `Called` noted.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
 Not seen: reads through `vars(obj)`.
 """
