@@ -27,7 +27,7 @@ from aotlite.stages.s10_runtime.backward.planning import plan_backward
 from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 
-def compiler_of(backend: Any, partition: Partition, compilation: Compilation) -> Any:
+def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
     """The backend as it compiles a partition: told of its inputs, for graphs of the form wanted."""
     options = compilation.options
     knowing = with_static_inputs(backend, options.num_params_buffers, partition)
@@ -62,7 +62,7 @@ def _first_size(partition: Partition, count: int) -> int | None:
     return None
 
 
-def backward_compiler(partition: Partition, compilation: Compilation) -> Any:
+def backward_compiler(partition: Partition, compilation: Compilation) -> Backend:
     """What compiles a partition's backward."""
     return compiler_of(compilation.options.backward_backend(), partition, compilation)
 
@@ -80,7 +80,7 @@ def lowered_forward(
     return with_reported_strides(backend.name, partition, run), run
 
 
-def is_compact(run: Any, compiler: Any, options: Options) -> bool:
+def is_compact(run: Any, compiler: Backend, options: Options) -> bool:
     """Whether forward and backward are called by their compact faces (`backends.values`)."""
     is_asked = options.fast_paths and hasattr(run, "compact")
     return is_asked and getattr(compiler, "is_compact", False)
@@ -90,7 +90,7 @@ def planned_backward(
     partition: Partition,
     meta: FunctionMeta,
     both: Joint,
-    compiler: Any,
+    compiler: Backend,
     compilation: Compilation,
     **orders: Any,
 ) -> BackwardPlan | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from optree import PyTreeSpec
 
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge
@@ -96,7 +97,7 @@ class NumpyResult(enum.Enum):
 class Containers(Record):
     """The containers that results come in, and what is put into them in place of tensors."""
 
-    spec: Any = None
+    spec: PyTreeSpec | None = None
     """The lists, tuples and dicts, as optree has them; None for results that nobody is given."""
     numpy_results: tuple[NumpyResult | None, ...] = ()
     """For each flat result; None where it is given as it is (NDA-5)."""
