@@ -107,8 +107,9 @@ def test_rows_and_columns_of_one_array_are_what_they_are_apart(
     graph = al.capture(lambda x, y: applied(steps, kept, x, y))(*map(al.from_numpy, given))
     before = program_of(graph)
     with pytest.MonkeyPatch.context() as patch:
+        replaced = fuse.Steps.__name__
         for module in (fuse, columns):
-            patch.setattr(module, fuse.Steps.__name__, CheckedSteps)
+            patch.setattr(module, replaced, CheckedSteps)
         lower(patch, lowered)
         after = improved(before, threads=2)
     verify(after)
