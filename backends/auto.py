@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from aotlite.backends.cpu import failures
 from aotlite.backends.cpu.backend import CPU, is_of_cpu, problem
-from aotlite.backends.cpu.once import tell_once
-from aotlite.backends.cpu.toolchain import is_known
+from aotlite.backends.native.compiler import failure_reports
+from aotlite.backends.native.compiler.toolchain import is_known
+from aotlite.backends.native.warn_once import warn_once
 from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.deferred import deferred
@@ -22,10 +22,10 @@ from aotlite.ir.graph import Graph
 
 if TYPE_CHECKING:
     from aotlite.backends.cuda import backend as cuda_backend
-    from aotlite.backends.cuda import drivers as cuda_drivers
+    from aotlite.backends.cuda.driver import driver_registry as cuda_drivers
 else:  # most graphs are of the CPU
     cuda_backend = deferred("aotlite.backends.cuda.backend")
-    cuda_drivers = deferred("aotlite.backends.cuda.drivers")
+    cuda_drivers = deferred("aotlite.backends.cuda.driver.driver_registry")
 
 
 @attrs.frozen
@@ -66,13 +66,13 @@ class AutoBackend:
             return _elsewhere(graph, self.cuda)
         why = problem() if self._is_known() else None
         if why is not None:
-            tell_once(why)
+            warn_once(why)
             return REFERENCE.compile(graph)
         try:
             return (CPU if self.wait else CPU.without_waiting()).compile(graph)
         except BackendError as error:
             how = "runs op by op, as with backend='reference'"
-            failures.tell(error, f"graph {graph.name} {how}")
+            failure_reports.tell(error, f"graph {graph.name} {how}")
             return REFERENCE.compile(graph)
 
     def _is_known(self) -> bool:
@@ -94,7 +94,7 @@ def _or_reference(graph: Graph, backend: Any) -> Run:
         return run
     except (BackendError, MissingExtraError) as error:
         what = f"graph {graph.name} runs op by op, as with backend='reference'"
-        tell_once(f"aotlite: {error}; {what}")
+        warn_once(f"aotlite: {error}; {what}")
         return REFERENCE.compile(graph)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 from typing import Any
 
-from aotlite.backends.closing import compiled_with_copies, has_copies
+from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.closing_copies import compiled_with_copies, has_copies
+from aotlite.backends.generated_python import LIMIT, straight
 from aotlite.backends.protocol import Run, Window
-from aotlite.backends.straight import LIMIT, straight
-from aotlite.backends.values import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from aotlite.backends.cpu.blas import find_blas
+from aotlite.backends.blas import find_blas
 from aotlite.ir.errors import ArgumentError
 
 MOST_THREADS = 256

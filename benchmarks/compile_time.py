@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import aotlite as al
-from aotlite.backends.cpu.compilers import BARE, GCC_OPTIMIZE, Compiler
-from aotlite.backends.cpu.executing import text_of
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.cpu.compiled_program import text_of
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.native.compiler.compilers import BARE, GCC_OPTIMIZE, Compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.backends.reference import REFERENCE
 from aotlite.cli import number
 from benchmarks.common import machine, progress, table, wide_console
@@ -130,8 +130,8 @@ import aotlite as al
 al.compile(lambda x: x * 2, backend="reference")(al.ones(2))
 marks = [time.perf_counter()]
 def mark(): marks.append(time.perf_counter())
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.libraries.library_loading import load_c
+from aotlite.backends.native.compiler.toolchain import find_compiler
 mark()
 find_compiler()
 mark()

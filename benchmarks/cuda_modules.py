@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 import aotlite as al
-from aotlite.backends.cuda.emit import print_program
-from aotlite.backends.cuda.resources import compile_without_spills
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.driver.kernel_resources import compile_without_spills
+from aotlite.backends.cuda.emit.cuda_program import print_program
+from aotlite.backends.cuda.memory_traffic import traffic
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import A100, H100, Target
-from aotlite.backends.cuda.traffic import traffic
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.program import Kernel, Program
+from aotlite.backends.loops.program import Kernel, LoopProgram
 from aotlite.inspect import stages_of
 from benchmarks.gpu_programs import FULL, ROWS, Row
 
@@ -61,7 +61,7 @@ class Measured:
         return not self.spills and self.moved <= MOST_MOVED
 
 
-def programs(row: Row, dtype: Any, size: int, target: Target) -> Iterator[tuple[str, Program]]:
+def programs(row: Row, dtype: Any, size: int, target: Target) -> Iterator[tuple[str, LoopProgram]]:
     """The forward's program, or the backward's."""
     shapes = row.shapes(size)
     args = [al.zeros(shape, dtype=dtype) for shape in shapes]
@@ -78,7 +78,7 @@ def programs(row: Row, dtype: Any, size: int, target: Target) -> Iterator[tuple[
     yield f"{row.name}, {dtype}", attrs.evolve(program, steps=kernels)
 
 
-def measured(name: str, program: Program, target: Target) -> Measured:
+def measured(name: str, program: LoopProgram, target: Target) -> Measured:
     """Compiles the program for the target."""
     printed = print_program(program, target=target)
     start = time.perf_counter()

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.c_family.emit_scalar import Library
-from aotlite.backends.c_family.emit_types import from_memory, memory_type, to_memory
-from aotlite.backends.cpu.emit import preamble
+from aotlite.backends.c_family.c_types import from_memory, memory_type, to_memory
+from aotlite.backends.c_family.scalar_text import FunctionTexts
+from aotlite.backends.cpu.emit.c_program import preamble
 from aotlite.backends.loops.expr import function as called
 from aotlite.backends.loops.expr import parameter
-from aotlite.backends.loops.functions import Function
-from aotlite.backends.loops.interpreter import evaluate
+from aotlite.backends.loops.functions import ScalarFunction
+from aotlite.backends.loops.interpreter.program_interpreter import evaluate
 
 COMPILER = shutil.which("gcc")
 FLAGS = (
@@ -32,21 +32,21 @@ FLAGS = (
 )
 
 
-def evaluated(function: Function, *operands: Any) -> Any:
+def evaluated(function: ScalarFunction, *operands: Any) -> Any:
     """The function of each element, by the interpreter."""
     with np.errstate(all="ignore"):
         return evaluate(function.body, [np.asarray(operand) for operand in operands])
 
 
 # ----------------------------------------------------------------------------------------------- C
-def c_text(functions: Sequence[Function]) -> str:
+def c_text(functions: Sequence[ScalarFunction]) -> str:
     """A translation unit: for each function a loop over arrays, named as it."""
-    library = Library()
+    library = FunctionTexts()
     loops = [_loop(function, library) for function in functions]
     return "\n".join([*preamble(library), *loops])
 
 
-def _loop(function: Function, library: Library) -> str:
+def _loop(function: ScalarFunction, library: FunctionTexts) -> str:
     kinds, result = function.parameters, function.result
     library.dtypes |= {*kinds, result}
     given = [parameter(k, kind) for k, kind in enumerate(kinds)]
@@ -63,7 +63,7 @@ def _loop(function: Function, library: Library) -> str:
 class Compiled:
     """A library of functions: called with a function and its operands, it gives the results."""
 
-    def __init__(self, functions: Sequence[Function], folder: Path, *flags: str) -> None:
+    def __init__(self, functions: Sequence[ScalarFunction], folder: Path, *flags: str) -> None:
         self.text = c_text(functions)
         key = hashlib.sha256((self.text + " ".join(flags)).encode()).hexdigest()[:16]
         source, library = folder / f"{key}.c", folder / f"{key}.so"
@@ -74,13 +74,13 @@ class Compiled:
         self._told = done.stderr
         self._library = ctypes.CDLL(str(library))
 
-    def bound(self, function: Function, out: Any, *operands: Any) -> Callable[[], Any]:
+    def bound(self, function: ScalarFunction, out: Any, *operands: Any) -> Callable[[], Any]:
         """The call that writes a function of these operands into `out`, ready to be timed."""
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *operands)]
         loop = self._library[f"loop_{function.name}"]
         return partial(loop, ctypes.c_int64(out.size), *pointers)
 
-    def __call__(self, function: Function, *operands: Any) -> Any:
+    def __call__(self, function: ScalarFunction, *operands: Any) -> Any:
         out = np.empty(operands[0].shape, function.result.numpy)
         self.bound(function, out, *operands)()
         return out

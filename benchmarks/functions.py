@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.functions import Function, declared, expanded_body, find
+from aotlite.backends.loops.functions import ScalarFunction, declared, expanded_body, find
 from aotlite.ir.dtypes import DType, float32, float64
 from benchmarks.common import machine, table, wide_console
 from benchmarks.function_kernels import Compiled
@@ -35,7 +35,7 @@ ARC = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh"
 _FROM_MATH = {"erf": math.erf, "erfc": math.erfc, "lgamma": math.lgamma}
 
 
-def floating() -> list[Function]:
+def floating() -> list[ScalarFunction]:
     """The functions of float32 and float64 that round."""
     every = [
         find(op, (dtype,) * count)
@@ -84,7 +84,7 @@ def patterns(dtype: DType, stride: int) -> Iterator[np.ndarray]:
         yield (places + np.uint64(step // 3)).astype(kind).view(dtype.numpy)
 
 
-def operand_blocks(function: Function, stride: int) -> Iterator[list[np.ndarray]]:
+def operand_blocks(function: ScalarFunction, stride: int) -> Iterator[list[np.ndarray]]:
     """Blocks of operands; of two, each is shuffled, and every second pair is near to 1."""
     rng = np.random.default_rng(0)
     for block in patterns(function.parameters[0], stride):
@@ -119,7 +119,7 @@ class Worst:
     operands: tuple[float, ...]
 
 
-def worst(function: Function, run: Compiled, stride: int) -> Worst | None:
+def worst(function: ScalarFunction, run: Compiled, stride: int) -> Worst | None:
     """Over the blocks of operands; None where there is nothing to compare with."""
     exact = reference(function.op, function.parameters[0])
     if exact is None:
@@ -147,7 +147,7 @@ def nanoseconds(action: Callable[[], Any], size: int) -> float:
     return best / 10 / size * 1e9
 
 
-def timed(function: Function, run: Compiled) -> tuple[float, float]:
+def timed(function: ScalarFunction, run: Compiled) -> tuple[float, float]:
     """Nanoseconds an element, in the caches: here, and in NumPy (nan where it has none)."""
     dtype = function.parameters[0].numpy
     operands = [np.linspace(1.01 * k + 0.01, k + 0.99, SIZE).astype(dtype) for k in range(2)]
@@ -162,7 +162,7 @@ def timed(function: Function, run: Compiled) -> tuple[float, float]:
 
 
 # ----------------------------------------------------------------------------------------- printing
-def stated(functions: list[Function]) -> str:
+def stated(functions: list[ScalarFunction]) -> str:
     """The table of the spec: what each function states."""
     lines = [
         "| function | domain | at most, ulp | computes in | operations |",
@@ -174,7 +174,7 @@ def stated(functions: list[Function]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report(functions: list[Function], stride: int, console: Console) -> None:
+def report(functions: list[ScalarFunction], stride: int, console: Console) -> None:
     """Prints the table of measurements."""
     columns = ("stated", "ulp, apart", "ulp, contracted", "at", "ns", "NumPy's ns")
     made = table(f"errors over every {stride}th pattern; times in the caches", "function", *columns)

@@ -56,7 +56,7 @@ import numpy as np  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 import aotlite as al  # noqa: E402
-from aotlite.backends.cuda import nvrtc  # noqa: E402
+from aotlite.backends.cuda.driver import nvrtc  # noqa: E402
 from aotlite.testing import emulating_cuda  # noqa: E402
 from benchmarks import gpu_calls  # noqa: E402
 from benchmarks.gpu_clocks import EventClock, HostClock, Timed, medians  # noqa: E402

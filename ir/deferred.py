@@ -7,7 +7,7 @@ beside its other imports, in a form that people and tools read as the import tha
     if TYPE_CHECKING:
         from aotlite.backends.cpu import emit
     else:
-        emit = deferred("aotlite.backends.cpu.emit")
+        emit = deferred("aotlite.backends.cpu.emit.c_program")
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import optree
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
+from aotlite.backends.cuda.driver import nvrtc
 from benchmarks import (
     cuda_modules,
     gpu,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
+from aotlite.backends.cuda.driver import nvrtc
 from aotlite.testing import emulating_cuda
 from benchmarks import gpu, gpu_clocks, gpu_guard, gpu_libraries, gpu_report, gpu_tests
 from benchmarks.gpu_programs import ROWS, TINY

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import once
+from aotlite.backends.native import warn_once
 from aotlite.pipeline import request
 from tests.backends.cpu.compilers import in_child, mounted, warns_once
 
@@ -39,7 +39,7 @@ def compute():
 @contextmanager
 def dumped_to(folder):
     """Compilations of this block dump there; nothing was told before."""
-    once._told.forget()
+    warn_once._told.forget()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTLITE_DUMP", str(folder))
         yield

@@ -40,8 +40,8 @@ MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist"} | {
 }
 """What a distribution is imported as, where that is not its name with underscores."""
 TOOLS = {
-    "ziglang": "backends/cpu/compilers.py",
-    "nvidia-cuda-nvrtc": "backends/cuda/nvrtc.py",
+    "ziglang": "backends/native/compiler/compilers.py",
+    "nvidia-cuda-nvrtc": "backends/cuda/driver/nvrtc.py",
     "nvidia-cuda-nvrtc-cu12": "aotlite/cli/doctor_cuda.py",
     "build": "tests/test_packaging.py",
     "setuptools": "pyproject.toml",

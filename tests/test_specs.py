@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from aotlite import options
-from aotlite.backends.cpu import toolchain
+from aotlite.backends.native.compiler import toolchain
 from aotlite.ir.errors import MissingExtraError
 from tests.house.sources import PRODUCT, tree
 from tests.own_ops import taken_out

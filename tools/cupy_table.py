@@ -1,4 +1,4 @@
-"""Writes `aotlite/testing/emulation/cupy.json`: the names that CuPy has, with their arguments.
+"""Writes `aotlite/testing/cuda/cupy.json`: the names that CuPy has, with their arguments.
 
 Of a ufunc it says the loops and what its `at` does, of another function the parameters. Needs CuPy,
 and no GPU. `python tools/cupy_table.py`.
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-TARGET = Path(__file__).parents[1] / "aotlite/testing/emulation/cupy.json"
+TARGET = Path(__file__).parents[1] / "aotlite/testing/cuda/cupy.json"
 SUBMODULES = ("linalg",)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from aotlite.backends.cpu import folders, store, trimming
+from aotlite.backends.native.cache import artifact_cache, eviction, trusted_folders
 from aotlite.ir.errors import ArgumentError
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> None:
     """Prints the folder and what is, or was, in it. Makes nothing."""
-    folder = store.cache_folder()
+    folder = artifact_cache.cache_folder()
     if folder is None:
         raise ArgumentError("cache: the home folder is unknown, expected a folder in AOTLITE_CACHE")
     print(f"folder: {folder}")
@@ -30,12 +30,12 @@ def command(args: argparse.Namespace) -> None:
     if args.action == "clear":
         if refused:
             raise ArgumentError(f"cache: {refused}, expected a folder that is this user's alone")
-        removed = trimming.clear(folder)
+        removed = eviction.clear(folder)
         print(f"removed: {_amount(len(removed), sum(entry.size for entry in removed))}")
         return
-    entries = trimming.entries(folder)
+    entries = eviction.entries(folder)
     print(f"kept: {_amount(len(entries), sum(entry.size for entry in entries))}")
-    print(f"limit: {_megabytes(trimming.LIMIT)}; what was not used for longest goes first")
+    print(f"limit: {_megabytes(eviction.LIMIT)}; what was not used for longest goes first")
     if refused:
         print(f"not used: {refused}")
 
@@ -43,7 +43,7 @@ def command(args: argparse.Namespace) -> None:
 def _refused(folder: str) -> str:
     if os.name != "posix":
         return f"C is compiled on Linux and macOS, and not on {os.name}"
-    return folders.refusal(folder) if os.path.exists(folder) else ""
+    return trusted_folders.refusal(folder) if os.path.exists(folder) else ""
 
 
 def _amount(count: int, size: int) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import distributions
 
 import attrs
 
-from aotlite.backends.cpu import folders
+from aotlite.backends.native.cache import trusted_folders
 from aotlite.cli import doctor_environment, doctor_probes
 from aotlite.cli.doctor_probes import Outcome
 from aotlite.cli.doctor_record import Finding
@@ -220,7 +220,7 @@ print(json.dumps(found))
 """
 
 _NVRTC = """\
-import aotlite.backends.cuda.nvrtc as nvrtc
+import aotlite.backends.cuda.driver.nvrtc as nvrtc
 print(nvrtc.version())
 """
 
@@ -272,7 +272,7 @@ def _found_nvrtc() -> Outcome | None:
 
 def _kept() -> tuple[str, str]:
     """The folder of what was compiled, and why it cannot be used."""
-    folder = folders.chosen()
+    folder = trusted_folders.chosen()
     if folder is None:
         return "", "there is no home folder to keep kernels in"
-    return folder, folders.made(folder)
+    return folder, trusted_folders.made(folder)

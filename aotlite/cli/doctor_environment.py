@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 
-from aotlite.backends.cpu import folders
+from aotlite.backends.native.cache import trusted_folders
 from aotlite.cli.doctor_record import Finding, State
 from aotlite.ir.filesystem import trust
 
@@ -93,7 +93,7 @@ def _cache(value: str) -> tuple[State, str, str]:
     state, text, advice = _folder(value)
     folder = os.path.abspath(value)
     is_used = os.name == "posix" and not advice  # C is not compiled on Windows
-    asked = folders.refusal if os.path.exists(folder) else folders.refusal_to_make
+    asked = trusted_folders.refusal if os.path.exists(folder) else trusted_folders.refusal_to_make
     refused = asked(folder) if is_used else ""
     return ("broken", refused, _MEND) if refused else (state, text, advice)
 

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 
 import attrs
 
-from aotlite.backends.cpu.compilers import candidates
-from aotlite.backends.cpu.folders import scratch
+from aotlite.backends.native.cache.trusted_folders import scratch
+from aotlite.backends.native.compiler.compilers import candidates
 from aotlite.cli import doctor_environment
 
 TIMEOUT = 30.0

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import aotlite as al
-from aotlite.backends.cpu import failures, probing, toolchain
+from aotlite.backends.native.compiler import failure_reports, probe, toolchain
 from aotlite.ir.errors import BackendError
 
 
@@ -26,7 +26,7 @@ def try_loops(_: float) -> None:
 
 def try_cpu(limit: float) -> None:
     """The same of `cpu`; prints its compiler after "ok", or after "absent" why there is none."""
-    probing.PROBE_LIMIT = limit
+    probe.PROBE_LIMIT = limit
     compiler = toolchain.find_compiler()
     if compiler is None:
         problem = toolchain.compiler_problem() or ""
@@ -35,7 +35,7 @@ def try_cpu(limit: float) -> None:
     try:
         check("cpu")
     except BackendError as error:
-        failures.forget(error)
+        failure_reports.forget(error)
         raise SystemExit(str(error)) from error  # and not its notes
     print("ok", compiler)
 

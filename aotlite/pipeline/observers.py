@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
-from aotlite.backends.cpu.once import tell_once
+from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.graph import Graph
@@ -199,7 +199,7 @@ class Dump:
         try:
             atomic_files.write(self.folder, name, f"{record}\n")
         except OSError as error:
-            tell_once(
+            warn_once(
                 f"aotlite: stages are not dumped: {self.folder} gives {error.strerror}, expected a "
                 "folder that can be written, with room in it; name another one, or unset "
                 "AOTLITE_DUMP"

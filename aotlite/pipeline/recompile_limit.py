@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.cpu.once import warn_caller
+from aotlite.backends.native.warn_once import warn_caller
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock

@@ -9,7 +9,7 @@
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
-    emulation    CuPy without a GPU: devices to run CUDA's eager code on
+    cuda         a CUDA device without a GPU: CuPy emulated, CUDA text run on the CPU
     subclasses   what a wrapper subclass must keep: `subclass_laws`
     conformance  which aliasing rule which array library keeps: `aotlite.conformance`
     compiled     how compiled calls of a program differ from eager ones
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from aotlite.testing.checking import check_program as check_program
     from aotlite.testing.compiled import differences_of as differences_of
     from aotlite.testing.coverage import Coverage as Coverage
+    from aotlite.testing.cuda import emulated_cuda as emulated_cuda
+    from aotlite.testing.cuda import emulating_cuda as emulating_cuda
     from aotlite.testing.draws.whole import draw as draw
-    from aotlite.testing.emulation import emulated_cuda as emulated_cuda
-    from aotlite.testing.emulation import emulating_cuda as emulating_cuda
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.fuzzing.campaign import fuzz as fuzz
@@ -55,8 +55,8 @@ _LAZY: dict[str, str] = {
     "differences": "aotlite.testing.observe.differences.differences",
     "differences_of": "aotlite.testing.compiled.differences_of",
     "draw": "aotlite.testing.draws.whole.draw",
-    "emulated_cuda": "aotlite.testing.emulation.emulated_cuda",
-    "emulating_cuda": "aotlite.testing.emulation.emulating_cuda",
+    "emulated_cuda": "aotlite.testing.cuda.emulated_cuda",
+    "emulating_cuda": "aotlite.testing.cuda.emulating_cuda",
     "Engine": "aotlite.testing.engines.Engine",
     "engine": "aotlite.testing.engines.engine",
     "fuzz": "aotlite.testing.fuzzing.campaign.fuzz",
@@ -79,7 +79,7 @@ _SUBMODULES: dict[str, str] = {
     "coverage": "aotlite.testing.coverage",
     "drawing": "aotlite.testing.drawing",
     "draws": "aotlite.testing.draws",
-    "emulation": "aotlite.testing.emulation",
+    "cuda": "aotlite.testing.cuda",
     "engines": "aotlite.testing.engines",
     "fuzzing": "aotlite.testing.fuzzing",
     "generate": "aotlite.testing.draws",

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from aotlite.backends.cpu import failures, store
-from aotlite.backends.cpu.background import in_background
-from aotlite.backends.cpu.executing import execution, key_of_text, text_of
-from aotlite.backends.cpu.graph_keys import graph_key
-from aotlite.backends.cpu.memory import RESULTS
-from aotlite.backends.cpu.once import tell_once
-from aotlite.backends.cpu.printed import Text
-from aotlite.backends.cpu.remembered import remember, remembered
-from aotlite.backends.cpu.runtime import begin_loading
-from aotlite.backends.cpu.sharing import PATIENCE, Sharing
-from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler, is_known
-from aotlite.backends.loops.interpreter import Abandoned, interpreted
-from aotlite.backends.loops.program import Program
-from aotlite.backends.loops.running import Execute, Kernels, ProgramRun
+from aotlite.backends.cpu.compiled_program import execution, key_of_text, text_of
+from aotlite.backends.cpu.emit.c_text import ProgramText
+from aotlite.backends.cpu.graph_cache import remember, remembered
+from aotlite.backends.cpu.graph_key import graph_key
+from aotlite.backends.cpu.interpreter_schedule import PATIENCE, InterpreterSchedule
+from aotlite.backends.cpu.runtime.result_memory import RESULTS
+from aotlite.backends.cpu.runtime.runtime_library import begin_loading
+from aotlite.backends.loops.interpreter.program_interpreter import Abandoned, interpreted
+from aotlite.backends.loops.program import LoopProgram
+from aotlite.backends.loops.program_run import Execute, Kernels, ProgramRun
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.compiler import failure_reports
+from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler, is_known
+from aotlite.backends.native.libraries.background import in_background
+from aotlite.backends.native.warn_once import warn_once
 from aotlite.backends.protocol import Run
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.arrays.device import CPU as CPU_DEVICE
@@ -36,10 +37,10 @@ from aotlite.ir.meta import TensorMeta
 
 if TYPE_CHECKING:
     from aotlite.backends.loops import backend as loops
-    from aotlite.backends.loops import improve
+    from aotlite.backends.loops.passes import pass_order as improve
 else:  # graphs that are remembered do not need these
     loops = deferred("aotlite.backends.loops.backend")
-    improve = deferred("aotlite.backends.loops.improve")
+    improve = deferred("aotlite.backends.loops.passes.pass_order")
 
 T = TypeVar("T")
 
@@ -86,7 +87,7 @@ class CpuBackend:
             except BackendError as error:
                 if self.wait:
                     raise
-                failures.forget(error)
+                failure_reports.forget(error)
         program = _program(graph, threads, clock)
         text = clock.timed("printing", text_of, program)
         kernels = Kernels(lambda: program, *_shown(text, clock))
@@ -97,34 +98,34 @@ class CpuBackend:
             try:
                 return _run(graph, text, make(), kernels)
             except BackendError as error:  # it did not load, nor what was compiled in its place
-                failures.forget(error)
+                failure_reports.forget(error)
         make = partial(clock.timed, "C compiler", partial(execution, contract=self.contract), text)
         return _in_background(graph, text, program, kernels, make, partial(remember, key, text))
 
-    def _is_compiled(self, text: Text) -> bool:
+    def _is_compiled(self, text: ProgramText) -> bool:
         """Whether the library is there, as far as that is known without trying a compiler."""
         if not is_known() or find_compiler() is None:
             return False
-        return store.found(key_of_text(text, contract=self.contract)) is not None
+        return artifact_cache.found(key_of_text(text, contract=self.contract)) is not None
 
-    def _made(self, key: str | None, text: Text) -> Execute:
+    def _made(self, key: str | None, text: ProgramText) -> Execute:
         """What computes the program, which is remembered from then on."""
         execute = execution(text, contract=self.contract)
         remember(key, text)
         return execute
 
 
-def _program(graph: Graph, threads: int, clock: _Clock) -> Program:
+def _program(graph: Graph, threads: int, clock: _Clock) -> LoopProgram:
     """The program that is printed."""
     program = clock.timed("lowering", loops.program_of, graph)
     return clock.timed("fusing", improve.improved, program, threads)
 
 
-def _shown(text: Text, clock: _Clock) -> tuple[str, dict[str, float]]:
+def _shown(text: ProgramText, clock: _Clock) -> tuple[str, dict[str, float]]:
     return text.printed.text, clock.seconds
 
 
-def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> ProgramRun:
+def _run(graph: Graph, text: ProgramText, execute: Execute, kernels: Kernels) -> ProgramRun:
     run = ProgramRun(graph, text.program, execute, RESULTS.allocator)
     run.kernels = kernels
     return run
@@ -132,8 +133,8 @@ def _run(graph: Graph, text: Text, execute: Execute, kernels: Kernels) -> Progra
 
 def _in_background(
     graph: Graph,
-    text: Text,
-    program: Program,
+    text: ProgramText,
+    program: LoopProgram,
     kernels: Kernels,
     make: Callable[[], Execute],
     keep: Callable[[], None],
@@ -141,13 +142,13 @@ def _in_background(
     """The run that interprets until what is made is there, which is kept after that."""
 
     def made() -> Execute | None:
-        if failures.given_up() is not None:
+        if failure_reports.given_up() is not None:
             return None
         try:
             execute = make()
         except BackendError as error:
-            failures.note(error)
-            failures.forget(error)
+            failure_reports.note(error)
+            failure_reports.forget(error)
             raise
         in_background(keep)
         return execute
@@ -162,7 +163,7 @@ def _in_background(
 
     def until_ready(arrays: list[Any]) -> Any:
         if not job.done():
-            sharing = Sharing(job, patience[0])
+            sharing = InterpreterSchedule(job, patience[0])
 
             def stop() -> bool:
                 sharing.go_on()
@@ -189,11 +190,11 @@ def _tell_staying(name: str, error: BaseException | None) -> None:
     """Warns that a graph is not compiled. What is wrong for all graphs is told once."""
     why = problem() if is_known() else None
     if why is not None:
-        tell_once(why)
+        warn_once(why)
     elif isinstance(error, BackendError):
-        failures.tell(error, f"graph {name} stays with the interpreter")
+        failure_reports.tell(error, f"graph {name} stays with the interpreter")
     else:
-        tell_once(f"aotlite: {error}; graph {name} stays with the interpreter")
+        warn_once(f"aotlite: {error}; graph {name} stays with the interpreter")
 
 
 class _Clock:
@@ -224,7 +225,7 @@ def problem() -> str | None:
     why = compiler_problem()
     if why is not None:
         return f"aotlite: {why}; until then graphs run by NumPy"
-    return failures.given_up()
+    return failure_reports.given_up()
 
 
 CPU: CpuBackend = CpuBackend()

@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 
 import attrs
 
-from aotlite.backends.cuda.driver import Driver
-from aotlite.backends.cuda.drivers import device_of, driver_of
-from aotlite.backends.cuda.graphs import DeviceGraphRun
-from aotlite.backends.cuda.host_checks import without_host_checks
-from aotlite.backends.cuda.narrow import narrowed
-from aotlite.backends.cuda.nvrtc import FLAGS
-from aotlite.backends.cuda.parts import run_of, with_copies
-from aotlite.backends.cuda.plan import plan_of
-from aotlite.backends.cuda.running import CudaRun
-from aotlite.backends.cuda.schedule import improved_for
-from aotlite.backends.loops.expand import expand
+from aotlite.backends.cuda.driver.driver_protocol import Driver
+from aotlite.backends.cuda.driver.driver_registry import device_of, driver_of
+from aotlite.backends.cuda.driver.nvrtc import FLAGS
+from aotlite.backends.cuda.execution.device_graphs import DeviceGraphRun
+from aotlite.backends.cuda.execution.host_part import run_of, with_copies
+from aotlite.backends.cuda.execution.launch_code import CudaRun
+from aotlite.backends.cuda.execution.launch_plan import plan_of
+from aotlite.backends.cuda.passes.device_passes import improved_for
+from aotlite.backends.cuda.passes.host_checks import without_host_checks
+from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
 from aotlite.backends.loops.lowering import lower
-from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.lowering.expansion import expand
+from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.protocol import Run
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError
@@ -101,7 +101,7 @@ class CudaBackend:
         return run if self.graphs is None else DeviceGraphRun(run, device.arrays, driver)
 
 
-def _lowered(graph: Graph) -> Program:
+def _lowered(graph: Graph) -> LoopProgram:
     # Expanded first: that infers metas anew, and a copy from the host has none that is inferred.
     return lower(with_copies(expand(graph)))
 

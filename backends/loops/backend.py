@@ -6,12 +6,12 @@ What runs where there is no compiler, and what compiled kernels are compared wit
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expand import expand
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import interpreted
+from aotlite.backends.loops.interpreter.program_interpreter import interpreted
 from aotlite.backends.loops.lowering import lower
-from aotlite.backends.loops.program import Program
-from aotlite.backends.loops.running import ProgramRun
+from aotlite.backends.loops.lowering.expansion import expand
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import LoopProgram
+from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.backends.protocol import Run
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.graph import Graph
@@ -38,6 +38,6 @@ class LoopsBackend:
 LOOPS = LoopsBackend()
 
 
-def program_of(graph: Graph) -> Program:
+def program_of(graph: Graph) -> LoopProgram:
     """The program of a pure graph, before any pass."""
     return lower(expand(graph))

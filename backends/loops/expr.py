@@ -55,7 +55,7 @@ class Scalar:
     args: tuple[Any, ...]
     dtype: DType
     facts: Any = attrs.field(default=None, init=False)
-    """What the tree is made of (`facts.py`), once somebody asked."""
+    """What the tree is made of (`expression_facts.py`), once somebody asked."""
     linear: Any = attrs.field(default=None, init=False)
     """Its affine form (`affine.py`), once somebody asked."""
 

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.expr import Affine, Scalar, text_of
-from aotlite.backends.loops.facts import facts
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
 
 
-class Kind(enum.Enum):
+class BufferKind(enum.Enum):
     """Whose memory a buffer is."""
 
     INPUT = "input"
@@ -33,13 +33,13 @@ class Kind(enum.Enum):
 
 
 @attrs.frozen
-class Buffer:
+class ProgramBuffer:
     """Flat memory of `size` elements. An input's first element is where its window starts."""
 
     number: int
     dtype: DType
     size: int
-    kind: Kind
+    kind: BufferKind
     value: Any = attrs.field(default=None, eq=False, repr=False, kw_only=True)
     """Of a constant: the array, flat."""
 
@@ -137,13 +137,13 @@ class Gemm:
     m: int
     n: int
     k: int
-    a: Window
-    b: Window
-    c: Window
+    a: MatrixWindow
+    b: MatrixWindow
+    c: MatrixWindow
 
 
 @attrs.frozen
-class Window:
+class MatrixWindow:
     """Where a matrix of each batch lies in a buffer. Elements."""
 
     buffer: int
@@ -176,7 +176,7 @@ class Extern:
 
 
 @attrs.frozen
-class Check:
+class ValueCheck:
     """Gives the program up if the first element of a bool buffer is true.
 
     The caller runs the graph by the ops' own kernels instead, of which one raises. No input is
@@ -190,16 +190,16 @@ class GivenUp(Exception):
     """A check found values that an op refuses. Never leaves a backend."""
 
 
-Step: TypeAlias = Kernel | Gemm | Extern | Check
+Step: TypeAlias = Kernel | Gemm | Extern | ValueCheck
 
 
 @attrs.frozen
-class Program:
+class LoopProgram:
     """Steps in order over buffers. `inputs` are the buffers of the graph's placeholders, None for
     those that nothing reads; `outputs` what it returns, in order."""
 
     name: str
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[ProgramBuffer, ...]
     steps: tuple[Step, ...]
     inputs: tuple[int | None, ...]
     outputs: tuple[Placed | None, ...]
@@ -280,7 +280,7 @@ def reads(step: Step) -> set[int]:
             return {step.a.buffer, step.b.buffer}
         case Extern():
             return {placed.buffer for placed in operands_of(step)}
-        case Check():
+        case ValueCheck():
             return {step.buffer}
 
 
@@ -293,7 +293,7 @@ def writes(step: Step) -> set[int]:
             return {step.c.buffer}
         case Extern():
             return {placed.buffer for placed in step.results if placed is not None}
-        case Check():
+        case ValueCheck():
             return set()
 
 
@@ -311,14 +311,14 @@ def operands_of(step: Extern) -> list[Placed]:
     return found
 
 
-def slots(program: Program) -> list[Buffer]:
+def slots(program: LoopProgram) -> list[ProgramBuffer]:
     """The buffers of which a caller has the memory: inputs, then outputs, by number."""
-    kinds = (Kind.INPUT, Kind.OUTPUT)
+    kinds = (BufferKind.INPUT, BufferKind.OUTPUT)
     return [buffer for kind in kinds for buffer in program.buffers if buffer.kind is kind]
 
 
 # --------------------------------------------------------------------------------------- printing
-def _buffer_text(buffer: Buffer) -> str:
+def _buffer_text(buffer: ProgramBuffer) -> str:
     return f"  b{buffer.number}: {buffer.dtype.short}[{buffer.size}] {buffer.kind.value}"
 
 

@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from aotlite.backends.loops.affine import Forms, as_scalar, composed, fixed, form_of, identity, unit
+from aotlite.backends.loops.analysis.affine import (
+    Forms,
+    as_scalar,
+    composed,
+    fixed,
+    form_of,
+    identity,
+    unit,
+)
 from aotlite.backends.loops.expr import (
     COMPARISONS,
     Affine,

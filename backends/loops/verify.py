@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotlite.backends.loops.affine import is_injective, reach, whole
+from aotlite.backends.loops.analysis.affine import is_injective, reach, whole
+from aotlite.backends.loops.analysis.conditions import executed
 from aotlite.backends.loops.combiners import COMBINERS
-from aotlite.backends.loops.conditions import executed
 from aotlite.backends.loops.expr import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
-    Buffer,
-    Check,
+    BufferKind,
     Extern,
     Gemm,
     Kernel,
-    Kind,
+    LoopProgram,
+    MatrixWindow,
     Placed,
-    Program,
+    ProgramBuffer,
     Reduce,
     Scan,
     Statement,
     Step,
     Store,
-    Window,
+    ValueCheck,
     in_order,
     loads_of,
     names_of,
@@ -43,7 +43,7 @@ SMALL = 4096
 """Points that are looked at one by one where their addresses follow no simple rule."""
 
 
-def verify(program: Program) -> None:
+def verify(program: LoopProgram) -> None:
     """Raises a GraphError where an invariant does not hold."""
     buffers = {buffer.number: buffer for buffer in program.buffers}
     for step in program.steps:
@@ -55,7 +55,7 @@ def verify(program: Program) -> None:
                 _Check(step, buffers).run()
             case Gemm():
                 _check_gemm(step, buffers)
-            case Check(buffer=number) if buffers[number].dtype is not bool_:
+            case ValueCheck(buffer=number) if buffers[number].dtype is not bool_:
                 _fail("K-11", "check", f"looks at b{number}", "a bool buffer")
     _check_order(program, buffers)
 
@@ -74,15 +74,15 @@ def _called(step: Step) -> str:
 
 
 # --------------------------------------------------------------------------------------- programs
-def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
+def _check_order(program: LoopProgram, buffers: dict[int, ProgramBuffer]) -> None:
     """K-9."""
-    given = {b.number for b in program.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)}
+    given = {b.number for b in program.buffers if b.kind in (BufferKind.INPUT, BufferKind.CONSTANT)}
     written = given | {b.number for b in program.buffers if not b.size}
     for step in program.steps:
         for number in sorted(reads(step) - written):
             _fail("K-9", _called(step), f"reads b{number}", "a buffer that is written before")
         for number in writes(step):
-            if buffers[number].kind is Kind.CONSTANT:
+            if buffers[number].kind is BufferKind.CONSTANT:
                 _fail("K-9", _called(step), f"stores to constant b{number}", "another buffer")
         written |= writes(step)
     for placed in program.outputs:
@@ -93,7 +93,7 @@ def _check_order(program: Program, buffers: dict[int, Buffer]) -> None:
             _fail("K-5", program.name, f"has {placed}", "a window inside its buffer")
 
 
-def _placed(program: Program) -> list[Placed | None]:
+def _placed(program: LoopProgram) -> list[Placed | None]:
     found: list[Placed | None] = []
     for step in program.steps:
         if isinstance(step, Extern):
@@ -101,7 +101,7 @@ def _placed(program: Program) -> list[Placed | None]:
     return found
 
 
-def _lies(placed: Placed, buffers: dict[int, Buffer]) -> bool:
+def _lies(placed: Placed, buffers: dict[int, ProgramBuffer]) -> bool:
     meta = placed.meta
     if 0 in meta.shape:
         return True
@@ -111,7 +111,7 @@ def _lies(placed: Placed, buffers: dict[int, Buffer]) -> bool:
     return low >= 0 and (high + 1) * meta.dtype.itemsize <= buffer.size * buffer.dtype.itemsize
 
 
-def _check_gemm(step: Gemm, buffers: dict[int, Buffer]) -> None:
+def _check_gemm(step: Gemm, buffers: dict[int, ProgramBuffer]) -> None:
     shapes = ((step.a, step.m, step.k), (step.b, step.k, step.n), (step.c, step.m, step.n))
     for window, rows, columns in shapes:
         _check_window(step, window, (*step.batch, rows, columns), buffers[window.buffer])
@@ -119,7 +119,9 @@ def _check_gemm(step: Gemm, buffers: dict[int, Buffer]) -> None:
         _fail("K-2", step.name, "multiplies matrices of several dtypes", "one dtype")
 
 
-def _check_window(step: Gemm, window: Window, extents: Sequence[int], buffer: Buffer) -> None:
+def _check_window(
+    step: Gemm, window: MatrixWindow, extents: Sequence[int], buffer: ProgramBuffer
+) -> None:
     if 0 in extents:
         return
     address = Affine((*window.batch, window.row, window.column), window.start)
@@ -143,7 +145,7 @@ def _always_executed(roots: Sequence[Scalar]) -> set[Scalar]:
 class _Check:
     """The check of one kernel."""
 
-    def __init__(self, kernel: Kernel, buffers: dict[int, Buffer]) -> None:
+    def __init__(self, kernel: Kernel, buffers: dict[int, ProgramBuffer]) -> None:
         self.kernel = kernel
         self.buffers = buffers
         self.count = len(kernel.extents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.testing.cells import POSSIBLE
 from aotlite.testing.compiled import differences_of
 from aotlite.testing.draws.whole import draw

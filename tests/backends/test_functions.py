@@ -16,7 +16,7 @@ import aotlite.ir.ops
 from aotlite.backends.loops.expr import PRIMITIVES, parameter, walk
 from aotlite.backends.loops.expr import function as called
 from aotlite.backends.loops.functions import (
-    Function,
+    ScalarFunction,
     coefficients,
     declared,
     expand,
@@ -25,7 +25,7 @@ from aotlite.backends.loops.functions import (
     power_of_constant,
     power_of_number,
 )
-from aotlite.backends.loops.interpreter import evaluate
+from aotlite.backends.loops.interpreter.program_interpreter import evaluate
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
@@ -59,7 +59,7 @@ EVERY = [
 ]
 
 
-def named(function: Function) -> str:
+def named(function: ScalarFunction) -> str:
     return function.name
 
 
@@ -86,7 +86,7 @@ def special_values(dtype: DType) -> np.ndarray:
     return np.array([v for v in values if info.min <= v <= info.max], dtype.numpy)
 
 
-def operands_of(function: Function, values: np.ndarray) -> list[np.ndarray]:
+def operands_of(function: ScalarFunction, values: np.ndarray) -> list[np.ndarray]:
     """All pairs of values for a function of two operands; integers are not divided by 0."""
     if len(function.parameters) != 2:
         return [np.roll(values, 3 * k) for k in range(len(function.parameters))]
@@ -97,7 +97,7 @@ def operands_of(function: Function, values: np.ndarray) -> list[np.ndarray]:
     return pairs
 
 
-def by_kernel(function: Function, operands: list[np.ndarray]) -> np.ndarray | None:
+def by_kernel(function: ScalarFunction, operands: list[np.ndarray]) -> np.ndarray | None:
     """What the op's own kernel computes; None without such an op, or where it refuses the dtype."""
     op: Any = OPS.get(OPS_BY_FUNCTION.get(function.op, function.op))
     if op is None:
@@ -126,7 +126,7 @@ def agree(mine: np.ndarray, theirs: np.ndarray, ulp: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("function", EVERY, ids=named)
-def test_special_values_are_those_of_the_ops_kernel(function: Function) -> None:
+def test_special_values_are_those_of_the_ops_kernel(function: ScalarFunction) -> None:
     operands = operands_of(function, special_values(function.parameters[0]))
     theirs = by_kernel(function, operands)
     if theirs is None:
@@ -142,7 +142,7 @@ def test_special_values_are_those_of_the_ops_kernel(function: Function) -> None:
 
 
 @pytest.mark.parametrize("function", [f for f in EVERY if f.parameters[0].itemsize == 1], ids=named)
-def test_one_byte_operands_agree_with_the_kernel_everywhere(function: Function) -> None:
+def test_one_byte_operands_agree_with_the_kernel_everywhere(function: ScalarFunction) -> None:
     dtype = function.parameters[0].numpy
     is_bool = function.parameters[0] is bool_
     every = special_values(bool_) if is_bool else np.arange(256).astype(np.uint8).view(dtype)
@@ -174,7 +174,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @needs_compiler
 @pytest.mark.parametrize("function", [f for f in ROUNDING if "near" not in f.domain], ids=named)
-def test_errors_are_within_the_bound(function: Function, run: Compiled) -> None:
+def test_errors_are_within_the_bound(function: ScalarFunction, run: Compiled) -> None:
     found = functions.worst(function, run, 262_139)
     if found is None:
         pytest.skip(f"NumPy has no {function.op} of more bits")
@@ -184,7 +184,9 @@ def test_errors_are_within_the_bound(function: Function, run: Compiled) -> None:
 @pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize("function", [f for f in ROUNDING if f.parameters == (float32,)], ids=named)
-def test_errors_of_every_float32_are_within_the_bound(function: Function, run: Compiled) -> None:
+def test_errors_of_every_float32_are_within_the_bound(
+    function: ScalarFunction, run: Compiled
+) -> None:
     slow = function.op in ("erf", "erfc", "lgamma")  # whose reference is Python's, a number a call
     found = functions.worst(function, run, 257 if slow else 1)
     assert found is None or found.ulp <= function.ulp, found
@@ -205,7 +207,7 @@ def test_errors_of_erf_are_within_the_bound_at_every_float32(run: Compiled) -> N
 
 
 @pytest.mark.parametrize("function", [f for f in EVERY if f.usual], ids=lambda f: f.name)
-def test_the_body_for_usual_numbers_gives_the_same_bits(function: Function) -> None:
+def test_the_body_for_usual_numbers_gives_the_same_bits(function: ScalarFunction) -> None:
     assert function.usual is not None
     rng = np.random.default_rng(0)
     patterns = rng.integers(0, 1 << 32, 1 << 16, np.uint32).view(np.float32)
@@ -337,7 +339,7 @@ def test_constant_exponents_are_powers(exponent: float) -> None:
     body = power_of_constant(x, exponent)
     assert body is not None
     values = np.array([0.5, 1.5, 3.0, 1e-3, 100.0], np.float32)
-    found = evaluated(Function("power", (float32,), body, "all", 1.5, float32), values)
+    found = evaluated(ScalarFunction("power", (float32,), body, "all", 1.5, float32), values)
     exact = values.astype(float) ** exponent
     assert functions.errors(np.broadcast_to(found, values.shape), exact).max() <= 1.5
 

@@ -11,7 +11,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.loops.expr import parameter
 from aotlite.backends.loops.functions import power_of_number
-from aotlite.backends.loops.interpreter import evaluate
+from aotlite.backends.loops.interpreter.program_interpreter import evaluate
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Extern
 from aotlite.ir.dtypes import float64

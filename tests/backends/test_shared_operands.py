@@ -17,15 +17,16 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.emit import print_program
-from aotlite.backends.cpu.graph_keys import graph_key
-from aotlite.backends.cuda.emit import print_program as print_cuda
-from aotlite.backends.loops import cost, inline
+from aotlite.backends.cpu.emit.c_program import print_program
+from aotlite.backends.cpu.graph_key import graph_key
+from aotlite.backends.cuda.emit.cuda_program import print_program as print_cuda
+from aotlite.backends.loops.analysis import cost
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import Kernel, Program, values_of
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.fusion import inline
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import Kernel, LoopProgram, values_of
 from aotlite.backends.loops.verify import verify as verify_program
 from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph
@@ -127,7 +128,7 @@ def captured(names: tuple[str, ...], count: int) -> Graph:
     return graph
 
 
-def scalars_of(program: Program) -> int:
+def scalars_of(program: LoopProgram) -> int:
     """The scalars of each kernel, once each."""
     kernels = [step for step in program.steps if type(step) is Kernel]
     roots = [[v for each in kernel.body for v in values_of(each)] for kernel in kernels]
@@ -198,13 +199,13 @@ def staged(names: tuple[str, ...], count: int) -> Any:
     return stages_of(program(names, count), al.ones(4, 4, requires_grad=True))
 
 
-def print_kernels(program: Program) -> Any:
+def print_kernels(program: LoopProgram) -> Any:
     """The CUDA text of the kernels: products of matrices are cuBLAS's."""
     kernels = tuple([step for step in program.steps if type(step) is Kernel])
     return print_cuda(attrs.evolve(program, steps=kernels))
 
 
-def interpreted(program: Program) -> Any:
+def interpreted(program: LoopProgram) -> Any:
     """The memory after a run on ones."""
     buffers = {buffer.number: buffer for buffer in program.buffers}
     given = [None if number is None else buffers[number] for number in program.inputs]

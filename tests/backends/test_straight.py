@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.calling_convention import is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.generated_python import straight
 from aotlite.backends.reference import REFERENCE
-from aotlite.backends.straight import straight
-from aotlite.backends.values import is_read, returned_as_arrays, travels_as_array
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.geometry.layout import span
 from aotlite.ir.graph import Graph, Node

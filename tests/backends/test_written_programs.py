@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 
 Call = Callable[..., Any]
 SIZES = ((4, 3), (2, 5), (8, 8), (1, 4), (40, 33))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from aotlite.backends.cpu import folders, trimming
-from aotlite.backends.cpu.cache import Cache, key_of
+from aotlite.backends.native.cache import eviction, trusted_folders
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
 from aotlite.cli import main
 
 
@@ -33,8 +33,8 @@ def test_an_empty_cache_is_shown_and_not_made(folder, run):
 
 
 def test_what_is_kept_is_counted_and_removed(folder, run):
-    assert "" == folders.made(str(folder))
-    cache = Cache(str(folder / "kernels"))
+    assert "" == trusted_folders.made(str(folder))
+    cache = DiskCache(str(folder / "kernels"))
     for number in range(2):
         cache.keep(key_of(str(number)), "a", ".so", bytes(600_000))
     (folder / "notes").write_text("not ours")
@@ -45,7 +45,7 @@ def test_what_is_kept_is_counted_and_removed(folder, run):
 
 
 def test_a_folder_that_is_not_used_is_shown_with_the_reason_and_not_cleared(folder, run):
-    cache = Cache(str(folder / "kernels"))
+    cache = DiskCache(str(folder / "kernels"))
     cache.keep(key_of(), "a", ".so", b"data")
     folder.chmod(0o777)
     status, lines, _ = run()
@@ -53,11 +53,11 @@ def test_a_folder_that_is_not_used_is_shown_with_the_reason_and_not_cleared(fold
     assert lines[3].startswith(f"not used: {folder} can be written by others (its mode is 777; ")
     status, _, error = run("clear")
     assert 2 == status and error.startswith(f"aotlite: cache: {folder} can be written by others")
-    assert 1 == len(trimming.entries(cache.folder))
+    assert 1 == len(eviction.entries(cache.folder))
 
 
 def test_without_a_home_folder_there_is_nothing_to_show(run, monkeypatch):
-    monkeypatch.setattr(folders, "chosen", lambda: None)
+    monkeypatch.setattr(trusted_folders, "chosen", lambda: None)
     status, _, error = run()
     assert (2, "expected a folder in AOTLITE_CACHE\n") == (status, error.partition(", ")[2])
 

@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.backends.cpu import once, probing, toolchain
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native import warn_once
+from aotlite.backends.native.compiler import probe, toolchain
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.cli import (
     doctor,
     doctor_cuda,
@@ -280,11 +281,11 @@ def test_what_is_to_be_installed_is_what_the_backend_says():
 
 
 def test_the_trial_of_cpu_says_why_there_is_no_compiler(monkeypatch, capsys):
-    monkeypatch.setattr(probing, "PROBE_LIMIT", 60.0)
+    monkeypatch.setattr(probe, "PROBE_LIMIT", 60.0)
     monkeypatch.setattr(toolchain, "_search", lambda: (None, ("gcc: is broken",)))
     doctor_trials.try_cpu(1.0)
     assert "absent no C compiler works here: gcc: is broken\n" == capsys.readouterr().out
-    assert 1.0 == probing.PROBE_LIMIT
+    assert 1.0 == probe.PROBE_LIMIT
 
 
 @compiles
@@ -430,7 +431,7 @@ def test_a_dump_folder_is_valid_where_a_file_can_be_written(tmp_path, monkeypatc
 
 def dumps(path):
     """Whether files are written there; where none are, that is told."""
-    once._told.forget()
+    warn_once._told.forget()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         al.compile(lambda x: x * 2)(al.ones(2))

@@ -178,7 +178,7 @@ def test_a_probe_that_crashes_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_a_home_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aotlite.backends.cpu.folders.chosen", lambda: None)
+    monkeypatch.setattr("aotlite.backends.native.cache.trusted_folders.chosen", lambda: None)
     assert ("", "there is no home folder to keep kernels in") == doctor_cuda._kept()
 
 

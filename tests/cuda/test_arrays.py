@@ -12,8 +12,8 @@ from aotlite.ir.arrays import NUMPY
 from aotlite.ir.dtypes import bfloat16, float8_e4m3fn, float8_e5m2, float32
 from aotlite.ir.meta import tensor_meta
 from aotlite.testing import emulated_cuda
-from aotlite.testing.emulation import runtime
-from aotlite.testing.emulation.array import ndarray
+from aotlite.testing.cuda import cupy_runtime
+from aotlite.testing.cuda.cupy_array import ndarray
 
 DEVICE = emulated_cuda()
 ARRAYS: Any = DEVICE.arrays
@@ -64,7 +64,7 @@ def test_work_is_done_on_the_device_of_the_tensor():
 def full():
     """A device with room for 4096 bytes more, none of it kept."""
     gc.collect()
-    pool = runtime.POOLS[0]
+    pool = cupy_runtime.POOLS[0]
     before = pool.limit
     pool.limit = pool.used + 4096
     yield pool

@@ -12,7 +12,7 @@ from aotlite.ir.arrays import cuda_devices
 from aotlite.ir.arrays.cuda_devices import Library, device_named, library, using, why_unavailable
 from aotlite.ir.arrays.device import CPU
 from aotlite.testing import emulated_cuda, emulating_cuda
-from aotlite.testing.emulation import emulated_library
+from aotlite.testing.cuda import emulated_library
 
 
 def test_a_device_is_one_object():

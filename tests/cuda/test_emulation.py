@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotlite.testing.emulation import emulated_cuda, emulated_library
-from aotlite.testing.emulation.errors import EmulationError
-from aotlite.testing.emulation.functions import table
+from aotlite.testing.cuda import emulated_cuda, emulated_library
+from aotlite.testing.cuda.cupy_functions import table
+from aotlite.testing.cuda.emulation_errors import EmulationError
 
 CUPY = emulated_library().cupy
 

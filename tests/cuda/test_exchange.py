@@ -6,7 +6,7 @@ import pytest
 import aotlite as al
 from aotlite.ir.arrays.cuda_devices import library
 from aotlite.testing import emulated_cuda, emulating_cuda
-from aotlite.testing.emulation import runtime
+from aotlite.testing.cuda import cupy_runtime
 
 
 @pytest.fixture
@@ -66,10 +66,10 @@ class Peer:
 
 def test_a_peers_stream_is_waited_for():
     with emulating_cuda() as device:
-        runtime.WAITED.clear()
+        cupy_runtime.WAITED.clear()
         array = peer(device, [1, 2])
         x = al.as_tensor(Peer(array, stream=1234))
-        assert ([1.0, 2.0], [1234]) == (x.tolist(), runtime.WAITED)
+        assert ([1.0, 2.0], [1234]) == (x.tolist(), cupy_runtime.WAITED)
         assert array.data.ptr == x.data_ptr()
 
 

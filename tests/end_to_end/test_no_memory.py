@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import memory
-from aotlite.backends.cpu.memory import Recycler
+from aotlite.backends.cpu.runtime import result_memory
+from aotlite.backends.cpu.runtime.result_memory import ResultMemory
 from aotlite.backends.reference import ReferenceBackend
 
 BACKENDS = ("reference", "loops", "cpu")
@@ -45,8 +45,8 @@ def test_a_call_raises_as_eager_does(backend: str) -> None:
 LITTLE = """
 import resource, sys
 import aotlite as al
-from aotlite.backends.cpu.memory import RESULTS
-from aotlite.backends.cpu.runtime import load_runtime
+from aotlite.backends.cpu.runtime.result_memory import RESULTS
+from aotlite.backends.cpu.runtime.runtime_library import load_runtime
 def function(x):
     return (x.sin().cumsum(0).exp().cumsum(0) * x).sum()
 def limited(action, *args):
@@ -116,7 +116,7 @@ def test_memory_that_is_missing_for_compiling_is_told_and_the_next_call_compiles
 def test_blocks_that_are_idle_are_given_back_before_an_allocation_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    recycler, pages = Recycler(1 << 30), memory._pages
+    recycler, pages = ResultMemory(1 << 30), result_memory._pages
     array = recycler.allocator((1 << 20,), al.float32.numpy)()
     del array
     kept = recycler.kept()
@@ -127,7 +127,7 @@ def test_blocks_that_are_idle_are_given_back_before_an_allocation_fails(
             raise OSError(12, "Cannot allocate memory")
         return pages(size)
 
-    monkeypatch.setattr(memory, "_pages", full)
+    monkeypatch.setattr(result_memory, "_pages", full)
     assert (1 << 21,) == recycler.allocator((1 << 21,), al.float32.numpy)().shape
     assert kept < recycler.kept() <= 1 << 30
 
@@ -137,9 +137,9 @@ def test_no_pages_are_no_memory(monkeypatch: pytest.MonkeyPatch, error: Exceptio
     def full(size: int) -> Any:
         raise error
 
-    monkeypatch.setattr(memory, "_pages", full)
+    monkeypatch.setattr(result_memory, "_pages", full)
     with pytest.raises(al.OutOfMemoryError) as caught:
-        Recycler(1 << 30).allocator((1 << 20,), al.float32.numpy)()
+        ResultMemory(1 << 30).allocator((1 << 20,), al.float32.numpy)()
     assert str(caught.value) == (
         "results: 4194304 bytes are asked for that the system does not give, expected less"
     )

@@ -10,13 +10,17 @@ from tests.house.sources import Scope, Source
 
 ENVIRONMENT_VARIABLES = {"AOTLITE_LOG", "AOTLITE_DUMP", "AOTLITE_VERIFY", "AOTLITE_CACHE"}
 STANDARD_VARIABLES = {
-    "aotlite.backends.cpu.compilers": {"CC"},
-    "aotlite.backends.cpu.folders": {"XDG_CACHE_HOME"},
+    "aotlite.backends.native.compiler.compilers": {"CC"},
+    "aotlite.backends.native.cache.trusted_folders": {"XDG_CACHE_HOME"},
 }
 """Variables of everybody, by the one module that reads them."""
 SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor_environment"  # shows what others read
 FOLDER_NAMES = ("ir", "backends")
-HOLD_LOCKS_OF_THEIR_OWN = ("aotlite.ir.forks", "aotlite.backends.cpu.processes", "aotlite.testing")
+HOLD_LOCKS_OF_THEIR_OWN = (
+    "aotlite.ir.forks",
+    "aotlite.backends.native.compiler.compiler_process",
+    "aotlite.testing",
+)
 """Where a lock of Python's own is made: one that a fork waits for, or that no child takes over."""
 
 

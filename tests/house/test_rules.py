@@ -109,8 +109,8 @@ def test_the_environment_is_given_on_to_children_alone():
 
 def test_a_standard_variable_is_read_by_its_module_alone():
     rule, source = rules.reads_another_variable, "os.environ.get('CC')"
-    assert [] == list(rule(Source("aotlite.backends.cpu.compilers", source)))
-    assert 1 == len(list(rule(Source("aotlite.backends.cpu.folders", source))))
+    assert [] == list(rule(Source("aotlite.backends.native.compiler.compilers", source)))
+    assert 1 == len(list(rule(Source("aotlite.backends.native.cache.trusted_folders", source))))
 
 
 def test_only_the_doctor_shows_variables_of_others():

@@ -171,7 +171,7 @@ def test_package_that_may_import_less_imports_no_more():
     [
         ("aotlite.ir.graph.nodes", "aotlite.eager.base.tensor"),
         ("aotlite.ir.op.classes", "aotlite.ir.ops.unary"),
-        ("aotlite.backends.cpu.emit", "aotlite.backends.cuda.emit"),
+        ("aotlite.backends.cpu.emit.c_program", "aotlite.backends.cuda.emit.cuda_program"),
         ("aotlite.backends.protocol", "aotlite.stages.records.joint"),
         ("aotlite.eager.base.tensor", "aotlite.eager.base.tape.node"),
         ("aotlite.stages.records.joint", "aotlite.stages.shared.overlap"),
@@ -195,7 +195,7 @@ def test_plan_forbids_the_way_up(source, target):
     ("source", "target"),
     [
         ("aotlite.ir.ops.unary", "aotlite.ir.op.classes"),
-        ("aotlite.backends.cpu.emit", "aotlite.backends.c_family.words"),
+        ("aotlite.backends.cpu.emit.c_program", "aotlite.backends.c_family.words"),
         ("aotlite.stages.s4_joint.results", "aotlite.stages.s4_joint"),
         ("aotlite.stages.s4_joint", "aotlite.stages.records.joint"),
         ("aotlite.pipeline.journey", "aotlite.stages.s10_runtime"),

@@ -141,7 +141,7 @@ def exchange(a: Any, b: Any) -> Any:
 @pytest.mark.parametrize("partition", ["default", "min_cut"])
 def test_compiled_collectives_equal_eager(backend: str, partition: str, request: Any) -> None:
     if backend == "cpu":
-        from aotlite.backends.cpu import toolchain
+        from aotlite.backends.native.compiler import toolchain
 
         if toolchain.find_compiler() is None:
             pytest.skip("no C compiler works here")

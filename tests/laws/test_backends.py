@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.backends.reference import REFERENCE, ReferenceBackend
 from aotlite.compilers import nop
 from aotlite.ir.op import OPS, PureOp, ViewOp

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import graphs
 from aotlite.backends.cuda.backend import CudaBackend
-from aotlite.backends.cuda.driver import PER_THREAD
-from aotlite.backends.cuda.graphs import MOST, pool_of
-from aotlite.backends.cuda.host_driver import DEFAULT_STREAM
+from aotlite.backends.cuda.driver.driver_protocol import PER_THREAD
+from aotlite.backends.cuda.execution import device_graphs
+from aotlite.backends.cuda.execution.device_graphs import MOST, pool_of
 from aotlite.ir.dtypes import float32
 from aotlite.ir.errors import ArgumentError, BackendError, DeviceError
 from aotlite.testing import check_program, draw
+from aotlite.testing.cuda.host_driver import DEFAULT_STREAM
 from tests.backends.cuda.devices import Relabelled, device, moved, results
 
 F = al.nn.functional
@@ -105,7 +105,7 @@ def test_recordings_share_memory_as_large_as_the_largest_needs(on: Counted) -> N
 
 
 def _find(entry: Any) -> Any:
-    found = [o for o in gc.get_objects() if isinstance(o, graphs.DeviceGraphRun)]
+    found = [o for o in gc.get_objects() if isinstance(o, device_graphs.DeviceGraphRun)]
     return next(o for o in found if o.graph is entry.partition.forward)
 
 
@@ -154,8 +154,8 @@ def test_only_the_sizes_that_are_named_are_recorded(on: Counted) -> None:
 def test_many_recordings_of_one_function_are_told_once(
     on: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graphs, "MANY", 3)
-    monkeypatch.setattr(graphs, "_counts", {})
+    monkeypatch.setattr(device_graphs, "MANY", 3)
+    monkeypatch.setattr(device_graphs, "_counts", {})
 
     def of_many_sizes(x: Any) -> Any:
         return x + 1.0
@@ -230,7 +230,7 @@ def test_what_a_forward_saves_is_read_where_it_is_by_its_backward(on: Counted) -
     (x @ eager).tanh().sum().backward()
     np.testing.assert_allclose(weight.grad._data, eager.grad._data, rtol=1e-5)
     assert on.recorded >= 2
-    backward = [o for o in gc.get_objects() if isinstance(o, graphs.DeviceGraphRun)]
+    backward = [o for o in gc.get_objects() if isinstance(o, device_graphs.DeviceGraphRun)]
     last = next(o for o in backward if o.graph is run.entries[0].partition.backward)
     assert all(each.fixed for each in last.recordings[DEFAULT_STREAM])
 
@@ -358,7 +358,7 @@ def test_faults_of_the_device_are_told_and_keep_nothing(on: Counted) -> None:
         run(x)
     assert caught.value.__cause__ is not None
     frames = [each[0] for each in traceback.walk_tb(caught.value.__cause__.__traceback__)]
-    own = [frame for frame in frames if frame.f_code.co_filename == graphs.__file__]
+    own = [frame for frame in frames if frame.f_code.co_filename == device_graphs.__file__]
     assert ["_replayed", "_launch"] == [frame.f_code.co_name for frame in own]
     assert [[], []] == [frame.f_locals["values"] for frame in own]
     assert [] == own[0].f_locals["box"]

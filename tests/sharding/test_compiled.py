@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 
 import aotlite as al
 from aotlite import nn
-from aotlite.backends.cpu import toolchain
+from aotlite.backends.native.compiler import toolchain
 from aotlite.ir.errors import AotliteError
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor, distribute_module
 from aotlite.subclasses import QuantizedTensor

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from aotlite.backends.values import is_read, travels_as_array
+from aotlite.backends.calling_convention import is_read, travels_as_array
 from aotlite.compiled_autograd.execution import Program, Tape
 from aotlite.compiled_autograd.fast_path.saved import ARRAY, CHECKED, WINDOW, Kept, Slot
 from aotlite.compiled_autograd.fast_path.topology import Reached, Way

@@ -10,7 +10,7 @@ from typing import Any
 
 import optree
 
-from aotlite.backends.values import is_read, travels_as_array
+from aotlite.backends.calling_convention import is_read, travels_as_array
 from aotlite.eager.autograd.differentiable_views import accumulator, edge_of
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.tensor_facts import TensorFacts, facts_of

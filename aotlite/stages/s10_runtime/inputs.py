@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.values import travels_as_array
+from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta

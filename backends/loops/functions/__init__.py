@@ -4,7 +4,7 @@ Printers and the interpreter compute the same tree, and so the same bits. Spec:
 `specs/functions.md`.
 """
 
-from aotlite.backends.loops.functions import (
+from aotlite.backends.loops.functions.bodies import (
     choices,
     division,
     error_function,
@@ -13,14 +13,14 @@ from aotlite.backends.loops.functions import (
     integers,
     logarithms,
     powers,
-    traced,
+    traced_kernels,
     trigonometry,
 )
-from aotlite.backends.loops.functions.number_bases import power_of_number
-from aotlite.backends.loops.functions.powers import power_of_constant
-from aotlite.backends.loops.functions.registry import (
-    Function,
-    Usual,
+from aotlite.backends.loops.functions.bodies.number_bases import power_of_number
+from aotlite.backends.loops.functions.bodies.powers import power_of_constant
+from aotlite.backends.loops.functions.function_registry import (
+    FiniteVersion,
+    ScalarFunction,
     declared,
     expand,
     expanded_body,
@@ -38,14 +38,14 @@ DECLARING = (
     integers,
     logarithms,
     powers,
-    traced,
+    traced_kernels,
     trigonometry,
 )
 """The modules of the library: each declares its functions when it is imported."""
 
 __all__ = [
-    "Function",
-    "Usual",
+    "FiniteVersion",
+    "ScalarFunction",
     "declared",
     "expand",
     "expanded_body",

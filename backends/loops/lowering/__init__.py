@@ -7,6 +7,6 @@ Output: a `Program`, which passes make fast. Spec: `specs/lowering.md`.
 
 from __future__ import annotations
 
-from aotlite.backends.loops.lowering.graphs import lower
+from aotlite.backends.loops.lowering.graph_lowering import lower
 
 __all__ = ["lower"]

@@ -12,8 +12,8 @@ from typing import Any
 
 from aotlite.backends.loops.expr import Scalar, cast, parameter, walk, with_operands
 from aotlite.backends.loops.lowering.builder import NoLoops
-from aotlite.backends.loops.lowering.typed import Typing, scalar_of
-from aotlite.backends.loops.lowering.writer import Operand, Writer
+from aotlite.backends.loops.lowering.typed_scalars import Typing, scalar_of
+from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
@@ -23,25 +23,27 @@ from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import symbol
 
 _KINDS = frozenset(NUMBERS)
-_TEMPLATES: dict[tuple[Any, ...], Template | None] = {}
+_TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}
 
 
-def pointwise_loops(k: Writer, op: PureOp, meta: TensorMeta, args: tuple[Any, ...]) -> Operand:
+def pointwise_loops(
+    k: LoopWriter, op: PureOp, meta: TensorMeta, args: tuple[Any, ...]
+) -> LoopOperand:
     """The kernel of a pointwise op. Raises NoLoops where it has no loop form."""
     template = _template_for(op, meta.dtype, args)
     if template is None:
         raise NoLoops
-    operands = [a for a in args if type(a) is Operand]
+    operands = [a for a in args if type(a) is LoopOperand]
     if template.refuses is not None:
         wrong = template.refuses
         k.refuse(meta.shape, lambda *i: wrong.on([a.at(i) for a in operands]))
     return k.elementwise(meta, lambda load: template.on([load(a) for a in operands]))
 
 
-class Template:
+class ExpressionTemplate:
     """An expression of parameters, for other scalars in their place."""
 
-    def __init__(self, root: Scalar, refuses: Template | None = None) -> None:
+    def __init__(self, root: Scalar, refuses: ExpressionTemplate | None = None) -> None:
         nodes = list(walk([root]))
         places = {node: place for place, node in enumerate(nodes)}
         self.plan = [(node, [places[each] for each in node.operands]) for node in nodes]
@@ -60,7 +62,7 @@ class Template:
 
 
 # ----------------------------------------------------------------------------------- templates
-def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template | None:
+def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplate | None:
     key = (op, result, *map(_key, args))
     if key not in _TEMPLATES:
         if len(_TEMPLATES) >= CACHE_LIMIT:
@@ -71,12 +73,12 @@ def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template 
 
 def _key(value: Any) -> Any:
     """What a template depends on: 1, 1.0 and True are different numbers, as are 0.0 and -0.0."""
-    if type(value) is Operand:
+    if type(value) is LoopOperand:
         return value.dtype, not value.shape
     return type(value), str(value) if type(value) is float else value
 
 
-def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template | None:
+def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplate | None:
     assert op.scalar is not None and op.computes is not None and op.holds is not None
     promoted = _promoted(op, args)
     narrow, wide = op.holds(promoted), op.computes(promoted)
@@ -85,21 +87,21 @@ def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> Template | None:
     try:
         numbers = [_number(op, i, a, narrow, wide) for i, a in enumerate(args)]
         tree = op.scalar(
-            *[symbol(str(i)) if type(a) is Operand else a for i, a in enumerate(numbers)]
+            *[symbol(str(i)) if type(a) is LoopOperand else a for i, a in enumerate(numbers)]
         )
         typing = Typing(_operands(op, args, narrow, wide), wide)
         value = cast(scalar_of(typing.value(tree), wide), result)
     except (NoLoops, ArithmeticError):  # one number divided by another, which is 0
         return None
     refused = typing.refused
-    return Template(value, None if refused is None else Template(refused))
+    return ExpressionTemplate(value, None if refused is None else ExpressionTemplate(refused))
 
 
 def _promoted(op: PureOp, args: tuple[Any, ...]) -> DType:
     """The dtype that operands and numbers in a tensor's place promote to."""
     found: list[Any] = []
     for i, a in enumerate(args):
-        if type(a) is Operand:
+        if type(a) is LoopOperand:
             found.append((a.dtype, a.ndim))
         elif i in op.mixed and type(a) in _KINDS:
             found.append(a)
@@ -124,7 +126,7 @@ def _operands(op: PureOp, args: tuple[Any, ...], narrow: DType, wide: DType) -> 
     """Parameters for the operands' elements, in the dtype that is computed in."""
     found: dict[str, Scalar] = {}
     for i, a in enumerate(args):
-        if type(a) is Operand:
+        if type(a) is LoopOperand:
             value = parameter(len(found), a.dtype)
             if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
                 value = cast(value, narrow)  # 16-bit floats: rounded before they are widened

@@ -1,8 +1,8 @@
 """The writer: how the declaration of an op says its loops.
 
-`PureOp.loops(k, meta, *args)` is told a `Writer` and an `Operand` for each tensor; it gives the
-result, a tuple of them for several, or None where these arguments have no loop form. The verbs each
-add one kernel: `map` and `store` of independent elements, `reduce`, `scan`, `scatter`. What a
+`PureOp.loops(k, meta, *args)` is told a `LoopWriter` and a `LoopOperand` for each tensor; it gives
+the result, a tuple of them for several, or None where these arguments have no loop form. The verbs
+each add one kernel: `map` and `store` of independent elements, `reduce`, `scan`, `scatter`. What a
 kernel computes is a function of its positions. Spec: `specs/lowering.md`.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 
 from aotlite.backends.loops import expr
 from aotlite.backends.loops.expr import Affine, Scalar
-from aotlite.backends.loops.lowering import checks, products
+from aotlite.backends.loops.lowering import matrix_products, value_checks
+from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
-from aotlite.backends.loops.lowering.index import Index
-from aotlite.backends.loops.lowering.typed import called
+from aotlite.backends.loops.lowering.typed_scalars import called
 from aotlite.backends.loops.program import (
+    BufferKind,
     Kernel,
-    Kind,
     Placed,
     Reduce,
     Scan,
@@ -43,12 +43,12 @@ Computed = Any
 """A Scalar or a Python number."""
 
 
-class Operand:
+class LoopOperand:
     """A tensor in a program: a window of a buffer. `a[i, j]` is its element there."""
 
     __slots__ = ("dtype", "meta", "placed", "shape", "stride", "writer")
 
-    def __init__(self, writer: Writer, placed: Placed) -> None:
+    def __init__(self, writer: LoopWriter, placed: Placed) -> None:
         self.writer = writer
         self.placed = placed
         self.meta = placed.meta
@@ -74,10 +74,10 @@ class Operand:
         own = positions[len(positions) - len(self.shape) :]
         return self[tuple([0 if n == 1 else i for n, i in zip(self.shape, own, strict=True)])]
 
-    def view(self, shape: Sequence[int], stride: Sequence[int], start: int = 0) -> Operand:
+    def view(self, shape: Sequence[int], stride: Sequence[int], start: int = 0) -> LoopOperand:
         """A window of its memory. Elements, `start` from its own first one."""
         meta = tensor_meta(tuple(shape), tuple(stride), self.dtype, self.meta.device)
-        return Operand(self.writer, Placed(self.placed.buffer, self.placed.start + start, meta))
+        return LoopOperand(self.writer, Placed(self.placed.buffer, self.placed.start + start, meta))
 
     def address(self, positions: Sequence[Position]) -> Affine:
         """Where the element at these positions lies in the buffer."""
@@ -90,7 +90,7 @@ class Operand:
         dynamic = []
         for i, step in zip(positions, self.stride, strict=True):
             kind = type(i)
-            if kind is Index:
+            if kind is AxisIndex:
                 start += i.start * step
                 for k, coefficient in enumerate(i.coefficients):
                     total[k] += coefficient * step
@@ -101,7 +101,7 @@ class Operand:
         return Affine(tuple(total), start, tuple(dynamic))
 
 
-class Writer:
+class LoopWriter:
     """Adds the kernels of one op to a program."""
 
     def __init__(self, program: ProgramBuilder, name: str) -> None:
@@ -111,22 +111,22 @@ class Writer:
         """Axes of the kernel that is being written."""
 
     # ------------------------------------------------------------------------------------ memory
-    def new(self, meta: TensorMeta) -> Operand:
+    def new(self, meta: TensorMeta) -> LoopOperand:
         """New memory laid out as the meta says; every element must be stored."""
-        return Operand(self, self.program.new(meta))
+        return LoopOperand(self, self.program.new(meta))
 
-    def table(self, values: Any) -> Operand:
+    def table(self, values: Any) -> LoopOperand:
         """An array of the host as a constant."""
         array = np.ascontiguousarray(values)
         meta = tensor_meta(array.shape, None, dtypes.from_numpy(array.dtype))
-        return Operand(self, self.program.new(meta, Kind.CONSTANT, array.reshape(-1)))
+        return LoopOperand(self, self.program.new(meta, BufferKind.CONSTANT, array.reshape(-1)))
 
     # ------------------------------------------------------------------------------------- verbs
-    def map(self, meta: TensorMeta, element: Callable[..., Computed]) -> Operand:
+    def map(self, meta: TensorMeta, element: Callable[..., Computed]) -> LoopOperand:
         """The tensor whose element at positions i, j, ... is `element(i, j, ...)`."""
         return self.store(self.new(meta), element)
 
-    def store(self, out: Operand, element: Callable[..., Computed]) -> Operand:
+    def store(self, out: LoopOperand, element: Callable[..., Computed]) -> LoopOperand:
         """Writes `element(i, j, ...)` to each element of `out`, and gives `out`."""
         axes = self._axes(out.shape, by_stride(out.stride))
         if axes is None:
@@ -137,8 +137,8 @@ class Writer:
         return out
 
     def elementwise(
-        self, meta: TensorMeta, element: Callable[[Callable[[Operand], Scalar]], Computed]
-    ) -> Operand:
+        self, meta: TensorMeta, element: Callable[[Callable[[LoopOperand], Scalar]], Computed]
+    ) -> LoopOperand:
         """The tensor whose elements are `element(load)`, where `load(a)` is that of a at the same
         place. As `map`, without indexes."""
         out, shape, rank = self.new(meta), meta.shape, len(meta.shape)
@@ -147,7 +147,7 @@ class Writer:
         order = range(rank) if meta.contiguous else by_stride(meta.stride)
         places = [k for k in order if shape[k] != 1]
 
-        def load(a: Operand) -> Scalar:
+        def load(a: LoopOperand) -> Scalar:
             sizes, stride, more = a.shape, a.stride, rank - len(a.shape)
             steps = [0 if k < more or sizes[k - more] == 1 else stride[k - more] for k in places]
             return a.load(Affine(tuple(steps), a.placed.start))
@@ -158,7 +158,9 @@ class Writer:
         self._kernel(tuple([shape[k] for k in places]), len(places), [store])
         return out
 
-    def stores(self, outs: Sequence[Operand], element: Callable[..., Sequence[Computed]]) -> None:
+    def stores(
+        self, outs: Sequence[LoopOperand], element: Callable[..., Sequence[Computed]]
+    ) -> None:
         """Writes the elements that `element(i, j, ...)` gives, one for each of several operands of
         one shape.
         """
@@ -243,13 +245,13 @@ class Writer:
 
     def scatter(
         self,
-        out: Operand,
+        out: LoopOperand,
         extents: Sequence[int],
         element: Callable[..., tuple[Sequence[Position], Computed]],
         *,
         ordered: Sequence[int] = (),
         combine: str | None = None,
-    ) -> Operand:
+    ) -> LoopOperand:
         """Writes into `out`: `element(i, j, ...)` gives positions in `out`, and a value for there.
 
         Over positions of `extents`. Those at `ordered` may meet at one element: they come in
@@ -271,14 +273,16 @@ class Writer:
         """Adds a step that is no kernel."""
         self.program.steps.append(step)
 
-    def product(self, meta: TensorMeta, a: Operand, b: Operand, dtype: DType) -> Operand:
+    def product(
+        self, meta: TensorMeta, a: LoopOperand, b: LoopOperand, dtype: DType
+    ) -> LoopOperand:
         """The matrix product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), formed in a dtype."""
-        made: Operand = products.product(self, meta, a, b, dtype)
+        made: LoopOperand = matrix_products.product(self, meta, a, b, dtype)
         return made
 
-    def gemm(self, out: Operand, a: Operand, b: Operand) -> None:
+    def gemm(self, out: LoopOperand, a: LoopOperand, b: LoopOperand) -> None:
         """Writes the matrix product into `out`, of float32 or float64, by BLAS."""
-        products.gemm(self, out, a, b)
+        matrix_products.gemm(self, out, a, b)
 
     def refuse(
         self, shape: Sequence[int], wrong: Callable[..., Scalar], *, once: Any = None
@@ -288,13 +292,13 @@ class Writer:
         The graph is then run by the ops' own kernels, of which one raises. Of checks with one key
         `once` there is one.
         """
-        checks.refuse(self, shape, wrong, once)
+        value_checks.refuse(self, shape, wrong, once)
 
     def check_index(
-        self, index: Operand, low: int, high: int, *, ignored: int | None = None
+        self, index: LoopOperand, low: int, high: int, *, ignored: int | None = None
     ) -> None:
         """Gives the program up unless low <= i < high for each element, or it is `ignored`."""
-        checks.check_index(self, index, low, high, ignored)
+        value_checks.check_index(self, index, low, high, ignored)
 
     # ----------------------------------------------------------------------------------- scalars
     def number(self, value: Any, dtype: DType) -> Scalar:
@@ -342,7 +346,7 @@ class Writer:
 
     def position(self, i: Position) -> Scalar:
         """The position as an int64."""
-        return i.scalar if type(i) is Index else self.cast(i, dtypes.int64)
+        return i.scalar if type(i) is AxisIndex else self.cast(i, dtypes.int64)
 
     def make(self, op: str, *operands: Computed) -> Scalar:
         """A primitive by name ("eq", "sqrt", "not", ...) where there is no operator."""
@@ -375,14 +379,14 @@ class Writer:
         self.rank = rank = len(extents)
         for axis, k in enumerate(places):
             ones = tuple([int(n == axis) for n in range(rank)])
-            positions[k] = Index(extents, ones)
+            positions[k] = AxisIndex(extents, ones)
         return extents, tuple([self._origin(extents) if i == 0 else i for i in positions])
 
-    def _origin(self, extents: tuple[int, ...]) -> Index:
-        return Index(extents, (0,) * len(extents))
+    def _origin(self, extents: tuple[int, ...]) -> AxisIndex:
+        return AxisIndex(extents, (0,) * len(extents))
 
     def _stored(
-        self, out: Operand, positions: Sequence[Position], value: Computed, **how: Any
+        self, out: LoopOperand, positions: Sequence[Position], value: Computed, **how: Any
     ) -> Store:
         value = self.cast(value, out.dtype)
         stored = self.program.buffers[out.placed.buffer].dtype
@@ -407,7 +411,7 @@ def _along_memory(stride: Sequence[int]) -> list[int]:
     return sorted(range(len(stride)), key=lambda k: (stride[k] != 0, -stride[k]))
 
 
-def _apart(positions: tuple[Position, ...], out: Operand) -> tuple[Position, ...]:
+def _apart(positions: tuple[Position, ...], out: LoopOperand) -> tuple[Position, ...]:
     """The positions, of which no two have one address: of those in one place the last ones."""
     shape, stride = out.shape, out.stride
     if out.meta.dense or not has_internal_overlap(shape, stride):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aotlite.backends.cpu.compilers import Compiler
+from aotlite.backends.native.compiler.compilers import Compiler
 from aotlite.ir.errors import BackendError
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
-    Buffer,
+    BufferKind,
     Kernel,
-    Kind,
-    Program,
+    LoopProgram,
+    ProgramBuffer,
     Reduce,
     Scan,
     Statement,
@@ -25,16 +25,16 @@ def program(
     body: list[Statement],
     inputs: Sizes,
     outputs: Sizes,
-) -> Program:
+) -> LoopProgram:
     """A program of one kernel of (extents, space, vector axis)."""
-    kinds = [(Kind.INPUT, inputs), (Kind.OUTPUT, outputs)]
-    buffers = [Buffer(n, *size, kind) for kind, sizes in kinds for n, size in sizes.items()]
+    kinds = [(BufferKind.INPUT, inputs), (BufferKind.OUTPUT, outputs)]
+    buffers = [ProgramBuffer(n, *size, kind) for kind, sizes in kinds for n, size in sizes.items()]
     extents, space, vector = kernel
     made = Kernel("chosen", extents, space, tuple(body), vector=vector)
-    return Program("chosen", tuple(buffers), (made,), tuple(inputs), ())
+    return LoopProgram("chosen", tuple(buffers), (made,), tuple(inputs), ())
 
 
-def across(rows: int, columns: int, dtype: DType) -> Program:
+def across(rows: int, columns: int, dtype: DType) -> LoopProgram:
     """x transposed plus y, and the sum of both stored across: tiles on both sides."""
     x = load(0, Affine((1, rows)), dtype)
     y = load(1, Affine((columns, 1)), dtype)
@@ -47,7 +47,7 @@ def across(rows: int, columns: int, dtype: DType) -> Program:
     return program(kernel, body, {0: size, 1: size}, {2: size, 3: size})
 
 
-def columns_across(rows: int, columns: int, kept: bool) -> Program:
+def columns_across(rows: int, columns: int, kept: bool) -> LoopProgram:
     """Sums of columns of a product with a transposed operand, of which parts are stored."""
     x = load(0, Affine((1, columns)), float32)
     y = load(1, Affine((rows, 1)), float32)
@@ -61,7 +61,7 @@ def columns_across(rows: int, columns: int, kept: bool) -> Program:
     return program((((columns, rows)), 1, 0), body, {0: size, 1: size}, outputs)
 
 
-def in_place(n: int) -> Program:
+def in_place(n: int) -> LoopProgram:
     """A softmax-like kernel that writes over what it has loaded: the store comes last (K-6)."""
     x = load(0, Affine((n, 1)), float32)
     body: list[Statement] = [
@@ -74,7 +74,7 @@ def in_place(n: int) -> Program:
     return program(((3, n), 1, 1), body, {0: size}, {1: size})
 
 
-def inherited(n: int) -> Program:
+def inherited(n: int) -> LoopProgram:
     """Kernels that compute in place of temporaries, one of another dtype."""
 
     def at(k: int, dtype: DType) -> Scalar:
@@ -86,17 +86,17 @@ def inherited(n: int) -> Program:
         (3, cast(at(2, dtypes.int32), float32) * 0.5),
         (4, at(3, float32) - at(0, float32)),
     ]
-    kinds = [Kind.INPUT, *[Kind.TEMPORARY] * 3, Kind.OUTPUT]
+    kinds = [BufferKind.INPUT, *[BufferKind.TEMPORARY] * 3, BufferKind.OUTPUT]
     types = [float32, float32, dtypes.int32, float32, float32]
     steps = [
         Kernel(f"inherited{k}", (n,), 1, (Store(k, Affine((1,)), value),), vector=0)
         for k, value in values
     ]
-    buffers = [Buffer(k, types[k], n, kind) for k, kind in enumerate(kinds)]
-    return Program("inherited", tuple(buffers), tuple(steps), (0,), ())
+    buffers = [ProgramBuffer(k, types[k], n, kind) for k, kind in enumerate(kinds)]
+    return LoopProgram("inherited", tuple(buffers), tuple(steps), (0,), ())
 
 
-def masked(n: int) -> Program:
+def masked(n: int) -> LoopProgram:
     """A row softmax's maximum under a causal mask, and a triangle."""
     x = load(0, Affine((n, 1)), float32)
     hidden = where(axis(1) <= axis(0), x, const(-1e30, float32))
@@ -109,7 +109,7 @@ def masked(n: int) -> Program:
     return program(((n, n), 1, 1), body, {0: size}, {1: size, 2: size})
 
 
-def picked(rows: int, n: int, lanes: int) -> Program:
+def picked(rows: int, n: int, lanes: int) -> LoopProgram:
     """One of each row by its number, and what is left of it; some numbers are none of a row."""
     x = load(0, Affine((n, 1)), float32)
     number = load(1, Affine((1, 0)), dtypes.int64) * 16
@@ -125,7 +125,7 @@ def picked(rows: int, n: int, lanes: int) -> Program:
     return program(((rows, n), 1, 1), body, inputs, outputs)
 
 
-def windows(n: int) -> Program:
+def windows(n: int) -> LoopProgram:
     """The sum of padded windows of three by three: conditions of inner and outer axes."""
     i, j = axis(0) + axis(2) - 1, axis(1) + axis(3) - 1
     inside = (i >= 0) & (i < n) & (j >= 0) & (j < n)
@@ -139,7 +139,7 @@ def windows(n: int) -> Program:
     return program(((n, n, 3, 3), 2, 1), body, {0: size}, {1: size})
 
 
-def joined(n: int) -> Program:
+def joined(n: int) -> LoopProgram:
     """Three operands one behind the other along both axes."""
 
     def part(k: int, at: int) -> Scalar:
@@ -152,7 +152,7 @@ def joined(n: int) -> Program:
     return program(((n, n), 2, 1), body, sizes, {3: (float32, n * n)})
 
 
-def scattered(n: int) -> Program:
+def scattered(n: int) -> LoopProgram:
     """Rows added where an index says, in order; a running sum beside."""
     at = load(1, Affine((0, 1)), dtypes.int64)
     x = load(0, Affine((1, 3)), float32)
@@ -167,7 +167,7 @@ def scattered(n: int) -> Program:
     return program(((3, n), 1, 0), body, inputs, outputs)
 
 
-def whole(n: int, kind: str, dtype: DType, lanes: int) -> Program:
+def whole(n: int, kind: str, dtype: DType, lanes: int) -> LoopProgram:
     """One reduction of everything, without space axes."""
     x = load(0, Affine((1,)), dtype)
     body: list[Statement] = [
@@ -179,7 +179,7 @@ def whole(n: int, kind: str, dtype: DType, lanes: int) -> Program:
 
 def summed_beside(
     parts: int, rows: int, n: int, vector: int | None, kind: str | None = None
-) -> Program:
+) -> LoopProgram:
     """Columns of each part added up in one place while rows are computed (K-7); of a `kind`: what
     lies there before does not count."""
     x = load(0, Affine((rows * n, n, 1)), float32)
@@ -199,7 +199,7 @@ def summed_beside(
     return program(((parts, rows, n), 2, vector), body, {0: size}, outputs)
 
 
-def single() -> Program:
+def single() -> LoopProgram:
     """No axes at all."""
     x = load(0, Affine(()), float32)
     body: list[Statement] = [
@@ -214,7 +214,7 @@ def axis_free() -> Scalar:
     return make("add", const(2, dtypes.int32), const(3, dtypes.int32))
 
 
-def empty(space: int) -> Program:
+def empty(space: int) -> LoopProgram:
     """No points: no rows, or rows of nothing."""
     extents = (0, 5) if space == 2 else (4, 0)
     x = load(0, Affine((5, 1)), float32)

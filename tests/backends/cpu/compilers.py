@@ -14,19 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from aotlite.backends.cpu import (
-    building,
-    failures,
-    library,
-    locks,
-    once,
-    probing,
-    store,
-    toolchain,
-    trimming,
-)
+from aotlite.backends.native import warn_once
+from aotlite.backends.native.cache import artifact_cache, eviction, file_locks
+from aotlite.backends.native.compiler import compilation, failure_reports, probe, toolchain
+from aotlite.backends.native.libraries import library_loading
 
-NEEDED_IN_CHILDREN = (fcntl, pwd, building, locks, probing, trimming)
+NEEDED_IN_CHILDREN = (fcntl, pwd, compilation, file_locks, probe, eviction)
 """Imported here: a child that is another user may not be able to read Python's folders."""
 
 GCC = shutil.which("gcc")
@@ -52,10 +45,10 @@ def compiled(text, name="double", **options):
 def forget():
     """This process has looked for no compiler, loaded nothing and told nothing."""
     toolchain._searches.forget()
-    failures._late.clear()
-    library._loaded.forget()
-    once._told.forget()
-    store._privates.forget()
+    failure_reports._late.clear()
+    library_loading._loaded.forget()
+    warn_once._told.forget()
+    artifact_cache._privates.forget()
 
 
 def start(function):

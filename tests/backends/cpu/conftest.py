@@ -2,7 +2,7 @@
 
 import pytest
 
-from aotlite.backends.cpu import compilers
+from aotlite.backends.native.compiler import compilers
 from tests.backends.cpu.compilers import GCC, SCRIPT, forget
 
 

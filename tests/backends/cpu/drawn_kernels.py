@@ -22,11 +22,11 @@ from aotlite.backends.loops.expr import (
 )
 from aotlite.backends.loops.functions import has
 from aotlite.backends.loops.program import (
-    Buffer,
+    BufferKind,
     Kernel,
-    Kind,
     Let,
-    Program,
+    LoopProgram,
+    ProgramBuffer,
     Reduce,
     Scan,
     Statement,
@@ -42,7 +42,7 @@ NEAR = {1: 1, 4: 2, 16: 1, 64: 16}
 """For numbers of lanes, how many neighbours are combined first."""
 
 
-def numbers(generator: np.random.Generator, buffer: Buffer) -> Any:
+def numbers(generator: np.random.Generator, buffer: ProgramBuffer) -> Any:
     """An array of small numbers for a buffer."""
     dtype = buffer.dtype.numpy
     if buffer.dtype.kind == dtypes.BOOL:
@@ -59,7 +59,7 @@ class Drawn:
     def __init__(self, seed: int, *, in_place: bool = False) -> None:
         self.random = random.Random(seed)
         self.seed = seed
-        self.buffers: list[Buffer] = []
+        self.buffers: list[ProgramBuffer] = []
         self.body: list[Statement] = []
         self.count = 0
         self.rows: list[Scalar] = []
@@ -72,7 +72,7 @@ class Drawn:
     def inputs(self) -> list[Any]:
         """Arrays for the inputs, small numbers."""
         generator = np.random.default_rng(self.seed)
-        return [numbers(generator, b) for b in self.buffers if b.kind is Kind.INPUT]
+        return [numbers(generator, b) for b in self.buffers if b.kind is BufferKind.INPUT]
 
     # --- geometry
     def _axes(self) -> tuple[tuple[int, ...], int]:
@@ -102,8 +102,8 @@ class Drawn:
         pairs = zip(address.coefficients, self.extents, strict=True)
         return address.start + sum(max(c, 0) * (n - 1) for c, n in pairs) + 1
 
-    def _buffer(self, dtype: DType, size: int, kind: Kind) -> int:
-        self.buffers.append(Buffer(len(self.buffers), dtype, size, kind))
+    def _buffer(self, dtype: DType, size: int, kind: BufferKind) -> int:
+        self.buffers.append(ProgramBuffer(len(self.buffers), dtype, size, kind))
         return self.buffers[-1].number
 
     # --- expressions
@@ -114,15 +114,15 @@ class Drawn:
         if dtype.is_floating_point and not self.dtype.is_floating_point:
             dtype = self.dtype
         if kind > 0.9:
-            positions = self._buffer(dtypes.int64, self._reach(address), Kind.INPUT)
+            positions = self._buffer(dtypes.int64, self._reach(address), BufferKind.INPUT)
             index = load(positions, address, dtypes.int64)
-            table = self._buffer(dtype, 7, Kind.INPUT)
+            table = self._buffer(dtype, 7, BufferKind.INPUT)
             zero = (0,) * len(self.extents)
             return cast(load(table, Affine(zero, 3, ((index, 1),)), dtype), self.dtype)
         shift = self._shifted(axes) if kind < 0.2 and axes else None
         if shift is not None:
             return shift
-        number = self._buffer(dtype, self._reach(address), Kind.INPUT)
+        number = self._buffer(dtype, self._reach(address), BufferKind.INPUT)
         return cast(load(number, address, dtype), self.dtype)
 
     def _shifted(self, axes: list[int]) -> Scalar:
@@ -130,7 +130,7 @@ class Drawn:
         address = self._address(axes, spread=True)
         k = self.random.choice(axes)
         by = self.random.choice((-2, -1, 1, 3))
-        number = self._buffer(self.dtype, self._reach(address), Kind.INPUT)
+        number = self._buffer(self.dtype, self._reach(address), BufferKind.INPUT)
         step, n = address.coefficients[k], self.extents[k]
         near = load(number, Affine(address.coefficients, address.start + by * step), self.dtype)
         inside = axis(k) < n - by if by > 0 else axis(k) >= -by
@@ -192,7 +192,7 @@ class Drawn:
         each_row = inner and self.random.random() < 0.5
         axes = list(range(self.space if each_row else len(self.extents)))
         address = self._address(axes, spread=True)
-        number = self._buffer(self.dtype, self._reach(address), Kind.INPUT)
+        number = self._buffer(self.dtype, self._reach(address), BufferKind.INPUT)
         value = load(number, address, self.dtype)
         if each_row:
             self.rows.append(value)
@@ -210,7 +210,7 @@ class Drawn:
         self.count += 1
         return self.count - 1
 
-    def _program(self) -> Program:
+    def _program(self) -> LoopProgram:
         for _ in range(self.random.choice((1, 2, 2, 3, 4))):
             self._statement()
         for written in self.random.sample(self.written, len(self.written)):
@@ -221,8 +221,8 @@ class Drawn:
         kernel = Kernel(
             f"drawn{self.seed}", self.extents, self.space, tuple(self.body), vector=vector
         )
-        inputs = tuple([b.number for b in self.buffers if b.kind is Kind.INPUT])
-        return Program(kernel.name, tuple(self.buffers), (kernel,), inputs, ())
+        inputs = tuple([b.number for b in self.buffers if b.kind is BufferKind.INPUT])
+        return LoopProgram(kernel.name, tuple(self.buffers), (kernel,), inputs, ())
 
     def _statement(self) -> None:
         has_inner = self.space < len(self.extents)
@@ -276,9 +276,9 @@ class Drawn:
         if inner and self.random.random() < 0.4:
             value = self._value(list(range(self.space)), self.rows, 2)
             address = self._address(list(range(self.space)), spread=True)
-            number = self._buffer(self.dtype, self._reach(address), Kind.OUTPUT)
+            number = self._buffer(self.dtype, self._reach(address), BufferKind.OUTPUT)
             self.body.append(Store(number, address, value, each_row=True))
             return
         address = self._address(list(range(len(self.extents))), spread=True)
-        number = self._buffer(self.dtype, self._reach(address), Kind.OUTPUT)
+        number = self._buffer(self.dtype, self._reach(address), BufferKind.OUTPUT)
         self.body.append(Store(number, address, self._any_value()))

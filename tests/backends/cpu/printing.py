@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.cpu.emit import print_units
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.printed import Printed
-from aotlite.backends.loops.interpreter import allocated, run_step
-from aotlite.backends.loops.memory import planned
-from aotlite.backends.loops.program import Buffer, Kind, Program
+from aotlite.backends.cpu.emit.c_program import print_units
+from aotlite.backends.cpu.emit.c_text import PrintedC
+from aotlite.backends.loops.arena import planned
+from aotlite.backends.loops.interpreter.program_interpreter import allocated, run_step
+from aotlite.backends.loops.program import BufferKind, LoopProgram, ProgramBuffer
+from aotlite.backends.native.libraries.library_loading import load_c
 
 Memory = dict[int, Any]
 
@@ -60,7 +60,7 @@ int call_with(int (*run)(void **, const al_runtime *), void **slots, i32 threads
 class Compiled:
     """Several programs in one library."""
 
-    def __init__(self, programs: Mapping[str, Program], **options: Any) -> None:
+    def __init__(self, programs: Mapping[str, LoopProgram], **options: Any) -> None:
         self.programs = programs
         self.text, self.printed = print_units(programs)
         self.library = load_c(self.text + RUNTIME, "printed", **options)
@@ -77,10 +77,10 @@ class Compiled:
         given = [array if shift is None else placed(array, shift) for array in inputs]
         memory: Memory = dict(zip(numbers_of(program), given, strict=True))
         for buffer in program.buffers:
-            if buffer.kind is Kind.OUTPUT:
+            if buffer.kind is BufferKind.OUTPUT:
                 old = before(buffer)
                 memory[buffer.number] = old if shift is None else placed(old, shift)
-            elif buffer.kind is Kind.CONSTANT:
+            elif buffer.kind is BufferKind.CONSTANT:
                 memory[buffer.number] = buffer.value
         arena = np.empty(planned(program).size + 64, np.uint8)
         for segment in printed.segments:
@@ -89,7 +89,7 @@ class Compiled:
         return memory
 
     def _call(
-        self, segment: str, printed: Printed, memory: Memory, arena: Any, threads: int
+        self, segment: str, printed: PrintedC, memory: Memory, arena: Any, threads: int
     ) -> None:
         addresses = [memory[number].ctypes.data for number in printed.slots]
         slots = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, arena.ctypes.data)
@@ -97,7 +97,7 @@ class Compiled:
         assert self.library.call_with(run, slots, ctypes.c_int32(threads)) == 0
 
 
-def before(buffer: Buffer) -> Any:
+def before(buffer: ProgramBuffer) -> Any:
     """What lies in a buffer that nothing was stored to: no zeros, so that a store that forgets to
     combine is seen."""
     return np.full(buffer.size, 3, buffer.dtype.numpy)
@@ -123,21 +123,21 @@ def same_bits(a: Any, b: Any) -> bool:
     return bool(np.all(same | ((a != a) & (b != b))))
 
 
-def numbers_of(program: Program) -> list[int]:
+def numbers_of(program: LoopProgram) -> list[int]:
     """The numbers of the input buffers."""
     return [number for number in program.inputs if number is not None]
 
 
-def outputs_of(program: Program) -> list[int]:
+def outputs_of(program: LoopProgram) -> list[int]:
     """The numbers of the output buffers."""
-    return [buffer.number for buffer in program.buffers if buffer.kind is Kind.OUTPUT]
+    return [buffer.number for buffer in program.buffers if buffer.kind is BufferKind.OUTPUT]
 
 
-def interpreted(program: Program, inputs: Sequence[Any]) -> Memory:
+def interpreted(program: LoopProgram, inputs: Sequence[Any]) -> Memory:
     """The memory after the interpreter has run a program."""
     memory = allocated(program)
     for buffer in program.buffers:
-        if buffer.kind is not Kind.CONSTANT and buffer.kind is not Kind.INPUT:
+        if buffer.kind is not BufferKind.CONSTANT and buffer.kind is not BufferKind.INPUT:
             memory[buffer.number] = before(buffer)
     copies = [array.copy() for array in inputs]
     memory.update(zip(numbers_of(program), copies, strict=True))

@@ -4,10 +4,10 @@ import ctypes
 import os
 from functools import cache
 
-from aotlite.backends.cpu.cache import Cache, read
-from aotlite.backends.cpu.library import load, load_c
-from aotlite.backends.cpu.runtime import declarations, runtime_text, set_up
-from aotlite.backends.cpu.toolchain import compile_c
+from aotlite.backends.cpu.runtime.runtime_library import declarations, runtime_text, set_up
+from aotlite.backends.native.cache.disk_cache import DiskCache, read
+from aotlite.backends.native.compiler.toolchain import compile_c
+from aotlite.backends.native.libraries.library_loading import load, load_c
 
 TASKS = """
 typedef struct counts { al_int32 *hits; const al_runtime *runtime; al_int64 nested; } counts;
@@ -76,6 +76,6 @@ def tasks():
 def own_runtime(folder, threads=2, text=None, name="runtime"):
     """A runtime with a pool of its own: a library is loaded once a file."""
     data = read(compile_c(text or runtime_text(), name))
-    runtime = set_up(load(Cache(str(folder)).keep(os.urandom(8).hex(), name, ".so", data)))
+    runtime = set_up(load(DiskCache(str(folder)).keep(os.urandom(8).hex(), name, ".so", data)))
     runtime.library.al_set_threads(threads)
     return runtime

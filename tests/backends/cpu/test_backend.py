@@ -12,9 +12,10 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.auto import AutoBackend
-from aotlite.backends.cpu import backend, toolchain
+from aotlite.backends.cpu import backend
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler import toolchain
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.errors import BackendError
 
 F = al.nn.functional

@@ -9,12 +9,12 @@ import time
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import background
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.background import compile_in_background, in_background
-from aotlite.backends.cpu.once import tell_once
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.backends.native.libraries import background
+from aotlite.backends.native.libraries.background import compile_in_background, in_background
 from aotlite.backends.native.single_flight import Once
+from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,
@@ -90,7 +90,7 @@ def test_a_forked_child_starts_again_what_was_not_done():
 EXITS = """
 import time
 from pathlib import Path
-from aotlite.backends.cpu.background import compile_in_background
+from aotlite.backends.native.libraries.background import compile_in_background
 jobs = [compile_in_background(f"int f{n};", "text") for n in range(3)]
 while not Path(%r).exists():
     time.sleep(0.01)
@@ -172,15 +172,15 @@ def test_a_forked_child_makes_a_value_that_a_thread_was_making():
 def test_the_user_is_told_once_at_the_place_that_called(cache):
     with warns_once("one more thing") as told:
         for _ in range(3):
-            tell_once("one more thing")
+            warn_once("one more thing")
     assert told is None
     with pytest.warns(RuntimeWarning) as caught:
-        tell_once("another thing")
+        warn_once("another thing")
     assert __file__ == caught[0].filename
 
 
 def test_the_place_that_called_is_none_that_was_written_at_run_time(cache):
-    scope = {"tell_once": tell_once}
+    scope = {"tell_once": warn_once}
     exec(compile("def run(): tell_once('a third thing')", "<aotlite f 1>", "exec"), scope)
     with pytest.warns(RuntimeWarning) as caught:
         scope["run"]()

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlite.backends.cpu import cache as cache_module
-from aotlite.backends.cpu import folders, store, trimming
-from aotlite.backends.cpu.cache import Cache, key_of, word
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.locks import held
-from aotlite.backends.cpu.toolchain import find_compiler, key_of_c
+from aotlite.backends.native.cache import artifact_cache, eviction, trusted_folders
+from aotlite.backends.native.cache import disk_cache as cache_module
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of, word
+from aotlite.backends.native.cache.file_locks import held
+from aotlite.backends.native.compiler.toolchain import find_compiler, key_of_c
+from aotlite.backends.native.libraries.library_loading import load_c
 from tests.backends.cpu.compilers import (
     DOUBLE,
     compiled,
@@ -39,7 +39,7 @@ KEY, OTHER = key_of("a"), key_of("b")
 @pytest.fixture
 def entries(tmp_path):
     tmp_path.chmod(0o700)
-    return Cache(str(tmp_path / "kernels"))
+    return DiskCache(str(tmp_path / "kernels"))
 
 
 def keep(cache, key, data=b"data"):
@@ -72,7 +72,7 @@ def test_what_was_kept_is_found_by_its_key(entries):
     path = entries.keep(KEY, "forward of f", ".so", b"data")
     assert path == entries.find(KEY) and b"data" == Path(path).read_bytes()
     assert entries.find(OTHER) is None
-    assert 4 == trimming.cache_size(entries.folder)
+    assert 4 == eviction.cache_size(entries.folder)
     assert "forward_of_f" == os.path.basename(path).split(".")[0]
     entries.remove(KEY)
     assert entries.find(KEY) is None
@@ -139,10 +139,10 @@ def test_what_was_not_used_for_longest_is_trimmed_first(entries):
     for age, path in enumerate(paths):
         os.utime(path, (1e9 - age, 1e9 - age))
     entries.find(key_of("9"))  # the oldest is used
-    assert [] == trimming.trim(entries.folder, limit=1000)
-    removed = trimming.trim(entries.folder, limit=999)  # to four fifths, which is seven files
+    assert [] == eviction.trim(entries.folder, limit=1000)
+    removed = eviction.trim(entries.folder, limit=999)  # to four fifths, which is seven files
     assert [paths[8], paths[7], paths[6]] == [Path(entry.path) for entry in removed]
-    left = {Path(entry.path) for entry in trimming.entries(entries.folder)}
+    left = {Path(entry.path) for entry in eviction.entries(entries.folder)}
     assert {*paths[:6], paths[9]} == left
     assert not paths[8].parent.exists()
 
@@ -152,8 +152,8 @@ def test_clearing_leaves_the_files_of_others(entries):
     mine = Path(entries.folder) / "mine.so"
     mine.write_text("x")
     beside.write_text("x")
-    assert [4] == [entry.size for entry in trimming.clear(entries.folder)]
-    assert mine.exists() and beside.exists() and [] == trimming.entries(entries.folder)
+    assert [4] == [entry.size for entry in eviction.clear(entries.folder)]
+    assert mine.exists() and beside.exists() and [] == eviction.entries(entries.folder)
 
 
 def test_what_a_crash_left_is_swept_and_what_is_being_written_is_not(entries):
@@ -165,7 +165,7 @@ def test_what_a_crash_left_is_swept_and_what_is_being_written_is_not(entries):
     lock = folder.with_name(f"{OTHER}.lock")
     lock.touch()
     os.utime(lock, (1e9, 1e9))
-    trimming.trim(entries.folder)
+    eviction.trim(entries.folder)
     assert ["new-fresh"] == names(entries)
 
 
@@ -177,7 +177,7 @@ def test_an_entry_is_kept_although_another_process_removes_its_empty_folder(entr
     def make_and_sweep(folder, **options):
         make(folder, **options)
         if len(swept) < 3:
-            trimming.sweep(entries.folder)
+            eviction.sweep(entries.folder)
             swept.append(os.path.exists(folder))
 
     monkeypatch.setattr(cache_module.os, "makedirs", make_and_sweep)
@@ -188,15 +188,15 @@ def test_an_entry_is_kept_although_another_process_removes_its_empty_folder(entr
 # ---------------------------------------------------------------------------- which folder, and why
 def test_the_folder_is_the_variable_or_the_user_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("AOTLITE_CACHE", "here")
-    assert str(Path.cwd() / "here") == folders.chosen()
+    assert str(Path.cwd() / "here") == trusted_folders.chosen()
     monkeypatch.setenv("AOTLITE_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert str(tmp_path / "aotlite") == folders.chosen()
+    assert str(tmp_path / "aotlite") == trusted_folders.chosen()
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert str(tmp_path / "home" / ".cache" / "aotlite") == folders.chosen()
-    monkeypatch.setattr(folders.os.path, "expanduser", lambda path: path)
-    assert folders.chosen() is None
+    assert str(tmp_path / "home" / ".cache" / "aotlite") == trusted_folders.chosen()
+    monkeypatch.setattr(trusted_folders.os.path, "expanduser", lambda path: path)
+    assert trusted_folders.chosen() is None
 
 
 @pytest.mark.parametrize("umask", [0, 0o002, 0o077])
@@ -204,7 +204,7 @@ def test_folders_that_are_made_are_the_users_alone(tmp_path, umask):
     """Those above it, too, or it would be refused the next time."""
     before, made = os.umask(umask), tmp_path / "home" / ".cache" / "aotlite"
     try:
-        assert "" == folders.made(str(made)) == folders.made(str(made))
+        assert "" == trusted_folders.made(str(made)) == trusted_folders.made(str(made))
     finally:
         os.umask(before)
     for each in (made, made.parent, made.parent.parent):
@@ -214,35 +214,36 @@ def test_folders_that_are_made_are_the_users_alone(tmp_path, umask):
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o777, 0o1777])
 def test_a_folder_that_others_can_write_is_refused(tmp_path, mode):
     tmp_path.chmod(mode)
-    refused = folders.made(str(tmp_path))
+    refused = trusted_folders.made(str(tmp_path))
     assert f"{tmp_path} can be written by others (its mode is {mode:o}; " in refused
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
     uid = os.geteuid()
-    monkeypatch.setattr(folders.os, "geteuid", lambda: uid + 1)
+    monkeypatch.setattr(trusted_folders.os, "geteuid", lambda: uid + 1)
     assert re.fullmatch(
-        rf"({tmp_path}|/.*, above {tmp_path},) belongs to user .*", folders.made(str(tmp_path))
+        rf"({tmp_path}|/.*, above {tmp_path},) belongs to user .*",
+        trusted_folders.made(str(tmp_path)),
     )
 
 
 def test_a_folder_below_one_that_anybody_can_write_is_refused(tmp_path):
     """They could put another one in its place; not so in /tmp, whose sticky bit forbids it."""
     below = tmp_path / "cache"
-    assert "" == folders.made(str(below))
+    assert "" == trusted_folders.made(str(below))
     tmp_path.chmod(0o777)
     refused = f"{tmp_path}, above {below}, can be written by others (its mode is 777; "
-    assert folders.made(str(below)).startswith(refused)
+    assert trusted_folders.made(str(below)).startswith(refused)
     tmp_path.chmod(0o1777)
-    assert "" == folders.made(str(below))
+    assert "" == trusted_folders.made(str(below))
 
 
 def test_a_link_is_judged_by_what_it_leads_to(tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    assert "" == folders.made(str(tmp_path / "link"))
+    assert "" == trusted_folders.made(str(tmp_path / "link"))
     (tmp_path / "real").chmod(0o770)
-    assert "can be written by others" in folders.made(str(tmp_path / "link"))
+    assert "can be written by others" in trusted_folders.made(str(tmp_path / "link"))
 
 
 # ------------------------------------------------------------- a cache that is unsafe or unwritable
@@ -273,7 +274,7 @@ def test_a_folder_from_which_nothing_can_be_loaded_is_not_used(cache, monkeypatc
             found[8] |= os.ST_NOEXEC
         return os.statvfs_result(found)
 
-    monkeypatch.setattr(folders.os, "statvfs", noexec)
+    monkeypatch.setattr(trusted_folders.os, "statvfs", noexec)
     with warns_once(f"no disk cache: {cache} is mounted noexec, no library .*AOTLITE_CACHE"):
         assert 42 == load_c(DOUBLE, "double").twice(21)
         assert cache not in compiled(DOUBLE).parents
@@ -305,7 +306,7 @@ def test_without_a_disk_cache_a_process_compiles_a_text_once(cache, compiler, mo
 
 @compiles
 def test_without_a_home_folder_there_is_no_disk_cache(cache, monkeypatch):
-    monkeypatch.setattr(folders, "chosen", lambda: None)
+    monkeypatch.setattr(trusted_folders, "chosen", lambda: None)
     with warns_once("no disk cache: there is no home folder"):
         assert compiled(DOUBLE).exists()
 
@@ -353,7 +354,7 @@ def test_what_does_not_load_in_a_folder_that_is_read_only_is_passed_over(foreign
         whole = compiled(DOUBLE)
         bad = whole.read_bytes()[:3000] if data == "half" else data
         whole.unlink()
-        kept = store.kept(key_of_c(DOUBLE), "double", ".so", bad)
+        kept = artifact_cache.kept(key_of_c(DOUBLE), "double", ".so", bad)
         for each in (foreign, foreign / "kernels", whole.parent):
             each.chmod(0o500)
         forget()
@@ -395,7 +396,7 @@ def test_a_full_disk_cache_is_left_alone(cache, monkeypatch):
 @compiles
 def test_the_private_folder_goes_with_its_process(cache, monkeypatch):
     """And not with a child that it forks, which makes one of its own."""
-    monkeypatch.setattr(folders, "chosen", lambda: None)
+    monkeypatch.setattr(trusted_folders, "chosen", lambda: None)
     with pytest.warns(RuntimeWarning, match="no disk cache"):
         mine = compiled(DOUBLE)
 
@@ -445,7 +446,7 @@ def test_a_process_that_crashes_while_it_compiles_holds_up_nobody(cache, compile
 def test_a_process_that_holds_a_lock_too_long_is_not_waited_for(cache, monkeypatch):
     find_compiler()
     monkeypatch.setattr(cache_module, "LOCK_LIMIT", 0.1)
-    with store.locked(key_of_c(DOUBLE)):
+    with artifact_cache.locked(key_of_c(DOUBLE)):
         assert compiled(DOUBLE).exists()
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.compilers import GCC_OPTIMIZE
-from aotlite.backends.cpu.emit import print_program
+from aotlite.backends.cpu.emit.c_program import print_program
+from aotlite.backends.loops.analysis.cost import MOST_OPERATIONS, operations
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.cost import MOST_OPERATIONS, operations
 from aotlite.backends.loops.expr import Affine, Scalar, function, load
 from aotlite.backends.loops.functions import declared, find
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.program import Buffer, Kernel, Kind, Program, Store
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import BufferKind, Kernel, LoopProgram, ProgramBuffer, Store
+from aotlite.backends.native.compiler.compilers import GCC_OPTIMIZE
 from aotlite.ir.dtypes import DTYPES
 from tests.backends.test_functions import EVERY
 
@@ -27,14 +27,14 @@ SECONDS, MEMORY = 100, 1 << 31
 OPS = sorted({f.op for f in EVERY if not f.op.startswith("exp2_times")})
 
 
-def _kernels(op: str) -> Program:
+def _kernels(op: str) -> LoopProgram:
     """For each dtype of an op a kernel (i, j), and for each of its operands another one, in which
     it is of i alone."""
-    buffers: list[Buffer] = []
+    buffers: list[ProgramBuffer] = []
     kernels = []
 
     def operand(k: int, kind: object, of_row: bool) -> Scalar:
-        buffers.append(Buffer(len(buffers), kind, 84, Kind.INPUT))  # type: ignore[arg-type]
+        buffers.append(ProgramBuffer(len(buffers), kind, 84, BufferKind.INPUT))  # type: ignore[arg-type]
         steps = (1, 0) if of_row else (6, 1)
         return load(buffers[-1].number, Affine(steps), kind)  # type: ignore[arg-type]
 
@@ -46,10 +46,10 @@ def _kernels(op: str) -> Program:
             given = [operand(k, kind, k == still) for k in range(count)]
             result = find(op, (kind,) * count).result
             value = function(op, result, *given)
-            buffers.append(Buffer(len(buffers), result, 84, Kind.OUTPUT))
+            buffers.append(ProgramBuffer(len(buffers), result, 84, BufferKind.OUTPUT))
             store = Store(buffers[-1].number, Affine((6, 1)), value)
             kernels.append(Kernel(f"{op}_{kind}_{still}", (14, 6), 2, (store,), vector=1))
-    return Program(op, tuple(buffers), tuple(kernels), (), ())
+    return LoopProgram(op, tuple(buffers), tuple(kernels), (), ())
 
 
 @pytest.mark.skipif(gcc is None, reason="needs gcc, whose effort it is")

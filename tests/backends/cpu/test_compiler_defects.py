@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 

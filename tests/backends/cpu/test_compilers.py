@@ -6,8 +6,16 @@ import warnings
 
 import pytest
 
-from aotlite.backends.cpu import building, compilers, cpu, probing, processes, store, toolchain
-from aotlite.backends.cpu.toolchain import compiler_problem, find_compiler
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.compiler import (
+    compilation,
+    compiler_process,
+    compilers,
+    host_cpu,
+    probe,
+    toolchain,
+)
+from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,
@@ -58,8 +66,8 @@ def test_the_search_is_done_once_a_process(cache, monkeypatch):
 def test_another_process_takes_what_the_disk_cache_knows_and_runs_nothing(cache, monkeypatch):
     found = find_compiler()
     forget()
-    monkeypatch.setattr(processes, "run", None)
-    monkeypatch.setattr(building, "run", None)
+    monkeypatch.setattr(compiler_process, "run", None)
+    monkeypatch.setattr(compilation, "run", None)
     assert found == find_compiler()
 
 
@@ -178,7 +186,7 @@ def test_where_no_library_can_be_loaded_no_compiler_is_to_be_installed(cache, mo
         raise OSError(f"{path}: failed to map segment from shared object")
 
     monkeypatch.setattr(toolchain, "candidates", lambda: iter([compilers.Candidate("gcc", (GCC,))]))
-    monkeypatch.setattr(probing, "opened", refused)
+    monkeypatch.setattr(probe, "opened", refused)
     why = f"its library cannot be loaded from {cache}/kernels, mounted noexec? ("
     said = compiler_problem()
     assert f"gcc: cannot be tried: {why}" in said
@@ -201,7 +209,7 @@ def test_a_command_that_cannot_be_run_is_a_compiler_that_fails(no_compiler, monk
 
 def test_a_compiler_that_hangs_when_it_is_tried_out_is_given_up(no_compiler, tmp_path, monkeypatch):
     monkeypatch.setenv("CC", str(script(tmp_path, "cc", "sleep 60")))
-    monkeypatch.setattr(probing, "PROBE_LIMIT", 0.2)
+    monkeypatch.setattr(probe, "PROBE_LIMIT", 0.2)
     with warns_once("took more than 0.2 s"):
         assert find_compiler() is None
 
@@ -226,7 +234,7 @@ def test_another_version_that_asks_for_other_flags_asks_the_compiler_again(cache
     before = find_compiler().options
     forget()
     asked = (*compilers.OPTIONAL, ("-fno-ident",))
-    for module in (compilers, probing):
+    for module in (compilers, probe):
         monkeypatch.setattr(module, "OPTIONAL", asked)
     assert (*before, "-fno-ident") == find_compiler().options
 
@@ -268,7 +276,7 @@ def test_sanitizers_bring_debugging_and_the_start_files(cache):
 @pytest.mark.parametrize("given", ["-ffast-math", "-Ofast", "-ffinite-math-only"])
 def test_fast_math_of_a_named_compiler_is_undone(cache, monkeypatch, given):
     """Its start file would flush the denormals of the whole process; NaN would not be NaN."""
-    from aotlite.backends.cpu.library import load_c
+    from aotlite.backends.native.libraries.library_loading import load_c
 
     monkeypatch.setenv("CC", f"gcc {given}")
     text = "int fast(void) { return __FINITE_MATH_ONLY__; }\n"
@@ -308,11 +316,11 @@ def test_clang_compiles(cache, monkeypatch):
 # ------------------------------------------------------------------------------------ the processor
 def test_the_processor_is_told_without_what_changes_from_second_to_second(tmp_path):
     told = ["processor: 0\n", "model name: A\n", "cpu MHz: 2.5\n", "flags: a b\n", "\n", "flags: c"]
-    assert ["model name: A", "flags: a b"] == cpu._told(told)
-    cpu.identity.cache_clear()
-    first = cpu.identity()
-    cpu.identity.cache_clear()
-    assert first == cpu.identity()
+    assert ["model name: A", "flags: a b"] == host_cpu._told(told)
+    host_cpu.identity.cache_clear()
+    first = host_cpu.identity()
+    host_cpu.identity.cache_clear()
+    assert first == host_cpu.identity()
 
 
 @compiles
@@ -320,6 +328,6 @@ def test_another_processor_another_library(cache, monkeypatch):
     """A home folder may be shared by many machines."""
     find_compiler()
     here = toolchain.key_of_c(DOUBLE)
-    monkeypatch.setattr(cpu, "identity", lambda: "another")
+    monkeypatch.setattr(host_cpu, "identity", lambda: "another")
     assert here != toolchain.key_of_c(DOUBLE)
-    assert store.found(here) is None
+    assert artifact_cache.found(here) is None

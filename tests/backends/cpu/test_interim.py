@@ -11,8 +11,8 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cpu import backend as cpu
-from aotlite.backends.cpu.sharing import Sharing
-from aotlite.backends.loops import kernel_run
+from aotlite.backends.cpu.interpreter_schedule import InterpreterSchedule
+from aotlite.backends.loops.interpreter import kernel_interpreter
 
 
 class Unfinished:
@@ -57,13 +57,13 @@ class Finished(Unfinished):
 def operations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the interpreter does from now on."""
     found: list[str] = []
-    own = kernel_run.apply
+    own = kernel_interpreter.apply
 
     def counted(scalar: Any, operands: Any) -> Any:
         found.append(scalar.op)
         return own(scalar, operands)
 
-    monkeypatch.setattr(kernel_run, "apply", counted)
+    monkeypatch.setattr(kernel_interpreter, "apply", counted)
     return found
 
 
@@ -72,7 +72,7 @@ def test_the_first_call_goes_on_with_what_was_compiled_meanwhile(
     asks: int, operations: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked before each operation on a block, so that no call takes longer than waiting."""
-    monkeypatch.setattr(kernel_run, "POINTS", 10)
+    monkeypatch.setattr(kernel_interpreter, "POINTS", 10)
     do_jobs(monkeypatch, lambda make: Finished(make, asks))
     x = al.arange(100).to(al.float32)
     compiled = al.compile(lambda x: (x * 2 + 1) * x, backend="cpu", wait=False)
@@ -173,7 +173,7 @@ def test_a_large_run_waits_before_what_it_may_not_be_left_in(
         return jobs[-1]
 
     do_jobs(monkeypatch, started)
-    monkeypatch.setattr(Sharing, "go_on", lambda self: None)
+    monkeypatch.setattr(InterpreterSchedule, "go_on", lambda self: None)
     compiled = al.compile(WRITING[name], backend="cpu", wait=False)
     x, mine = al.linspace(1.0, 0.0, count), al.linspace(1.0, 0.0, count)
     found, expected = compiled(mine), WRITING[name](x)

@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import launch as launching
-from aotlite.backends.cpu.launch import Signature, launcher
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.runtime import declarations, load_runtime
+from aotlite.backends.cpu.runtime import launch as launching
+from aotlite.backends.cpu.runtime.launch import Signature, launcher
+from aotlite.backends.cpu.runtime.runtime_library import declarations, load_runtime
+from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
 
 TEXT = (

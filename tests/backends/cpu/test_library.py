@@ -10,10 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import library, processes, runtime, store
-from aotlite.backends.cpu.library import load, load_c
-from aotlite.backends.cpu.toolchain import compile_c, find_compiler, key_of_c
-from aotlite.backends.cpu.whole import fault
+from aotlite.backends.cpu.runtime import runtime_library
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.cache.integrity import fault
+from aotlite.backends.native.compiler import compiler_process
+from aotlite.backends.native.compiler.toolchain import compile_c, find_compiler, key_of_c
+from aotlite.backends.native.libraries import library_loading
+from aotlite.backends.native.libraries.library_loading import load, load_c
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import DOUBLE, GCC, compiled, compiles, ended, in_child, start
 from tests.forked import held_up, in_forked
@@ -47,7 +50,7 @@ def test_loading_leaves_the_denormals_of_the_process_alone(cache, monkeypatch, c
 
 def test_a_library_is_loaded_once(cache, monkeypatch):
     first = load_c(DOUBLE, "double")
-    monkeypatch.setattr(library, "compile_c", lambda *args, **kwargs: 1 // 0)
+    monkeypatch.setattr(library_loading, "compile_c", lambda *args, **kwargs: 1 // 0)
     assert first is load_c(DOUBLE, "another name")
 
 
@@ -82,7 +85,7 @@ def test_a_library_that_does_not_load_is_compiled_again(cache):
     """As one that another C library was there for, in a home folder that machines share."""
     find_compiler()
     key = key_of_c(DOUBLE)
-    store.kept(key, "double", ".so", b"not for this machine")
+    artifact_cache.kept(key, "double", ".so", b"not for this machine")
     assert 42 == load_c(DOUBLE, "double").twice(21)
 
 
@@ -92,7 +95,7 @@ def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, si
     whole = compiled(DOUBLE)
     data = whole.read_bytes()
     whole.unlink()
-    half = store.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
+    half = artifact_cache.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
 
     def load_double():
         assert 42 == load_c(DOUBLE, "double").twice(21)
@@ -102,7 +105,7 @@ def test_half_a_library_that_was_kept_is_compiled_again_and_not_loaded(cache, si
     whole.write_bytes(data[:size])
     with pytest.raises(BackendError, match=r"cannot be loaded \(its bytes are not those that were"):
         load(str(whole))
-    half = store.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
+    half = artifact_cache.kept(key_of_c(DOUBLE), "double", ".so", data[:size])
     with pytest.raises(BackendError, match=r"cannot be loaded \(it is (half a|no) library\)"):
         load(half)
 
@@ -130,7 +133,7 @@ def test_a_library_that_is_removed_before_it_is_loaded_is_compiled_again(cache, 
         return path
 
     removed = []
-    monkeypatch.setattr(library, "compile_c", removed_at_once)
+    monkeypatch.setattr(library_loading, "compile_c", removed_at_once)
     assert 42 == load_c(DOUBLE, "double").twice(21)
     assert removed
 
@@ -160,7 +163,7 @@ def test_a_forked_child_loads_although_another_thread_was_loading(cache, compile
     find_compiler()
     thread = threading.Thread(target=lambda: load_c(DOUBLE, "double"))
     thread.start()
-    while not processes._running:
+    while not compiler_process._running:
         time.sleep(0.001)
 
     def load_in_child():
@@ -173,15 +176,15 @@ def test_a_forked_child_loads_although_another_thread_was_loading(cache, compile
 def test_a_forked_child_loads_the_runtime_although_another_thread_was_loading(monkeypatch):
     """CC-20: the lock of that thread is free in the child, which loads it anew."""
     halts = []
-    monkeypatch.setattr(runtime, "_loaded", [])
-    monkeypatch.setattr(runtime, "_load", lambda: halts[0].here())
+    monkeypatch.setattr(runtime_library, "_loaded", [])
+    monkeypatch.setattr(runtime_library, "_load", lambda: halts[0].here())
 
     def load_slowly(halt):
         halts.append(halt)
-        runtime.load_runtime()
+        runtime_library.load_runtime()
 
     with held_up(load_slowly):
-        in_forked(runtime.load_runtime)
+        in_forked(runtime_library.load_runtime)
 
 
 def test_a_text_that_does_not_compile_is_compiled_once(cache, compiler):
@@ -206,7 +209,7 @@ def test_a_text_without_libraries_loads_although_the_compiler_calls_some(cache):
     loaded.clear(memory, ctypes.c_uint64(98))
     assert bytes(98) + b"x" + bytes(1) == memory.raw
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library, "_loaded", type(library._loaded)())
+        patch.setattr(library_loading, "_loaded", type(library_loading._loaded)())
         assert load_c(CALLS, "calls")._name != loaded._name
 
 

@@ -9,12 +9,14 @@ import weakref
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import memory
-from aotlite.backends.cpu.memory import SMALLEST, Recycler, rounded
+from aotlite.backends.cpu.runtime import result_memory
+from aotlite.backends.cpu.runtime.result_memory import SMALLEST, ResultMemory, rounded
 from tests.backends.cpu.test_pool import printed
 
 MEGABYTE = 1 << 20
-recycles = pytest.mark.skipif(not memory.COUNTS_REFERENCES, reason="this Python does not count")
+recycles = pytest.mark.skipif(
+    not result_memory.COUNTS_REFERENCES, reason="this Python does not count"
+)
 
 
 def bytes_of(count, recycler):
@@ -27,7 +29,7 @@ def address(array):
 
 @recycles
 def test_memory_is_taken_again_when_the_last_array_is_gone():
-    make = bytes_of(MEGABYTE, Recycler(8 * MEGABYTE))
+    make = bytes_of(MEGABYTE, ResultMemory(8 * MEGABYTE))
     array = make()
     first = address(array)
     part = array[5:10]
@@ -54,7 +56,7 @@ def test_memory_is_taken_again_when_the_last_array_is_gone():
     ids=["memoryview", "view", "frombuffer", "capsule", "base", "dlpack", "slice", "iterator"],
 )
 def test_memory_that_anything_holds_is_not_taken(hold):
-    make = bytes_of(MEGABYTE, Recycler(8 * MEGABYTE))
+    make = bytes_of(MEGABYTE, ResultMemory(8 * MEGABYTE))
     first = address(array := make())
     held = hold(array)
     del array
@@ -67,7 +69,7 @@ def test_memory_that_anything_holds_is_not_taken(hold):
 
 def test_arrays_are_new_each_time():
     """Only the memory is used again: weak references and flags are those of one array."""
-    make = bytes_of(MEGABYTE, Recycler(8 * MEGABYTE))
+    make = bytes_of(MEGABYTE, ResultMemory(8 * MEGABYTE))
     array = make()
     array.flags.writeable = False
     gone = weakref.ref(array)
@@ -79,7 +81,7 @@ def test_arrays_are_new_each_time():
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 5), (7,), (300, 500), (64, 64, 64)])
 @pytest.mark.parametrize("dtype", ["bool", "float32", "complex128"])
 def test_arrays_have_the_shape_and_the_dtype_that_are_asked_for(shape, dtype):
-    array = Recycler(MEGABYTE).allocator(shape, np.dtype(dtype))()
+    array = ResultMemory(MEGABYTE).allocator(shape, np.dtype(dtype))()
     flags = array.flags
     assert (shape, np.dtype(dtype)) == (array.shape, array.dtype)
     assert flags.c_contiguous and flags.writeable and flags.aligned
@@ -88,7 +90,7 @@ def test_arrays_have_the_shape_and_the_dtype_that_are_asked_for(shape, dtype):
 @recycles
 def test_what_is_kept_has_a_limit():
     """Blocks of other sizes go first where they were lent longer ago."""
-    recycler = Recycler(4 * MEGABYTE)
+    recycler = ResultMemory(4 * MEGABYTE)
     held = [bytes_of(MEGABYTE, recycler)() for _ in range(10)]
     assert 4 * MEGABYTE == recycler.kept()
     assert len(set(map(address, held))) == 10
@@ -106,7 +108,7 @@ def test_what_is_kept_has_a_limit():
 @recycles
 def test_live_results_do_not_keep_others_from_being_taken_again():
     """Those that live long leave the list; a result that ends at once has the same memory."""
-    recycler = Recycler(64 * MEGABYTE)
+    recycler = ResultMemory(64 * MEGABYTE)
     make = bytes_of(MEGABYTE, recycler)
     held = [make() for _ in range(100)]
     addresses = [address(make()) for _ in range(60)]
@@ -114,7 +116,7 @@ def test_live_results_do_not_keep_others_from_being_taken_again():
 
 
 def test_threads_never_have_the_same_memory():
-    make = bytes_of(SMALLEST, Recycler(8 * MEGABYTE))
+    make = bytes_of(SMALLEST, ResultMemory(8 * MEGABYTE))
     wrong = []
 
     def work(number):
@@ -149,7 +151,7 @@ def test_rounding_is_up_and_small(size):
 def test_child_does_not_write_its_parent_s_results():
     """Anonymous pages are shared with children unless told otherwise."""
     code = (
-        "import os, numpy as np; from aotlite.backends.cpu.memory import RESULTS;"
+        "import os, numpy as np; from aotlite.backends.cpu.runtime.result_memory import RESULTS;"
         "make = RESULTS.allocator((10**6,), np.dtype('f')); a = make(); a[:] = 1; b = make();\n"
         "if not os.fork(): a[:] = 2; os._exit(0)\n"
         "os.wait(); print(a.min(), a.max())"

@@ -10,7 +10,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.native.compiler.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")
 CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {

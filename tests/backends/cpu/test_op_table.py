@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.toolchain import find_compiler
 from aotlite.backends.loops.backend import LOOPS
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.builder import Builder

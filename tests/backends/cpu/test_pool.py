@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import runtime as runtimes
-from aotlite.backends.cpu.blas import find_blas
-from aotlite.backends.cpu.runtime import runtime_text
+from aotlite.backends.blas import find_blas
+from aotlite.backends.cpu.runtime import runtime_library as runtimes
+from aotlite.backends.cpu.runtime.runtime_library import runtime_text
 from aotlite.backends.threads import get_num_threads, set_num_threads
 from aotlite.ir.errors import ArgumentError
 from tests.backends.cpu.runtimes import own_runtime, tasks
@@ -164,7 +164,7 @@ def test_set_number_reaches_the_runtime_of_the_process():
 
 def test_runtime_that_is_begun_is_the_one_that_is_loaded():
     code = (
-        "import aotlite.backends.cpu.runtime as r;"
+        "import aotlite.backends.cpu.runtime.runtime_library as r;"
         "r.begin_loading(); r.begin_loading();"
         "a = r.load_runtime(); r.begin_loading(); print(a is r.load_runtime(), len(r._loaded))"
     )

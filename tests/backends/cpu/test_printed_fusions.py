@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotlite.backends.loops import columns
-from aotlite.backends.loops import split as splitting
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes import split_reductions as splitting
+from aotlite.backends.loops.passes.fusion import row_column_reduction
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import LoopProgram
 from tests.backends.cpu.printing import Compiled
 from tests.backends.loops.drawn_programs import drawn
 
@@ -19,8 +19,8 @@ def test_improved_programs_printed_give_the_interpreters_bits(
 ) -> None:
     """Small reductions are divided too, as if they were long."""
     monkeypatch.setattr(splitting, "SMALL", 32)
-    monkeypatch.setattr(columns, "SMALL", 32)
-    programs: dict[str, Program] = {}
+    monkeypatch.setattr(row_column_reduction, "SMALL", 32)
+    programs: dict[str, LoopProgram] = {}
     inputs: dict[str, list[np.ndarray]] = {}
     for seed in range(40):
         program, inputs[f"s{seed}"] = drawn(seed, 14)

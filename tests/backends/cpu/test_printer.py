@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import emit_staging
-from aotlite.backends.cpu.emit import print_program
+from aotlite.backends.cpu.emit import staging
+from aotlite.backends.cpu.emit.c_program import print_program
 from aotlite.backends.loops import expr
 from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import (
-    Buffer,
+    BufferKind,
     Kernel,
-    Kind,
-    Program,
+    LoopProgram,
+    ProgramBuffer,
     Reduce,
     Statement,
     Store,
@@ -32,7 +32,7 @@ from tests.backends.cpu.chosen_kernels import program as kernel_program
 from tests.backends.cpu.drawn_kernels import Drawn, numbers
 from tests.backends.cpu.printing import Compiled, interpreted, outputs_of, same_bits
 
-Cases = dict[str, tuple[Program, list[Any]]]
+Cases = dict[str, tuple[LoopProgram, list[Any]]]
 
 
 def differences(cases: Cases, **options: Any) -> list[str]:
@@ -58,9 +58,9 @@ def chosen() -> Cases:
     return {name: (program, inputs_of(name, program)) for name, program in CHOSEN.items()}
 
 
-def inputs_of(name: str, program: Program) -> list[Any]:
+def inputs_of(name: str, program: LoopProgram) -> list[Any]:
     generator = np.random.default_rng(zlib.crc32(name.encode()))
-    return [numbers(generator, b) for b in program.buffers if b.kind is Kind.INPUT]
+    return [numbers(generator, b) for b in program.buffers if b.kind is BufferKind.INPUT]
 
 
 def test_chosen_kernels_give_the_bits_of_the_interpreter() -> None:
@@ -79,9 +79,9 @@ def test_kernels_that_write_what_they_read_give_the_bits_of_the_interpreter() ->
 
 def test_results_stored_past_the_caches_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every result is big, and lines are short."""
-    monkeypatch.setattr(emit_staging, "BIG", 0)
-    monkeypatch.setattr(emit_staging, "RUN", 0)
-    monkeypatch.setattr(emit_staging, "LINE", 24)
+    monkeypatch.setattr(staging, "BIG", 0)
+    monkeypatch.setattr(staging, "RUN", 0)
+    monkeypatch.setattr(staging, "LINE", 24)
     cases = {**chosen(), **drawn(range(40, 48))}
     assert [] == differences(cases, contract=False)
 
@@ -165,10 +165,10 @@ def test_the_second_pass_over_a_row_asks_for_the_next_row() -> None:
             Store(1, Affine((1, 0)), expr.name(1, float32), each_row=True),
         )
         sizes = (1024 * rows, rows)
-        kinds = (Kind.INPUT, Kind.OUTPUT)
-        buffers = tuple(Buffer(k, float32, sizes[k], kind) for k, kind in enumerate(kinds))
+        kinds = (BufferKind.INPUT, BufferKind.OUTPUT)
+        buffers = tuple(ProgramBuffer(k, float32, sizes[k], kind) for k, kind in enumerate(kinds))
         kernel = Kernel("spread", (rows, 1024), 1, body, vector=1)
-        return print_program(Program("p", buffers, (kernel,), (0,), ())).text
+        return print_program(LoopProgram("p", buffers, (kernel,), (0,), ())).text
 
     assert "__builtin_prefetch(&b0[i0 * 1024 + 1024 + base + ahead])" in text(1024)
     assert "prefetch" not in text(8)

@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 import pytest
 
-from aotlite.backends.cpu import runtime as runtimes
-from aotlite.backends.cpu.blas import Blas, find_blas, multiplies
-from aotlite.backends.cpu.library import load_c
+from aotlite.backends.blas import Blas, find_blas, multiplies
+from aotlite.backends.cpu.runtime import runtime_library as runtimes
+from aotlite.backends.native.libraries.library_loading import load_c
 from tests.backends.cpu.runtimes import own_runtime
 from tests.backends.cpu.test_pool import printed
 
@@ -245,7 +245,7 @@ def slow_blas():
 FORKS = """
 import os, pathlib, tempfile, threading
 import numpy as np
-import aotlite.backends.cpu.runtime as runtimes
+import aotlite.backends.cpu.runtime.runtime_library as runtimes
 from tests.backends.cpu.runtimes import own_runtime
 from tests.backends.cpu.test_products import matrices, multiply, slow_blas
 library, blas = slow_blas()

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import backend, graph_keys, store
+from aotlite.backends.cpu import backend
+from aotlite.backends.cpu import graph_key as graph_keys
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.graph_keys import graph_key
-from aotlite.backends.cpu.toolchain import find_compiler
+from aotlite.backends.cpu.graph_key import graph_key
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.compiler.toolchain import find_compiler
 from aotlite.ir.dtypes import float64
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder
@@ -168,7 +170,7 @@ def test_a_record_that_cannot_be_read_is_not_there(cache: Any, damage: str) -> N
         "deep": b"[" * 100_000,
     }[damage]
     assert bad != whole
-    store.kept(record.parent.name, "graph", ".json", bad)
+    artifact_cache.kept(record.parent.name, "graph", ".json", bad)
     assert cold == run()
     assert whole == record.read_bytes() and [record] == list(record.parent.iterdir())
     assert ([False], cold[1]) == run()

@@ -8,10 +8,10 @@ import threading
 import attrs
 import pytest
 
-from aotlite.backends.cpu import sharing
-from aotlite.backends.cpu.absence import absent, is_absent
-from aotlite.backends.cpu.background import in_background
-from aotlite.backends.cpu.sharing import BRIEF, LOSS, PATIENCE, Sharing
+from aotlite.backends.cpu import interpreter_schedule
+from aotlite.backends.cpu.interpreter_schedule import BRIEF, LOSS, PATIENCE, InterpreterSchedule
+from aotlite.backends.native.blocked_threads import absent, is_absent
+from aotlite.backends.native.libraries.background import in_background
 
 
 @attrs.define(slots=False)
@@ -84,9 +84,9 @@ def test_a_compilation_takes_a_tenth_longer_at_most(
     left: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sharing, "processors", lambda: processors)
+    monkeypatch.setattr(interpreter_schedule, "processors", lambda: processors)
     machine = Machine(share, taken)
-    run = Sharing(machine, clocks=machine)
+    run = InterpreterSchedule(machine, clocks=machine)
     while not machine.done():
         machine.interpret(step, left)
         run.go_on()
@@ -103,15 +103,17 @@ def test_a_run_begins_when_the_job_needs_pythons_lock_no_more() -> None:
         return own(timeout)
 
     object.__setattr__(machine, "wait", wait)
-    Sharing(machine, clocks=machine).go_on()
-    assert [sharing.LOOK] * 6 == machine.waits
+    InterpreterSchedule(machine, clocks=machine).go_on()
+    assert [interpreter_schedule.LOOK] * 6 == machine.waits
 
 
 def test_a_job_that_stays_in_python_stops_nobody_for_ever() -> None:
     machine = Machine(in_python=True, work=100.0)
-    run = Sharing(machine, clocks=machine)
+    run = InterpreterSchedule(machine, clocks=machine)
     run.go_on()
-    assert machine.now == pytest.approx(sharing.ASIDE, abs=2 * sharing.LOOK)
+    assert machine.now == pytest.approx(
+        interpreter_schedule.ASIDE, abs=2 * interpreter_schedule.LOOK
+    )
     before = len(machine.waits)
     machine.interpret(LOSS / 2, 1.0)
     run.go_on()
@@ -120,7 +122,7 @@ def test_a_job_that_stays_in_python_stops_nobody_for_ever() -> None:
 
 def test_nobody_waits_for_ever_before_what_cannot_be_left() -> None:
     machine = Machine(work=100.0)
-    run = Sharing(machine, clocks=machine)
+    run = InterpreterSchedule(machine, clocks=machine)
     run.before_the_last(BRIEF - 1)
     assert [] == machine.waits
     for _ in range(3):

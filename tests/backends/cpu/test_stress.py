@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aotlite.backends.cpu.runtime import runtime_text
+from aotlite.backends.cpu.runtime.runtime_library import runtime_text
 
 STRESS = Path(__file__).with_name("stress.c")
 GCC = shutil.which("gcc")

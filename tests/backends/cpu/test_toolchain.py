@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from aotlite.backends.c_family.emit_types import PRELUDE
-from aotlite.backends.cpu import processes, store, toolchain
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.toolchain import find_compiler, key_of_c
+from aotlite.backends.c_family.c_types import PRELUDE
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.compiler import compiler_process, toolchain
+from aotlite.backends.native.compiler.toolchain import find_compiler, key_of_c
+from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,
@@ -158,11 +159,11 @@ def test_ctrl_c_ends_the_compiler(cache, compiler, monkeypatch):
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(processes, "_ends", interrupted)
+    monkeypatch.setattr(compiler_process, "_ends", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compiled(DOUBLE)
     assert not is_running(int(pid_file.read_text()))
-    assert set() == processes._running
+    assert set() == compiler_process._running
 
 
 def no_thread(thread):
@@ -182,11 +183,13 @@ def test_a_command_has_until_its_limit(tmp_path, monkeypatch, has_descriptors):
         raise OSError(24, "Too many open files")
 
     if not has_descriptors:
-        monkeypatch.setattr(processes.os, "pidfd_open", none_left, raising=False)
+        monkeypatch.setattr(compiler_process.os, "pidfd_open", none_left, raising=False)
     begin = time.monotonic()
-    assert processes.Ended("", "done\n") == processes.run(["echo", "done"], str(tmp_path), 60)
-    assert "" == processes.run(["true"], str(tmp_path), math.inf).problem
-    ended = processes.run(["sleep", "50"], str(tmp_path), 0.1)
+    assert compiler_process.CommandResult("", "done\n") == compiler_process.run(
+        ["echo", "done"], str(tmp_path), 60
+    )
+    assert "" == compiler_process.run(["true"], str(tmp_path), math.inf).problem
+    ended = compiler_process.run(["sleep", "50"], str(tmp_path), 0.1)
     assert ("took more than 0.1 s", True, False) == (ended.problem, ended.is_late, ended.is_refusal)
     assert 0.1 < time.monotonic() - begin < 20
 
@@ -194,7 +197,7 @@ def test_a_command_has_until_its_limit(tmp_path, monkeypatch, has_descriptors):
 def test_nothing_is_forked_while_a_compiler_is_started(cache, monkeypatch):
     """The other process would hold the pipe on which this one waits, for as long as it lives."""
     find_compiler()
-    real, begun, order = processes.subprocess.Popen, threading.Event(), []
+    real, begun, order = compiler_process.subprocess.Popen, threading.Event(), []
 
     def slow(*args, **options):
         begun.set()
@@ -202,7 +205,7 @@ def test_nothing_is_forked_while_a_compiler_is_started(cache, monkeypatch):
         order.append("started")
         return real(*args, **options)
 
-    monkeypatch.setattr(processes.subprocess, "Popen", slow)
+    monkeypatch.setattr(compiler_process.subprocess, "Popen", slow)
     thread = threading.Thread(target=lambda: compiled(DOUBLE))
     thread.start()
     begun.wait()
@@ -277,7 +280,7 @@ def test_a_compiler_record_that_cannot_be_read_is_not_there(cache, damage):
     (record,) = cache.rglob("*.json")
     whole = record.read_bytes()
     record.unlink()
-    damaged = Path(store.kept(record.parent.name, "compiler", ".json", damage))
+    damaged = Path(artifact_cache.kept(record.parent.name, "compiler", ".json", damage))
     forget()
     assert found == find_compiler()
     assert not damaged.exists() and whole == record.read_bytes()
@@ -287,7 +290,7 @@ def test_a_compiler_that_cannot_be_tried_out_for_want_of_room_is_a_reason(cache,
     def full(*args, **kwargs):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(store, "kept", full)
+    monkeypatch.setattr(artifact_cache, "kept", full)
     assert find_compiler() is None
     assert "gcc: cannot be tried: [Errno 28] No space left" in toolchain.compiler_problem()
-    assert not store.found(toolchain.key_of("any"))
+    assert not artifact_cache.found(toolchain.key_of("any"))

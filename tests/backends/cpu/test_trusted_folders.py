@@ -15,10 +15,13 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from aotlite.backends.cpu import folders, library, remembered, store, toolchain
-from aotlite.backends.cpu.cache import Cache, key_of
-from aotlite.backends.cpu.library import load_c
-from aotlite.backends.cpu.toolchain import compile_c, key_of_c
+from aotlite.backends.cpu import graph_cache
+from aotlite.backends.native.cache import artifact_cache, trusted_folders
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
+from aotlite.backends.native.compiler import toolchain
+from aotlite.backends.native.compiler.toolchain import compile_c, key_of_c
+from aotlite.backends.native.libraries import library_loading
+from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import (
     DOUBLE,
@@ -69,9 +72,9 @@ def test_a_folder_below_one_of_another_user_is_refused(place):
     folder = below(place, "theirs", "between", "cache")
     os.chown(place / "theirs", NOBODY, NOBODY)
     why = f"{place}/theirs, above {folder}, belongs to user "
-    assert folders.refusal(str(folder)).startswith(why)
+    assert trusted_folders.refusal(str(folder)).startswith(why)
     os.chown(place / "theirs", ROOT, ROOT)
-    assert "" == folders.refusal(str(folder))
+    assert "" == trusted_folders.refusal(str(folder))
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757, 0o2775])
@@ -79,9 +82,9 @@ def test_a_folder_below_one_that_others_can_write_is_refused(place, mode):
     folder = below(place, "shared", "between", "cache")
     (place / "shared").chmod(mode)
     why = f"{place}/shared, above {folder}, can be written by others (its mode is {mode:o}; chmod "
-    assert folders.refusal(str(folder)).startswith(why)
+    assert trusted_folders.refusal(str(folder)).startswith(why)
     (place / "shared").chmod(mode | stat.S_ISVTX)
-    assert "" == folders.refusal(str(folder))
+    assert "" == trusted_folders.refusal(str(folder))
 
 
 def test_a_link_that_others_can_exchange_is_refused(place):
@@ -90,13 +93,13 @@ def test_a_link_that_others_can_exchange_is_refused(place):
     (place / "links").mkdir()
     link = place / "links" / "cache"
     link.symlink_to("../real/cache")
-    assert "" == folders.refusal(str(link))
+    assert "" == trusted_folders.refusal(str(link))
     (place / "links").chmod(0o775)
-    assert f"{place}/links, above {link}, can be written" in folders.refusal(str(link))
+    assert f"{place}/links, above {link}, can be written" in trusted_folders.refusal(str(link))
     (place / "links").chmod(0o755)
     (place / "real").chmod(0o775)
-    assert f"{place}/real, above {link}, can be written" in folders.refusal(str(link))
-    assert f"{place}/real, above {folder}, can be written" in folders.refusal(str(folder))
+    assert f"{place}/real, above {link}, can be written" in trusted_folders.refusal(str(link))
+    assert f"{place}/real, above {folder}, can be written" in trusted_folders.refusal(str(folder))
 
 
 @as_root
@@ -105,15 +108,17 @@ def test_a_link_of_another_user_is_refused(place):
     folder, link = below(place, "cache"), place / "link"
     place.chmod(0o1777)
     link.symlink_to(folder)
-    assert "" == folders.refusal(str(link))
+    assert "" == trusted_folders.refusal(str(link))
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
-    assert folders.refusal(str(link)).startswith(f"{link}, above {link}, is a link of user ")
+    assert trusted_folders.refusal(str(link)).startswith(
+        f"{link}, above {link}, is a link of user "
+    )
 
 
 def test_links_that_lead_to_each_other_are_refused(place):
     (place / "a").symlink_to("b")
     (place / "b").symlink_to("a")
-    assert f"{place}/a cannot be read: Too many levels" in folders.refusal(str(place / "a"))
+    assert f"{place}/a cannot be read: Too many levels" in trusted_folders.refusal(str(place / "a"))
 
 
 # ------------------------------------------------------------------- the law: what another can turn
@@ -186,7 +191,7 @@ def test_what_another_user_can_turn_elsewhere_is_refused(parts):
     for user in (NOBODY, SOMEBODY):
         with shared_place() as place:
             given, way = built(place, parts)
-            refused = folders.refusal(str(given))
+            refused = trusted_folders.refusal(str(given))
             by = turned_by(user, way)
             event(f"refused: {bool(refused)}, turned: {bool(by)}")
             assert refused or not by, (by, given)
@@ -255,26 +260,26 @@ def test_a_place_for_temporary_files_below_a_folder_that_others_can_write_is_tol
     monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place, mode)))
     with warns_once(f"{place}/shared, above .* can be written by others.* /tmp is used .*TMPDIR"):
         assert 42 == load_c(DOUBLE, "double").twice(21)
-        with folders.scratch() as made:
+        with trusted_folders.scratch() as made:
             assert "/tmp" == os.path.dirname(made.path)
     (place / "shared").chmod(0o755)
-    with folders.scratch() as made:
+    with trusted_folders.scratch() as made:
         assert f"{place}/shared/tmp" == os.path.dirname(made.path)
 
 
 def test_the_cache_is_the_last_place_for_temporary_folders(cache, place, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place)))
-    monkeypatch.setattr(folders, "SYSTEM_PLACES", (f"{place}/none", f"{place}/shared"))
+    monkeypatch.setattr(trusted_folders, "SYSTEM_PLACES", (f"{place}/none", f"{place}/shared"))
     with pytest.warns(RuntimeWarning, match="is used instead") as caught:
-        with folders.scratch() as made:
-            assert folders.chosen() == os.path.dirname(made.path)
+        with trusted_folders.scratch() as made:
+            assert trusted_folders.chosen() == os.path.dirname(made.path)
     assert [__file__] == [each.filename for each in caught]
 
 
 @compiles
 def test_nothing_is_compiled_where_no_place_for_temporary_folders_is_safe(place, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(shared_temporaries(place)))
-    monkeypatch.setattr(folders, "SYSTEM_PLACES", ())
+    monkeypatch.setattr(trusted_folders, "SYSTEM_PLACES", ())
     monkeypatch.setenv("AOTLITE_CACHE", f"{place}/shared/cache")
     forget()
     with (
@@ -293,7 +298,7 @@ def test_no_temporary_folder_is_made_that_another_user_can_turn_elsewhere(parts)
         given, way = built(place, parts)
         with warnings.catch_warnings(), patch("tempfile.tempdir", str(given)):
             warnings.simplefilter("ignore")
-            with folders.scratch() as made:
+            with trusted_folders.scratch() as made:
                 is_there = os.path.dirname(made.path) == str(given)
                 event(f"made there: {is_there}")
                 for user in (NOBODY, SOMEBODY) if is_there else ():
@@ -302,7 +307,7 @@ def test_no_temporary_folder_is_made_that_another_user_can_turn_elsewhere(parts)
 
 def test_what_was_compiled_is_read_from_the_folder_that_was_made(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with folders.scratch() as made:
+    with trusted_folders.scratch() as made:
         path = Path(made.path)
         (path / "library.so").write_bytes(b"ours")
         exchange(path / "library.so", b"planted")
@@ -311,7 +316,7 @@ def test_what_was_compiled_is_read_from_the_folder_that_was_made(tmp_path, monke
 
 def test_a_link_is_not_what_was_compiled(tmp_path):
     (tmp_path / "planted").write_bytes(b"planted")
-    with folders.scratch() as made:
+    with trusted_folders.scratch() as made:
         (Path(made.path) / "library.so").symlink_to(tmp_path / "planted")
         with pytest.raises(OSError, match="symbolic links"):
             made.read("library.so")
@@ -319,7 +324,7 @@ def test_a_link_is_not_what_was_compiled(tmp_path):
 
 @as_root
 def test_a_file_of_another_user_is_not_what_was_compiled():
-    with folders.scratch() as made:
+    with trusted_folders.scratch() as made:
         path = Path(made.path) / "library.so"
         path.write_bytes(b"planted")
         os.chown(path, NOBODY, NOBODY)
@@ -337,7 +342,7 @@ def test_the_files_that_a_compiler_makes_meanwhile_are_in_the_folder_that_was_ma
 # ------------------------------------------------------------------------------- folders of keys
 def test_nothing_is_found_in_the_folder_of_a_key_that_others_can_write(place):
     """They could link there a file of this user's that is of another key."""
-    cache, key = Cache(str(below(place, "cache"))), key_of("a")
+    cache, key = DiskCache(str(below(place, "cache"))), key_of("a")
     path = Path(cache.keep(key, "a", ".so", b"data"))
     for mode in (0o770, 0o707, 0o1777):
         path.parent.chmod(mode)
@@ -350,7 +355,7 @@ def test_nothing_is_found_in_the_folder_of_a_key_that_others_can_write(place):
 
 @as_root
 def test_nothing_is_found_in_the_folder_of_a_key_of_another_user(place):
-    cache, key = Cache(str(below(place, "cache"))), key_of("a")
+    cache, key = DiskCache(str(below(place, "cache"))), key_of("a")
     path = Path(cache.keep(key, "a", ".so", b"data"))
     os.chown(path.parent, NOBODY, NOBODY)
     assert cache.find(key) is None
@@ -392,7 +397,7 @@ def test_a_library_that_was_exchanged_after_it_was_found_is_not_loaded(cache, mo
             done.append(path)
         return str(path)
 
-    monkeypatch.setattr(library, "compile_c", exchanged)
+    monkeypatch.setattr(library_loading, "compile_c", exchanged)
     assert 42 == load_c(DOUBLE, "double").twice(21)
     assert done
 
@@ -402,13 +407,13 @@ def test_a_library_that_is_exchanged_while_it_is_loaded_is_the_one_that_was_chec
     cache, monkeypatch
 ):
     """Its descriptor is given to the system's loader, and no path that leads somewhere else."""
-    path, wrong, real = compiled(DOUBLE), wrong_library(), library.Library.__init__
+    path, wrong, real = compiled(DOUBLE), wrong_library(), library_loading.SharedLibrary.__init__
 
     def exchanged(self, *args, **options):
         exchange(path, wrong)
         real(self, *args, **options)
 
-    monkeypatch.setattr(library.Library, "__init__", exchanged)
+    monkeypatch.setattr(library_loading.SharedLibrary, "__init__", exchanged)
     assert 42 == load_c(DOUBLE, "double").twice(21)
     assert wrong == path.read_bytes()
 
@@ -416,8 +421,8 @@ def test_a_library_that_is_exchanged_while_it_is_loaded_is_the_one_that_was_chec
 @compiles
 def test_without_names_for_descriptors_a_copy_of_what_was_checked_is_loaded(cache, monkeypatch):
     """As on macOS, and where no /proc is mounted."""
-    monkeypatch.setattr("aotlite.backends.cpu.loading.DESCRIPTORS", "/nowhere")
-    path, wrong, real = compiled(DOUBLE), wrong_library(), library.Library.__init__
+    monkeypatch.setattr("aotlite.backends.native.libraries.shared_library.DESCRIPTORS", "/nowhere")
+    path, wrong, real = compiled(DOUBLE), wrong_library(), library_loading.SharedLibrary.__init__
     names = []
 
     def exchanged(self, name, *args, **options):
@@ -426,7 +431,7 @@ def test_without_names_for_descriptors_a_copy_of_what_was_checked_is_loaded(cach
         exchange(path, wrong)
         real(self, name, *args, **options)
 
-    monkeypatch.setattr(library.Library, "__init__", exchanged)
+    monkeypatch.setattr(library_loading.SharedLibrary, "__init__", exchanged)
     assert 42 == load_c(DOUBLE, "double").twice(21)
     assert not os.path.exists(names[0])
 
@@ -453,7 +458,7 @@ def test_a_library_with_a_sound_header_and_other_bytes_is_not_loaded(cache, monk
             done.append(path)
         return found
 
-    monkeypatch.setattr(library, "compile_c", damaged)
+    monkeypatch.setattr(library_loading, "compile_c", damaged)
 
     def load_double():
         assert 42 == load_c(DOUBLE, "double").twice(21)
@@ -465,14 +470,14 @@ def test_a_library_with_a_sound_header_and_other_bytes_is_not_loaded(cache, monk
 def test_a_record_that_was_exchanged_after_it_was_found_is_not_read(cache, monkeypatch):
     """Of graphs, whose C text would be compiled."""
     key = key_of("graph")
-    path = Path(store.kept(key, "graph", ".json", b"{}"))
+    path = Path(artifact_cache.kept(key, "graph", ".json", b"{}"))
     read = []
-    monkeypatch.setattr(remembered, "_text", lambda record: read.append(record))
-    remembered.remembered(key)
+    monkeypatch.setattr(graph_cache, "_text", lambda record: read.append(record))
+    graph_cache.remembered(key)
     assert [{}] == read
     exchange(path, b'{"planted": 1}')
-    monkeypatch.setattr(store, "found", lambda key: str(path))
-    assert remembered.remembered(key) is None
+    monkeypatch.setattr(artifact_cache, "found", lambda key: str(path))
+    assert graph_cache.remembered(key) is None
     assert [{}] == read
 
 
@@ -480,17 +485,19 @@ def test_a_record_that_was_exchanged_after_it_was_found_is_not_read(cache, monke
 def test_a_record_of_a_compiler_that_was_exchanged_is_not_read(cache, monkeypatch):
     compiled(DOUBLE)
     candidate = next(toolchain.candidates())
-    path = Path(store.found(toolchain._key(candidate)))
+    path = Path(artifact_cache.found(toolchain._key(candidate)))
     assert toolchain._remembered(candidate) is not None
     exchange(path, path.read_bytes().replace(b"gcc", b"gcc "))
-    monkeypatch.setattr(store, "found", lambda key: str(path))
+    monkeypatch.setattr(artifact_cache, "found", lambda key: str(path))
     assert toolchain._remembered(candidate) is None
 
 
 @compiles
 def test_a_library_that_others_can_write_is_not_loaded_by_its_path(cache):
     path = compiled(DOUBLE)
-    assert str(path) == store.found(key_of_c(DOUBLE))
+    assert str(path) == artifact_cache.found(key_of_c(DOUBLE))
     path.chmod(0o622)
-    with pytest.raises(library.BackendError, match=r"be loaded \(it can be written by others"):
-        library.load(str(path))
+    with pytest.raises(
+        library_loading.BackendError, match=r"be loaded \(it can be written by others"
+    ):
+        library_loading.load(str(path))

@@ -12,10 +12,10 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.auto import AUTO, AutoBackend
-from aotlite.backends.cpu import compilers, probing, toolchain
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.background import in_background
-from aotlite.backends.cpu.library import load_c
+from aotlite.backends.native.compiler import compilers, probe, toolchain
+from aotlite.backends.native.libraries.background import in_background
+from aotlite.backends.native.libraries.library_loading import load_c
 from tests.backends.cpu.compilers import compiles, forget
 
 HANGS = "#!/bin/sh\nexec sleep 60\n"
@@ -45,7 +45,7 @@ def hanging(texts: Any, tmp_path: Path, monkeypatch: Any) -> Path:
     script.write_text(HANGS)
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
-    monkeypatch.setattr(probing, "PROBE_LIMIT", 2.0)
+    monkeypatch.setattr(probe, "PROBE_LIMIT", 2.0)
     forget()
     in_background(int).result(60)  # the thread is free
     return script

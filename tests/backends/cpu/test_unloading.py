@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu import library, mappings
-from aotlite.backends.cpu.cache import Cache, key_of, read
-from aotlite.backends.cpu.launch import Signature, launcher
-from aotlite.backends.cpu.library import load, load_c
-from aotlite.backends.cpu.runtime import declarations, load_runtime
-from aotlite.backends.cpu.toolchain import compile_c, find_compiler
+from aotlite.backends.cpu.runtime.launch import Signature, launcher
+from aotlite.backends.cpu.runtime.runtime_library import declarations, load_runtime
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of, read
+from aotlite.backends.native.compiler.toolchain import compile_c, find_compiler
+from aotlite.backends.native.libraries import library_loading, memory_mappings
+from aotlite.backends.native.libraries.library_loading import load, load_c
 from aotlite.backends.native.single_flight import OnceAlive
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.compilers import DOUBLE, compiles, in_child, warns_once
 
 linux = pytest.mark.skipif(
-    not os.path.exists(mappings._MAPS), reason="no file says what this process has mapped"
+    not os.path.exists(memory_mappings._MAPS), reason="no file says what this process has mapped"
 )
 pytestmark = [compiles, linux]
 
@@ -56,7 +56,7 @@ int run(void **slots, const al_runtime *runtime)
 
 def mapped(part="/kernels/"):
     """How many mappings are of files with this in their path."""
-    with open(mappings._MAPS) as file:
+    with open(memory_mappings._MAPS) as file:
         return sum(part in line for line in file)
 
 
@@ -107,7 +107,7 @@ def test_a_library_that_was_unloaded_is_loaded_again(cache):
 # ----------------------------------------------------------------------------------- many libraries
 def copies(folder, count):
     """Paths of entries with the bytes of one library."""
-    data, cache = read(compile_c(TWICE, "run", libraries=False)), Cache(str(folder))
+    data, cache = read(compile_c(TWICE, "run", libraries=False)), DiskCache(str(folder))
     return [cache.keep(key_of(str(n)), "run", ".so", data) for n in range(count)]
 
 
@@ -117,8 +117,8 @@ def test_mappings_are_bounded_while_thousands_of_libraries_come_and_go(tmp_path,
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     paths, x, alive, most = copies(tmp_path / "many", 2000), np.ones(1), [], 0
     before = mapped("/many/")
-    monkeypatch.setattr(library, "key_of_c", lambda text, **options: text)
-    monkeypatch.setattr(library, "compile_c", lambda text, *args, **options: text)
+    monkeypatch.setattr(library_loading, "key_of_c", lambda text, **options: text)
+    monkeypatch.setattr(library_loading, "compile_c", lambda text, *args, **options: text)
     for number, path in enumerate(paths):
         alive.append(launch_of(small(path)))
         del alive[:-50]
@@ -176,8 +176,8 @@ def test_many_graphs_are_alive_at_two_mappings_each(tmp_path, monkeypatch):
 # -------------------------------------------------------------------------------------- the limit
 def full(monkeypatch, spare):
     """Until then: a process that may have so many mappings more than it has."""
-    monkeypatch.setattr(mappings, "EVERY", 1)
-    monkeypatch.setattr(mappings, "limit", lambda: (mapped("") + spare) * 8 // 7)
+    monkeypatch.setattr(memory_mappings, "EVERY", 1)
+    monkeypatch.setattr(memory_mappings, "limit", lambda: (mapped("") + spare) * 8 // 7)
 
 
 @pytest.mark.usefixtures("cache")
@@ -203,9 +203,9 @@ def test_what_nobody_has_is_collected_before_there_are_too_many(monkeypatch):
     loop.append(loop)
     del loaded
     collected = []
-    monkeypatch.setattr(mappings, "EVERY", 1)
-    monkeypatch.setattr(mappings, "_is_roomy", lambda: not mapped("/run."))
-    monkeypatch.setattr(mappings.gc, "collect", lambda: collected.append(loop.clear()))
+    monkeypatch.setattr(memory_mappings, "EVERY", 1)
+    monkeypatch.setattr(memory_mappings, "_is_roomy", lambda: not mapped("/run."))
+    monkeypatch.setattr(memory_mappings.gc, "collect", lambda: collected.append(loop.clear()))
     assert small(TWICE + "// another") and [None] == collected
 
 
@@ -220,24 +220,24 @@ def test_a_function_runs_op_by_op_where_there_are_too_many_mappings(monkeypatch)
 
 def test_mappings_are_counted_now_and_then(monkeypatch):
     counted = []
-    monkeypatch.setattr(mappings, "_since_counted", 0)
-    monkeypatch.setattr(mappings, "mapped", lambda: counted.append(1) or 1000)
-    for _ in range(3 * mappings.EVERY):
-        mappings.make_room()
+    monkeypatch.setattr(memory_mappings, "_since_counted", 0)
+    monkeypatch.setattr(memory_mappings, "mapped", lambda: counted.append(1) or 1000)
+    for _ in range(3 * memory_mappings.EVERY):
+        memory_mappings.make_room()
     assert 3 == len(counted)
 
 
 def test_where_no_limit_is_known_there_is_room(monkeypatch):
-    monkeypatch.setattr(mappings, "EVERY", 1)
-    monkeypatch.setattr(mappings, "_LIMIT", "/nowhere")
-    assert mappings.limit() is None
-    mappings.make_room()
+    monkeypatch.setattr(memory_mappings, "EVERY", 1)
+    monkeypatch.setattr(memory_mappings, "_LIMIT", "/nowhere")
+    assert memory_mappings.limit() is None
+    memory_mappings.make_room()
 
 
 def test_the_limit_is_the_systems():
     with open("/proc/sys/vm/max_map_count") as file:
-        assert int(file.read()) == mappings.limit()
-    assert mapped("") == pytest.approx(mappings.mapped(), abs=20)
+        assert int(file.read()) == memory_mappings.limit()
+    assert mapped("") == pytest.approx(memory_mappings.mapped(), abs=20)
 
 
 # ----------------------------------------------------------------------------------------- threads

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.compilers import GCC_OPTIMIZE
+from aotlite.backends.native.compiler.compilers import GCC_OPTIMIZE
 
 FUNCTIONS = """
 acos acosh asin asinh atan atanh ceil cos cosh elu erf erfc exp exp2 expm1 floor frac gelu

@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from aotlite.backends.cuda.emit import print_units
+from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.backends.cuda.target import Target
-from aotlite.backends.loops.program import Kind
+from aotlite.backends.loops.program import BufferKind
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.printing import before, interpreted, same_bits
 from tests.backends.cuda.cuda_cases import Cases, written
@@ -50,7 +50,7 @@ class Built:
         numbers = [number for number in program.inputs if number is not None]
         memory = {k: placed(each, moved) for k, each in zip(numbers, inputs, strict=True)}
         for buffer in program.buffers:
-            if buffer.kind is not Kind.INPUT:
+            if buffer.kind is not BufferKind.INPUT:
                 memory[buffer.number] = placed(before(buffer))
         for launch in self.launches[key]:
             arrays = [memory[number] for number in launch.buffers]

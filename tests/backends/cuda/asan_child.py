@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.cuda.hosting import host_library
+from aotlite.testing.cuda.host_execution import host_library
 from tests.backends.cpu.printing import interpreted, same_bits
 from tests.backends.cuda import cuda_cases, hosted
 

@@ -10,17 +10,25 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.backends.cuda.schedule import on_reduces, with_neighbours
+from aotlite.backends.cuda.passes.device_passes import on_reduces, with_neighbours
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, name, where
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.program import Kernel, Kind, Program, Reduce, Statement, Step, Store
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    Reduce,
+    Statement,
+    Step,
+    Store,
+)
 from aotlite.ir.dtypes import float16, float32, float64, int64
 from tests.backends.cpu.chosen_kernels import CHOSEN
 from tests.backends.cpu.chosen_kernels import program as kernel_program
 from tests.backends.cpu.drawn_kernels import Drawn, numbers
 
-Cases = dict[str, tuple[Program, list[Any]]]
+Cases = dict[str, tuple[LoopProgram, list[Any]]]
 
 
 def chosen() -> Cases:
@@ -34,7 +42,7 @@ def drawn(seeds: range, *, in_place: bool = False) -> Cases:
     return {f"p{n}": (combined(each.program, n), each.inputs()) for n, each in made.items()}
 
 
-def combined(program: Program, number: int) -> Program:
+def combined(program: LoopProgram, number: int) -> LoopProgram:
     """The program, in every other one of which a thread combines its neighbours first."""
     steps = list[Step]()
     for step in program.steps:
@@ -44,7 +52,7 @@ def combined(program: Program, number: int) -> Program:
     return attrs.evolve(program, steps=tuple(steps))
 
 
-def inputs_of(name: str, program: Program) -> list[Any]:
+def inputs_of(name: str, program: LoopProgram) -> list[Any]:
     """Small numbers for the inputs."""
     generator = np.random.default_rng(zlib.crc32(name.encode()))
     by_number = {buffer.number: buffer for buffer in program.buffers}
@@ -106,7 +114,7 @@ def halves() -> Cases:
     return {"halves": (kernel_program(((count,), 1, None), body, sizes, outputs), inputs)}
 
 
-def centered(rows: int, n: int, lanes: int) -> Program:
+def centered(rows: int, n: int, lanes: int) -> LoopProgram:
     """Rows without their sums: a reduction through shared memory, and a pass behind it."""
     x: Scalar = load(0, Affine((n, 1)), float32)
     body: list[Statement] = [Reduce((0,), "sum", (x,), lanes)]
@@ -125,14 +133,14 @@ def added_rows() -> Cases:
     return {"added_rows": (program, [np.zeros(0, np.float32)])}
 
 
-def last_stays(second: int) -> Program:
+def last_stays(second: int) -> LoopProgram:
     """Points of a row that store at one address, in order: along one axis, or along both."""
     x: Scalar = load(0, Affine((63, 7, 1)), float32)
     body: list[Statement] = [Store(1, Affine((20, 1, second)), x)]
     return kernel_program(((3, 9, 7), 1, 2), body, {0: (float32, 189)}, {1: (float32, 60)})
 
 
-def added_where_read() -> Program:
+def added_where_read() -> LoopProgram:
     """Rows that add up at positions that are read, without anything else that goes in order."""
     at = load(1, Affine((0, 1)), int64)
     body: list[Statement] = [
@@ -142,7 +150,7 @@ def added_where_read() -> Program:
     return kernel_program(((3, 90), 1, 1), body, inputs, {2: (float32, 21)})
 
 
-def stored_twice() -> Program:
+def stored_twice() -> LoopProgram:
     """Rows that are stored, and over them other ones, back to front."""
     x: Scalar = load(0, Affine((90, 1)), float32)
     body: list[Statement] = [
@@ -153,7 +161,7 @@ def stored_twice() -> Program:
     return kernel_program(((3, 90), 1, 1), body, {0: size}, {1: size})
 
 
-def row_in_place() -> Program:
+def row_in_place() -> LoopProgram:
     """A number of each row that all of the row loads, and one thread stores."""
     factor = load(1, Affine((1, 0)), float32)
     body: list[Statement] = [
@@ -164,7 +172,7 @@ def row_in_place() -> Program:
     return kernel_program(((3, 90), 1, 1), body, sizes, {2: (float32, 270)})
 
 
-def many_lanes(n: int) -> Program:
+def many_lanes(n: int) -> LoopProgram:
     """Reductions of several parts, with more lanes than a block has threads."""
     x: Scalar = load(0, Affine((n, 1)), float32)
     one, zero = const(1, float32), const(0, float32)
@@ -194,7 +202,7 @@ def ordered() -> Cases:
     return found | added_rows()
 
 
-def written(program: Program) -> list[int]:
+def written(program: LoopProgram) -> list[int]:
     """The buffers that are compared: inputs, which may be written to, and outputs."""
-    outputs = [buffer.number for buffer in program.buffers if buffer.kind is Kind.OUTPUT]
+    outputs = [buffer.number for buffer in program.buffers if buffer.kind is BufferKind.OUTPUT]
     return [*outputs, *[number for number in program.inputs if number is not None]]

@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from aotlite.backends.cuda.backend import CudaBackend
-from aotlite.backends.cuda.host_driver import HostDriver
 from aotlite.backends.protocol import Run
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tensor import Tensor
@@ -20,6 +19,7 @@ from aotlite.ir.graph import Constant, Graph, Node, map_nodes
 from aotlite.ir.graph.role import Offset, Seed
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.testing.cuda.host_driver import HostDriver
 
 POISON = 0xA5
 ADVANCE = OPS["advance_offset"]

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.cuda.emit import Launch, print_units
-from aotlite.backends.cuda.hosting import (
+from aotlite.backends.cuda.emit.cuda_program import Launch, print_units
+from aotlite.backends.loops.program import BufferKind, Kernel, LoopProgram, Step, loads_of, writes
+from aotlite.testing.cuda.host_execution import (
     CHECKED,
     FORWARD,
     REVERSED,
     SHUFFLED,
+    CheckedRegion,
     HostLibrary,
-    Region,
     compiler,
     host_library,
 )
-from aotlite.backends.loops.program import Kernel, Kind, Program, Step, loads_of, writes
 from tests.backends.cpu.printing import before
 
 __all__ = ["FORWARD", "ORDERS", "REVERSED", "SHUFFLED", "Hosted", "build", "call", "compiler"]
@@ -55,7 +55,7 @@ class Hosted:
     """Several programs in one library."""
 
     def __init__(
-        self, programs: Mapping[str, Program], folder: Path, *flags: str, checked: bool = True
+        self, programs: Mapping[str, LoopProgram], folder: Path, *flags: str, checked: bool = True
     ) -> None:
         self.programs = programs
         self.text, self.launches = print_units(programs)
@@ -79,9 +79,9 @@ class Hosted:
         given = [placed(each, shift) for each in inputs]
         memory: Memory = dict(zip(numbers, given, strict=True))
         for buffer in program.buffers:
-            if buffer.kind is Kind.CONSTANT:
+            if buffer.kind is BufferKind.CONSTANT:
                 memory[buffer.number] = placed(np.asarray(buffer.value))
-            elif buffer.kind is not Kind.INPUT:
+            elif buffer.kind is not BufferKind.INPUT:
                 memory[buffer.number] = placed(before(buffer))
         for launch in self.launches[name]:
             arrays = [memory[number] for number in launch.buffers]
@@ -107,7 +107,7 @@ def call(
     """Runs a kernel on arrays, the only memory that it may touch; raises what is reported."""
     addresses = [array.ctypes.data for array in arrays]
     memory = [
-        Region(array.ctypes.data, array.nbytes, array.itemsize, number, number in both)
+        CheckedRegion(array.ctypes.data, array.nbytes, array.itemsize, number, number in both)
         for number, array in zip(launch.buffers, arrays, strict=True)
     ]
     shared = getattr(launch, "shared", 0)

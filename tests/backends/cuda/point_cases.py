@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, where
-from aotlite.backends.loops.program import Program, Statement, Store
+from aotlite.backends.loops.program import LoopProgram, Statement, Store
 from aotlite.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64, uint8
 from tests.backends.cpu.chosen_kernels import program
 from tests.backends.cuda.cuda_cases import Cases, inputs_of
@@ -15,7 +15,7 @@ def at(k: int, *coefficients: int, start: int = 0, dtype: DType = float32) -> Sc
     return load(k, Affine(coefficients, start), dtype)
 
 
-def flat(n: int, *kinds: DType) -> Program:
+def flat(n: int, *kinds: DType) -> LoopProgram:
     """The sum of operands, in the first dtype; of others a comparison too."""
     first, *others = [cast(at(k, 1, dtype=kind), kinds[0]) for k, kind in enumerate(kinds)]
     total = first
@@ -26,7 +26,7 @@ def flat(n: int, *kinds: DType) -> Program:
     return program(((n,), 1, 0), body, inputs, {8: (kinds[0], n), 9: (bool_, n)})
 
 
-def over_rows(rows: int, columns: int, spare: int = 0) -> Program:
+def over_rows(rows: int, columns: int, spare: int = 0) -> LoopProgram:
     """A matrix plus a row, stored with `spare` elements between rows."""
     step = columns + spare
     value = at(0, columns, 1) + at(1, 0, 1) * 2.0 + cast(axis(1), float32)
@@ -35,7 +35,7 @@ def over_rows(rows: int, columns: int, spare: int = 0) -> Program:
     return program(((rows, columns), 2, 1), body, inputs, {2: (float32, rows * step)})
 
 
-def stencil(rows: int, columns: int, dtype: DType = float32) -> Program:
+def stencil(rows: int, columns: int, dtype: DType = float32) -> LoopProgram:
     """The four neighbours of each point, of a torus."""
 
     def near(k: int, by: int) -> Scalar:
@@ -50,7 +50,7 @@ def stencil(rows: int, columns: int, dtype: DType = float32) -> Program:
     return program(((rows, columns), 2, 1), body, {0: size}, {1: size})
 
 
-def inside(rows: int, columns: int) -> Program:
+def inside(rows: int, columns: int) -> LoopProgram:
     """The same without the edges: rows of the result begin at other places than those loaded."""
     value = at(0, columns, 1, start=1) + at(0, columns, 1, start=columns)
     value += at(0, columns, 1, start=columns + 2) + at(0, columns, 1, start=2 * columns + 1)
@@ -60,7 +60,7 @@ def inside(rows: int, columns: int) -> Program:
     return program((inner, 2, 1), body, {0: (float32, rows * columns)}, outputs)
 
 
-def joined() -> Program:
+def joined() -> LoopProgram:
     """Two matrices below each other, beside two others."""
     n = COLUMNS
 
@@ -74,7 +74,7 @@ def joined() -> Program:
     return program(((ROWS, n), 2, 1), body, inputs, {3: (float32, ROWS * n)})
 
 
-def groups(n: int, dtype: DType) -> Program:
+def groups(n: int, dtype: DType) -> LoopProgram:
     """Pairs of neighbours, turned, and three results of each, side by side."""
     a, b = at(0, 2, dtype=dtype), at(0, 2, start=1, dtype=dtype)
     body: list[Statement] = [
@@ -87,7 +87,7 @@ def groups(n: int, dtype: DType) -> Program:
     return program(((n,), 1, 0), body, {0: (dtype, 2 * n)}, outputs)
 
 
-def turned(rows: int, columns: int) -> Program:
+def turned(rows: int, columns: int) -> LoopProgram:
     """Back to front, loaded and stored."""
     last = columns - 1
     body: list[Statement] = [
@@ -98,7 +98,7 @@ def turned(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, {0: size}, {1: size, 2: size})
 
 
-def gathered(rows: int, columns: int) -> Program:
+def gathered(rows: int, columns: int) -> LoopProgram:
     """Rows at positions that are read, and elements of a row at such positions."""
     row = load(1, Affine((1, 0)), int64) + 3
     place = load(2, Affine((0, 1)), int64) + 3
@@ -110,7 +110,7 @@ def gathered(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, inputs, {3: size})
 
 
-def gathered_down(rows: int, columns: int) -> Program:
+def gathered_down(rows: int, columns: int) -> LoopProgram:
     """Elements of columns: neighbours are of rows that are read for each, or chosen for each."""
     row = load(1, Affine((columns, 1)), int64) + 3
     chosen = where(axis(1) < columns // 2, const(0, int64), const(2, int64))
@@ -127,7 +127,7 @@ def gathered_down(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, {0: size, 1: places}, outputs)
 
 
-def in_place(n: int) -> Program:
+def in_place(n: int) -> LoopProgram:
     """What lies there is added to, halved, and overwritten in turn."""
     body: list[Statement] = [
         Store(0, Affine((1,)), at(1, 1), combine="sum"),
@@ -140,7 +140,7 @@ def in_place(n: int) -> Program:
     return program(((n,), 1, 0), body, sizes, {2: (float32, 2 * n)})
 
 
-def triangle(n: int) -> Program:
+def triangle(n: int) -> LoopProgram:
     """Conditions that flip at other places in each row, beside loads that must not be made."""
     below = where(axis(1) < axis(0), at(0, n, 1), const(0.0, float32))
     before = where(axis(0) > axis(1), at(0, n, 1, start=-1), below)
@@ -149,13 +149,13 @@ def triangle(n: int) -> Program:
     return program(((n, n), 2, 1), body, {0: size}, {1: size})
 
 
-def strided(n: int) -> Program:
+def strided(n: int) -> LoopProgram:
     """Every fifth element, to every seventh."""
     body: list[Statement] = [Store(1, Affine((7,), 2), at(0, 5, start=1) * 2.0)]
     return program(((n,), 1, 0), body, {0: (float32, 5 * n)}, {1: (float32, 7 * n)})
 
 
-def positions(n: int) -> Program:
+def positions(n: int) -> LoopProgram:
     """Bits of positions."""
     place = make("shr", axis(0) * 3 + 1, const(1, int64))
     word = make("bit_xor", make("bit_not", place), make("neg", axis(1)))
@@ -164,7 +164,7 @@ def positions(n: int) -> Program:
     return program(((n, n), 2, 1), body, {0: size}, {1: size})
 
 
-def crossed(rows: int, columns: int, *kinds: DType, batch: int = 1) -> Program:
+def crossed(rows: int, columns: int, *kinds: DType, batch: int = 1) -> LoopProgram:
     """An operand that lies across, plus others that do not; some edges are conditions."""
     first, *others = kinds
     step = rows * columns
@@ -178,7 +178,7 @@ def crossed(rows: int, columns: int, *kinds: DType, batch: int = 1) -> Program:
     return program((extents, 3, 2), body, inputs, {9: (first, batch * step)})
 
 
-def both_across(rows: int, columns: int) -> Program:
+def both_across(rows: int, columns: int) -> LoopProgram:
     """Two operands that lie across, with gaps between their rows."""
     x = load(0, Affine((1, rows + 4)), float32)
     y = load(1, Affine((1, rows + 1), 1), float64)
@@ -187,7 +187,7 @@ def both_across(rows: int, columns: int) -> Program:
     return program(((rows, columns), 2, 1), body, inputs, {2: (float32, rows * columns)})
 
 
-def scattered(rows: int, n: int, *, combine: str | None = "sum") -> Program:
+def scattered(rows: int, n: int, *, combine: str | None = "sum") -> LoopProgram:
     """Rows that are added, or put, where positions say, which repeat."""
     place = load(1, Affine((0, 1)), int64) + 3
     address = Affine((1, 0), 0, ((place, rows),))
@@ -196,14 +196,14 @@ def scattered(rows: int, n: int, *, combine: str | None = "sum") -> Program:
     return program(((rows, n), 1, 0), body, inputs, {2: (float32, 7 * rows)})
 
 
-def at_one_place(n: int, *, combine: str = "sum") -> Program:
+def at_one_place(n: int, *, combine: str = "sum") -> LoopProgram:
     """A row that is combined with the one whose position is read."""
     address = Affine((1,), 0, ((load(1, Affine((0,)), int64) + 3, n),))
     body: list[Statement] = [Store(2, address, at(0, 1) * 2.0, combine=combine)]
     return program(((n,), 1, 0), body, {0: (float32, n), 1: (int64, 1)}, {2: (float32, 7 * n)})
 
 
-def counted(n: int, m: int) -> Program:
+def counted(n: int, m: int) -> LoopProgram:
     """Numbers of two axes that are added up at what is read and where it lies."""
     place = load(1, Affine((m, 1)), int64) + 3
     body: list[Statement] = [
@@ -213,7 +213,7 @@ def counted(n: int, m: int) -> Program:
     return program(((n, m), 0, 1), body, inputs, {2: (int64, 2 * m + 5)})
 
 
-PROGRAMS: dict[str, Program] = {
+PROGRAMS: dict[str, LoopProgram] = {
     "one_axis": flat(1003, float32, float32),
     "whole": flat(1024, float32),
     "halves": flat(1021, bfloat16, float32),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.backend import program_of
 from aotlite.ir.graph import Graph

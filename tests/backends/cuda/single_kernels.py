@@ -15,19 +15,19 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.backends.c_family.emit_types import SUPPORTED
-from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.emit import print_units
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.c_family.c_types import SUPPORTED
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.emit.cuda_program import print_units
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.interpreter import allocated, run_step
+from aotlite.backends.loops.interpreter.program_interpreter import allocated, run_step
 from aotlite.backends.loops.program import (
+    BufferKind,
     GivenUp,
     Kernel,
-    Kind,
-    Program,
+    LoopProgram,
     loads_of,
     values_of,
     writes,
@@ -37,7 +37,7 @@ from aotlite.ir.graph import Graph
 from tests.backends.cpu.printing import same_bits
 from tests.backends.cuda.hosted import ORDERS, build, call, in_place, placed
 
-Named = tuple[str, Graph | Program, Any]
+Named = tuple[str, Graph | LoopProgram, Any]
 TARGETS = (Target("sm_90", 132, shared=227 << 10), Target("sm_80", 2, shared=163 << 10))
 """A large GPU, and one of so few multiprocessors that small programs are divided as large ones."""
 MOST_POINTS = 1 << 14
@@ -50,7 +50,7 @@ class Case:
     """A kernel, a program of it alone, and memory before and after."""
 
     name: str
-    program: Program
+    program: LoopProgram
     before: dict[int, Any]
     after: dict[int, Any]
 
@@ -63,10 +63,10 @@ class Case:
     def shift(self, number: int, order: int) -> int:
         """Elements before a buffer: an input may begin anywhere."""
         (kind,) = [b.kind for b in self.program.buffers if b.number == number]
-        return order if kind is Kind.INPUT else 0
+        return order if kind is BufferKind.INPUT else 0
 
 
-def key_of(kernel: Kernel, program: Program) -> str:
+def key_of(kernel: Kernel, program: LoopProgram) -> str:
     """What tells a kernel from others, whatever it is called."""
     numbers = _numbers(kernel)
     sizes = [
@@ -86,12 +86,12 @@ def is_real(kernel: Kernel) -> bool:
 
 
 def cases_of(
-    name: str, program: Program, inputs: Sequence[Any], seen: set[str], share: int
+    name: str, program: LoopProgram, inputs: Sequence[Any], seen: set[str], share: int
 ) -> Iterator[Case]:
     """The new kernels of a program whose digest is a multiple of `share`."""
     memory = allocated(program)
     for buffer in program.buffers:
-        if buffer.kind not in (Kind.INPUT, Kind.CONSTANT):
+        if buffer.kind not in (BufferKind.INPUT, BufferKind.CONSTANT):
             memory[buffer.number][...] = 0
     numbers = [number for number in program.inputs if number is not None]
     memory.update(zip(numbers, inputs, strict=True))
@@ -105,7 +105,7 @@ def cases_of(
         if found:
             assert type(step) is Kernel
             buffers = tuple([b for b in program.buffers if b.number in before])
-            alone = Program(f"{name}, step {k}", buffers, (step,), (), ())
+            alone = LoopProgram(f"{name}, step {k}", buffers, (step,), (), ())
             yield Case(alone.name, alone, before, _copied(step, memory))
 
 
@@ -113,7 +113,7 @@ def _copied(kernel: Any, memory: dict[int, Any]) -> dict[int, Any]:
     return {number: np.array(memory[number]) for number in _numbers(kernel)}
 
 
-def _is_wanted(kernel: Kernel, program: Program, seen: set[str], share: int) -> bool:
+def _is_wanted(kernel: Kernel, program: LoopProgram, seen: set[str], share: int) -> bool:
     if not is_real(kernel) or not kernel.body or 0 in kernel.extents[: kernel.space]:
         return False
     if np.prod(kernel.extents) > MOST_POINTS:
@@ -140,7 +140,7 @@ def cases_of_graphs(graphs: Iterable[Named], target: Target, share: int = 1) -> 
         yield from cases_of(name, program, inputs, seen, share)
 
 
-def flat_inputs(graph: Graph, program: Program, arrays: Sequence[Any]) -> list[Any]:
+def flat_inputs(graph: Graph, program: LoopProgram, arrays: Sequence[Any]) -> list[Any]:
     """Memory of the inputs' geometry, with these values."""
     from tests.backends.loops.test_lowered_ops import flat
 
@@ -149,7 +149,7 @@ def flat_inputs(graph: Graph, program: Program, arrays: Sequence[Any]) -> list[A
     return [flat(meta, array) for meta, array, number in every if number is not None]
 
 
-def small_inputs(program: Program) -> list[Any]:
+def small_inputs(program: LoopProgram) -> list[Any]:
     """Small numbers; integers are 0 or 1, which are positions that are there."""
     from tests.backends.loops.test_fused_graphs import inputs_of
 

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotlite.backends.cuda.chunks import BUSY, FEW_LEFT, Division, best_chunks, cost
+from aotlite.backends.cuda.passes.row_chunks import BUSY, FEW_LEFT, Division, best_chunks, cost
 from aotlite.backends.cuda.target import A100, H100, Target
 
 divisions = st.builds(

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cuda import cublas
-from aotlite.backends.cuda.cublas import Cublas, opened, workspace_of
-from aotlite.backends.cuda.cupy_driver import CupyDriver
-from aotlite.backends.cuda.cupy_products import PLAIN, _numbers, arranged, product
+from aotlite.backends.cuda.driver import cublas
+from aotlite.backends.cuda.driver.cublas import Cublas, opened, workspace_of
+from aotlite.backends.cuda.driver.cublas_products import PLAIN, _numbers, arranged, product
+from aotlite.backends.cuda.driver.cupy_driver import CupyDriver
 from aotlite.backends.cuda.target import A100, H100
-from aotlite.backends.loops.interpreter import strided
-from aotlite.backends.loops.program import Gemm, Window
+from aotlite.backends.loops.interpreter.program_interpreter import strided
+from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError, DeviceError
 from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
@@ -72,7 +72,7 @@ class FakeCublas:
         return strided(flat, 0, shape, (1, leading))
 
 
-def window(shape: tuple[int, ...], order: str, pad: int) -> tuple[Window, int]:
+def window(shape: tuple[int, ...], order: str, pad: int) -> tuple[MatrixWindow, int]:
     """A window of a matrix of each batch, by rows or by columns, with room behind each line."""
     *batch, rows, columns = shape
     line = (columns if order == "C" else rows) + pad
@@ -83,7 +83,7 @@ def window(shape: tuple[int, ...], order: str, pad: int) -> tuple[Window, int]:
         step *= n
         step += 5 * pad
     strides = (line, 1) if order == "C" else (1, line)
-    return Window(0, 0, tuple(steps[::-1]), *strides), step
+    return MatrixWindow(0, 0, tuple(steps[::-1]), *strides), step
 
 
 def cublas_of(library: Any) -> Cublas:
@@ -121,8 +121,8 @@ def test_products_are_right_in_every_layout(
 
 
 def test_batch_axes_that_continue_each_other_are_one_call() -> None:
-    def dense(rows: int, columns: int, batch: tuple[int, ...]) -> Window:
-        return Window(0, 0, batch, columns, 1)
+    def dense(rows: int, columns: int, batch: tuple[int, ...]) -> MatrixWindow:
+        return MatrixWindow(0, 0, batch, columns, 1)
 
     a, b, c = dense(3, 5, (30, 15)), dense(5, 4, (40, 20)), dense(3, 4, (24, 12))
     call = arranged(Gemm("g", (6, 2), 3, 4, 5, a, b, c))
@@ -151,7 +151,7 @@ def test_only_float32_is_computed_with_fewer_bits_where_that_is_allowed(
 
 
 # ------------------------------------------------------------------------------- streams and memory
-SQUARE = Gemm("g", (), 2, 2, 2, *[Window(0, 0, (), 2, 1)] * 3)
+SQUARE = Gemm("g", (), 2, 2, 2, *[MatrixWindow(0, 0, (), 2, 1)] * 3)
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_what_cublas_refuses_is_cupys_error_and_then_ours(arrays: Any) -> None:
 
 
 def test_sizes_that_cublas_does_not_take_are_refused() -> None:
-    wide = Gemm("g", (), 2, 2**31, 2, *[Window(0, 0, (), 2**31, 1)] * 3)
+    wide = Gemm("g", (), 2, 2**31, 2, *[MatrixWindow(0, 0, (), 2**31, 1)] * 3)
     with pytest.raises(BackendError, match="a size or a stride of 2147483648"):
         launcher(FakeCublas(dtypes.float32), wide, dtypes.float32)
 
@@ -289,13 +289,13 @@ def test_the_library_is_given_each_argument_in_its_width(linked: Cublas) -> None
     far, by, to = 1 << 40, 1 << 41, told.ctypes.data
     big = 1 << 33
     a, b, c = (
-        Window(0, 0, (step,), row, 1) for step, row in ((big, 5), (big + 1, 6), (big + 2, 7))
+        MatrixWindow(0, 0, (step,), row, 1) for step, row in ((big, 5), (big + 1, 6), (big + 2, 7))
     )
     call = product(runtime, linked, Gemm("g", (3,), 2, 6, 5, a, b, c), dtypes.float32, tf32=True)
     call(0, far, by, to)
     given = [0, 0, 6, 2, 5, by, 0, 6, big + 1, far, 0, 5, big, 0, 7, big + 2, 3, 77, -1]
     assert told.tolist()[:19] == given
-    alone = Gemm("g", (), 2, 6, 5, *[Window(0, 0, (), w.row, 1) for w in (a, b, c)])
+    alone = Gemm("g", (), 2, 6, 5, *[MatrixWindow(0, 0, (), w.row, 1) for w in (a, b, c)])
     product(runtime, linked, alone, dtypes.bfloat16, tf32=False)(0, far, by, to)
     assert told.tolist()[:15] == [0, 0, 6, 2, 5, by, 14, 6, far, 14, 5, 14, 7, 68, -1]
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from aotlite.backends.cuda import cupy_driver, drivers, nvrtc
-from aotlite.backends.cuda.cupy_driver import CupyDriver
-from aotlite.backends.cuda.emit import Launch, Printed
-from aotlite.backends.cuda.tables import maker
-from aotlite.backends.loops.program import Program
+from aotlite.backends.cuda.driver import cupy_driver, driver_registry, nvrtc
+from aotlite.backends.cuda.driver.cupy_driver import CupyDriver
+from aotlite.backends.cuda.emit.cuda_program import Launch, PrintedKernels
+from aotlite.backends.cuda.execution.argument_tables import maker
+from aotlite.backends.loops.program import LoopProgram
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError, DeviceError
 from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
 
-PROGRAM = Program("it", (), (), (), ())
+PROGRAM = LoopProgram("it", (), (), (), ())
 
 
 def driver_on(fake: FakeCupy, index: int = 0) -> CupyDriver:
@@ -54,14 +54,14 @@ def test_a_device_has_the_driver_that_is_registered_for_its_library(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of one library alone; the same for the device each time. Other libraries are CuPy."""
-    monkeypatch.setattr(drivers, "_registered", [])
+    monkeypatch.setattr(driver_registry, "_registered", [])
     library: Any = FakeCupy()
-    drivers.register(library, lambda arrays: ("driver of", arrays))  # type: ignore[arg-type, return-value]
+    driver_registry.register(library, lambda arrays: ("driver of", arrays))  # type: ignore[arg-type, return-value]
     mine, other = device_on(library), device_on(FakeCupy())
-    found: Any = drivers.driver_of(mine)
+    found: Any = driver_registry.driver_of(mine)
     assert found == ("driver of", mine.arrays)
-    assert drivers.driver_of(mine) is drivers.driver_of(mine)
-    assert type(drivers.driver_of(other)) is CupyDriver
+    assert driver_registry.driver_of(mine) is driver_registry.driver_of(mine)
+    assert type(driver_registry.driver_of(other)) is CupyDriver
 
 
 def test_the_target_is_the_devices() -> None:
@@ -73,7 +73,7 @@ def test_the_target_is_the_devices() -> None:
 def test_a_launch_is_one_call_of_plain_numbers(compiled: Any) -> None:
     fake = FakeCupy()
     launch = Launch("kernel_0", (4, 2), 10, 128)
-    module = driver_on(fake).module(PROGRAM, Printed("text 1", (launch,)), ("--fmad=false",))
+    module = driver_on(fake).module(PROGRAM, PrintedKernels("text 1", (launch,)), ("--fmad=false",))
     start = module.launcher(launch)
     table = maker((2, 4), [launch])()
     table[0](0x2000, 0x4000)
@@ -83,7 +83,7 @@ def test_a_launch_is_one_call_of_plain_numbers(compiled: Any) -> None:
 
 
 def test_a_module_is_compiled_once_and_kept(compiled: Any) -> None:
-    printed = Printed("text 2", ())
+    printed = PrintedKernels("text 2", ())
     for _ in range(2):
         driver_on(FakeCupy()).module(PROGRAM, printed, ())
     assert len(compiled) == 1
@@ -96,7 +96,7 @@ def test_a_module_is_compiled_once_and_kept(compiled: Any) -> None:
 
 def test_a_cubin_that_does_not_load_is_compiled_again(compiled: Any) -> None:
     """One of another architecture, say, in a cache that somebody copied."""
-    printed = Printed("text 3", ())
+    printed = PrintedKernels("text 3", ())
     fake = FakeCupy()
     driver_on(fake).module(PROGRAM, printed, ())
     image = fake.calls[-1][1]
@@ -114,11 +114,11 @@ def test_a_cubin_that_never_loads_is_an_error(
 ) -> None:
     monkeypatch.setattr(cupy_driver, "compile_without_spills", lambda *_: (b"always the same", {}))
     fake = FakeCupy()
-    driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
+    driver_on(fake).module(PROGRAM, PrintedKernels("text 4", ()), ())
     fake.refused.append(fake.calls[-1][1])
     cupy_driver.loaded.__globals__["_loaded"].forget()
     with pytest.raises(BackendError, match=r"NO_BINARY.*, expected some for sm_90"):
-        driver_on(fake).module(PROGRAM, Printed("text 4", ()), ())
+        driver_on(fake).module(PROGRAM, PrintedKernels("text 4", ()), ())
 
 
 def test_a_text_that_does_not_compile_is_named_with_its_file(
@@ -129,7 +129,7 @@ def test_a_text_that_does_not_compile_is_named_with_its_file(
 
     monkeypatch.setattr(cupy_driver, "compile_without_spills", refuse)
     with pytest.raises(BackendError, match="the text is in ") as caught:
-        driver_on(FakeCupy()).module(PROGRAM, Printed("text 5", ()), ())
+        driver_on(FakeCupy()).module(PROGRAM, PrintedKernels("text 5", ()), ())
     path = str(caught.value).rpartition("the text is in ")[2]
     with open(path, encoding="utf-8") as file:
         assert file.read() == "text 5"
@@ -138,7 +138,7 @@ def test_a_text_that_does_not_compile_is_named_with_its_file(
 def test_much_shared_memory_is_asked_for(compiled: Any) -> None:
     fake = FakeCupy()
     launch: Any = SimpleNamespace(name="k", buffers=(), blocks=1, threads=32, shared=100_000)
-    driver_on(fake).module(PROGRAM, Printed("text 6", ()), ()).launcher(launch)
+    driver_on(fake).module(PROGRAM, PrintedKernels("text 6", ()), ()).launcher(launch)
     assert ("funcSetAttribute", 1001, 8, 100_000) in fake.calls
 
 

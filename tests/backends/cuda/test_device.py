@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cpu.cache import Cache, key_of
-from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.backend import CudaBackend
-from aotlite.backends.cuda.drivers import driver_of
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.driver.driver_registry import driver_of
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.interpreter import interpreted
-from aotlite.backends.loops.program import Extern, Gemm, Program, reads, writes
-from aotlite.backends.loops.running import ProgramRun
+from aotlite.backends.loops.interpreter.program_interpreter import interpreted
+from aotlite.backends.loops.program import Extern, Gemm, LoopProgram, reads, writes
+from aotlite.backends.loops.program_run import ProgramRun
+from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
 from aotlite.backends.protocol import Run, Window
 from aotlite.ir.arrays.cuda_devices import cuda_device, why_unavailable
 from aotlite.ir.arrays.device import CPU, Device
@@ -113,7 +113,7 @@ class Interpreted:
         return ProgramRun(graph, program, interpreted(program))
 
 
-def by_libraries(program: Program) -> set[int]:
+def by_libraries(program: LoopProgram) -> set[int]:
     """The buffers with last bits of a library: products, ops without loops, what needs them."""
     found: set[int] = set()
     for step in program.steps:
@@ -202,6 +202,6 @@ def test_a_cubin_of_another_architecture_is_refused(case: tuple[str, int], tmp_p
     driver: Any = driver_of(device_of(case))
     other = "sm_80" if driver.target.architecture != "sm_80" else "sm_90"
     image = nvrtc.compile_cubin('extern "C" __global__ void nothing() {}', other)
-    path = Cache(str(tmp_path)).keep(key_of(other), "other", ".cubin", image)
+    path = DiskCache(str(tmp_path)).keep(key_of(other), "other", ".cubin", image)
     with pytest.raises(BackendError, match=f"expected some for {driver.target.architecture}"):
         driver._load(path)

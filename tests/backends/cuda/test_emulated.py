@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda.drivers import driver_of
-from aotlite.testing.emulation import emulated_cuda
-from aotlite.testing.emulation.runtime import POOLS
+from aotlite.backends.cuda.driver.driver_registry import driver_of
+from aotlite.testing.cuda import emulated_cuda
+from aotlite.testing.cuda.cupy_runtime import POOLS
 
 F = al.nn.functional
 CUDA = emulated_cuda()

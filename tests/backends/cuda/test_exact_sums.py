@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cuda.exact_sums import ExactSum
-from aotlite.backends.cuda.unordered import with_unordered
+from aotlite.backends.cuda.passes.exact_sums import ExactSum
+from aotlite.backends.cuda.passes.unordered_scatter import with_unordered
 from aotlite.backends.loops.expr import Affine, load
-from aotlite.backends.loops.program import Kernel, Program, Store
+from aotlite.backends.loops.program import Kernel, LoopProgram, Store
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from tests.backends.cpu.chosen_kernels import program
@@ -40,7 +40,7 @@ EXTREMES = {
 PLACES, POINTS = 5, 400
 
 
-def added(dtype: DType, points: int = POINTS, count: int = PLACES) -> Program:
+def added(dtype: DType, points: int = POINTS, count: int = PLACES) -> LoopProgram:
     """What is added to the elements of an input, which is copied first."""
     place = load(1, Affine((1,)), dtypes.int64)
     store = Store(2, Affine((0,), 0, ((place, 1),)), load(0, Affine((1,)), dtype), combine="sum")
@@ -49,7 +49,7 @@ def added(dtype: DType, points: int = POINTS, count: int = PLACES) -> Program:
     copy = Kernel("copied", (count,), 1, (Store(2, Affine((1,)), load(3, Affine((1,)), dtype)),))
     made = with_unordered(made, TARGET)
     assert len(made.steps) == 4
-    return Program(made.name, made.buffers, (copy, *made.steps), made.inputs, made.outputs)
+    return LoopProgram(made.name, made.buffers, (copy, *made.steps), made.inputs, made.outputs)
 
 
 def drawn(draw: random.Random, dtype: DType) -> tuple[Any, Any, Any]:

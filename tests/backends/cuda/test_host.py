@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cuda import hosting
-from aotlite.backends.cuda.emit import Launch
-from aotlite.backends.cuda.hosting import HostLibrary, Region
+from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.ir.errors import BackendError, MissingExtraError
+from aotlite.testing.cuda import host_execution
+from aotlite.testing.cuda.host_execution import CheckedRegion, HostLibrary
 from tests.backends.cuda.host_kernels import COMPUTED, NUMBERS, texts
 from tests.backends.cuda.hosted import ORDERS, build, call, compiler, placed
 
@@ -76,11 +76,11 @@ extern "C" __global__ void turned(const int *x, int *y)
 def several(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
     count = {"places": 1, "added": 2, "turned": 2}
     folder = tmp_path_factory.mktemp("several")
-    return hosting.host_library(PLACES, count, folder, "-O0", *hosting.CHECKED)
+    return host_execution.host_library(PLACES, count, folder, "-O0", *host_execution.CHECKED)
 
 
-def regions(*arrays: Any) -> list[Region]:
-    return [Region(a.ctypes.data, a.nbytes, a.itemsize, k) for k, a in enumerate(arrays)]
+def regions(*arrays: Any) -> list[CheckedRegion]:
+    return [CheckedRegion(a.ctypes.data, a.nbytes, a.itemsize, k) for k, a in enumerate(arrays)]
 
 
 def test_grids_and_blocks_have_three_dimensions(several: HostLibrary) -> None:
@@ -119,7 +119,7 @@ def test_16_bit_floats_are_rounded_once(tmp_path: Path) -> None:
     )
     import ml_dtypes
 
-    library = hosting.host_library(text, {"f": 6}, tmp_path, "-O1")
+    library = host_execution.host_library(text, {"f": 6}, tmp_path, "-O1")
     every = np.arange(1 << 16, dtype=np.uint16)
     with np.errstate(all="ignore"):
         halves = every.view(np.float16).astype(np.float64)
@@ -142,7 +142,7 @@ def test_a_text_that_the_compiler_refuses_is_an_error_with_its_messages(tmp_path
     with pytest.raises(
         BackendError, match=r"(?s)cuda on a CPU: .* gives 1, expected a text.*missing"
     ):
-        hosting.host_library("void f() { missing; }", {}, tmp_path)
+        host_execution.host_library("void f() { missing; }", {}, tmp_path)
 
 
 def test_without_a_compiler_the_error_says_what_is_needed(
@@ -150,4 +150,4 @@ def test_without_a_compiler_the_error_says_what_is_needed(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingExtraError, match=r"no C\+\+ compiler, expected g\+\+ or clang"):
-        hosting.host_library("", {}, tmp_path)
+        host_execution.host_library("", {}, tmp_path)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cuda.emit import Launch
-from aotlite.backends.cuda.hosting import HostLibrary, Region
+from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.ir.errors import BackendError
+from aotlite.testing.cuda.host_execution import CheckedRegion, HostLibrary
 from tests.backends.cuda.host_kernels import ALL, BETWEEN, CHECKED, REPORTED, texts
 from tests.backends.cuda.hosted import FORWARD, ORDERS, build, call, compiler, placed
 
@@ -36,7 +36,7 @@ def unchecked(tmp_path_factory: pytest.TempPathFactory) -> HostLibrary:
 
 def run(library: HostLibrary, key: str, order: int, blocks: int = 1) -> Any:
     array = placed(np.arange(64, dtype=np.int32))
-    memory = [Region(array.ctypes.data, array.nbytes, 4, 0)]
+    memory = [CheckedRegion(array.ctypes.data, array.nbytes, 4, 0)]
     addresses = [array.ctypes.data]
     library.launch(key, addresses, blocks, 64, shared=200, order=order, memory=memory)
 
@@ -89,7 +89,7 @@ def test_loads_in_place_are_compared_with_stores_of_other_blocks_alone(
 ) -> None:
     """CUDA-7: what is stored twice is reported there too."""
     array = placed(np.arange(64, dtype=np.int32))
-    memory = [Region(array.ctypes.data, array.nbytes, 4, 0, in_place=True)]
+    memory = [CheckedRegion(array.ctypes.data, array.nbytes, 4, 0, in_place=True)]
 
     def launch(key: str, blocks: int) -> None:
         library.launch(key, [array.ctypes.data], blocks, 64, memory=memory)

@@ -10,14 +10,14 @@ from functools import cache
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.emit import print_program
-from aotlite.backends.cuda.resources import compile_without_spills
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.driver.kernel_resources import compile_without_spills
+from aotlite.backends.cuda.emit.cuda_program import print_program
+from aotlite.backends.cuda.memory_traffic import TrafficReport, traffic
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import A100, H100, Target
-from aotlite.backends.cuda.traffic import Report, traffic
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.program import LoopProgram
 from aotlite.inspect import stages_of
 from tests.backends.cuda import rows_cases
 
@@ -40,7 +40,7 @@ SHORT = 4096
 
 
 @cache
-def program(form: str, n: int, dtype: str, target: Target) -> Program:
+def program(form: str, n: int, dtype: str, target: Target) -> LoopProgram:
     """The program of a form over rows of n elements."""
     function, is_backward = FORMS[form]
     kind = DTYPES[dtype]
@@ -52,7 +52,7 @@ def program(form: str, n: int, dtype: str, target: Target) -> Program:
     return improved_for(program_of(graph), target)
 
 
-def report(form: str, n: int, dtype: str, target: Target) -> Report:
+def report(form: str, n: int, dtype: str, target: Target) -> TrafficReport:
     """What it moves."""
     return traffic(program(form, n, dtype, target), target)
 

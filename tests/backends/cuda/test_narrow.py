@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda.narrow import narrowed
+from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.program import Gemm, Program
+from aotlite.backends.loops.program import Gemm, LoopProgram
 from aotlite.backends.loops.verify import verify
 from tests.backends.cuda.devices import Relabelled, plain, results
 
@@ -23,7 +23,7 @@ def compiled(function: Any) -> Any:
     return al.compile(function, backend=Relabelled(plain()))
 
 
-def program(function: Any, *given: Any) -> Program:
+def program(function: Any, *given: Any) -> LoopProgram:
     run = al.compile(function, backend="reference")
     run(*given)
     found = narrowed(program_of(run.forward_graph))
@@ -35,7 +35,7 @@ def half(*shape: int, dtype: Any = al.bfloat16) -> Any:
     return al.randn(*shape).to(dtype)
 
 
-def dtypes_of_products(found: Program) -> list[str]:
+def dtypes_of_products(found: LoopProgram) -> list[str]:
     kinds = {buffer.number: buffer.dtype for buffer in found.buffers}
     return [kinds[s.c.buffer].name for s in found.steps if type(s) is Gemm]
 

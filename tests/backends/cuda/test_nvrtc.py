@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.emit import print_units
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.ir.errors import BackendError, MissingExtraError
 from tests.backends.cuda import cuda_cases
 

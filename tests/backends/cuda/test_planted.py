@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda.emit import Printed, print_program
-from aotlite.backends.cuda.hosting import HostLibrary
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.emit.cuda_program import PrintedKernels, print_program
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.ir.errors import BackendError
+from aotlite.testing.cuda.host_execution import HostLibrary
 from tests.backends.cuda.hosted import ORDERS, build, call, compiler, placed
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 ROWS, COLUMNS = 3, 2048
 
 
-def printed(function: Any, stem: str) -> Printed:
+def printed(function: Any, stem: str) -> PrintedKernels:
     graph = al.capture(function)(al.zeros((ROWS, COLUMNS)))
     return print_program(improved_for(program_of(graph), H100), stem)
 

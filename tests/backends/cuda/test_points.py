@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.emit import print_program, print_units
-from aotlite.backends.cuda.emit_runs import Run, Spread, run_of, together
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.emit.cuda_program import print_program, print_units
+from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
+    ContiguousRun,
+    ThreadMapping,
+    run_of,
+    together,
+)
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Affine
-from aotlite.backends.loops.program import Program
+from aotlite.backends.loops.program import LoopProgram
 from tests.backends.cuda import point_cases
 from tests.backends.cuda.anywhere import SMALL, Built
 from tests.backends.cuda.hosted import compiler
@@ -51,7 +56,7 @@ def test_what_vectors_need_is_seen_where_it_is_missing(tmp_path: Path) -> None:
     assert set(plants) == seen
 
 
-def text_of(program: Program, target: Target = SMALL) -> str:
+def text_of(program: LoopProgram, target: Target = SMALL) -> str:
     text = print_program(program, target=target).text
     return text[text.index("/* kernel") :]
 
@@ -76,7 +81,7 @@ def test_a_vector_fills_16_bytes_of_the_narrowest_and_32_of_the_widest() -> None
         assert width == together(sizes)
 
 
-def accesses(run: Run, spread: Spread) -> list[tuple[int, int]]:
+def accesses(run: ContiguousRun, spread: ThreadMapping) -> list[tuple[int, int]]:
     """The first element and the width of all accesses of all vectors along the last axis."""
     found = []
     *outer, last = spread.extents
@@ -92,7 +97,7 @@ def accesses(run: Run, spread: Spread) -> list[tuple[int, int]]:
 def drawn_run(draw: random.Random) -> None:
     """One address, and what is true of its run."""
     width, step = draw.choice((1, 2, 4, 8)), draw.choice((1, 1, 1, -1, 2, 3, 4))
-    spread = Spread((draw.randint(1, 4), draw.choice((8, 16, 20, 32))), (0, 1), width)
+    spread = ThreadMapping((draw.randint(1, 4), draw.choice((8, 16, 20, 32))), (0, 1), width)
     rows, columns = spread.extents
     row = abs(step) * columns + draw.randint(0, 8)
     start = draw.randint(0, 9) + (columns - 1 if step < 0 else 0)

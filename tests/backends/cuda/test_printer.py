@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda.emit import Launch, print_program, print_units
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.emit.cuda_program import Launch, print_program, print_units
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, load
-from aotlite.backends.loops.program import Gemm, Program, Store, Window
+from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Store
 from aotlite.ir.dtypes import complex64, float32
 from aotlite.ir.errors import BackendError
 from tests.backends.cpu.chosen_kernels import program as kernel_program
@@ -148,10 +148,10 @@ def test_one_value_a_thread_is_shuffled() -> None:
 
 
 def test_steps_that_are_no_kernels_are_refused() -> None:
-    window = Window(0, 0, (), 2, 1)
+    window = MatrixWindow(0, 0, (), 2, 1)
     step = Gemm("product", (), 2, 2, 2, window, window, window)
     with pytest.raises(BackendError, match="cuda: a step is Gemm, expected kernels alone"):
-        print_program(Program("product", (), (step,), (), ()))
+        print_program(LoopProgram("product", (), (step,), (), ()))
 
 
 def test_complex_numbers_are_refused() -> None:

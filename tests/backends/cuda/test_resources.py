@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aotlite.backends.cuda import nvrtc
-from aotlite.backends.cuda.resources import (
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.driver.kernel_resources import (
     Resources,
     compile_with_resources,
     compile_without_spills,

@@ -8,10 +8,11 @@ import attrs
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import kept, nvrtc
-from aotlite.backends.cuda.emit import print_program, print_units
-from aotlite.backends.cuda.resources import compile_with_resources
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.driver.kernel_resources import compile_with_resources
+from aotlite.backends.cuda.emit.cuda_program import print_program, print_units
+from aotlite.backends.cuda.emit.reductions import register_operands
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.program import Kernel
@@ -47,7 +48,7 @@ def test_what_registers_have_no_room_for_stays_in_shared_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far as the share of a block of 64 threads goes: one operand of two, of 2,048 points."""
-    monkeypatch.setattr(kept, "MOST_KEPT", 8)
+    monkeypatch.setattr(register_operands, "MOST_KEPT", 8)
     cases = rows_cases.rows({"softmax": "blocks", "norm": "odd beside"})
     for program, _ in cases.values():
         printed = print_program(program)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.backend import CudaBackend
+from aotlite.backends.cuda.driver import nvrtc
 from aotlite.ir.errors import BackendError
 from tests.backends.cuda.devices import Relabelled, device, moved, plain, results
 

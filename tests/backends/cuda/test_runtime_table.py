@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.interpreter import interpreted
-from aotlite.backends.loops.running import ProgramRun
+from aotlite.backends.loops.interpreter.program_interpreter import interpreted
+from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.testing.laws.running import same_bits
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, Case, graph_of, parts, results_of

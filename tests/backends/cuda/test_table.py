@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
+from aotlite.backends.cuda.driver import nvrtc
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph

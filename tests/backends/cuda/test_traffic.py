@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda.schedule import improved_for
+from aotlite.backends.cuda.emit.memory_accesses import Touch, sectors
+from aotlite.backends.cuda.memory_traffic import TrafficReport, traffic
+from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
-from aotlite.backends.cuda.touched import Touch, sectors
-from aotlite.backends.cuda.traffic import Report, traffic
-from aotlite.backends.loops.affine import whole
+from aotlite.backends.loops.analysis.affine import whole
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, axis, const, load, where
-from aotlite.backends.loops.program import Gemm, Program, Statement, Store, Window
+from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Statement, Store
 from aotlite.ir.dtypes import float32
 from tests.backends.cpu.chosen_kernels import program
 from tests.backends.cuda import point_cases
@@ -64,7 +64,7 @@ def test_runs_that_share_a_sector_count_at_most_one_too_many_each() -> None:
         assert counted(each, 32) <= sectors(each) <= counted(each, 32) + runs, each
 
 
-def compiled(function: Callable[..., Any], *args: Any) -> list[Report]:
+def compiled(function: Callable[..., Any], *args: Any) -> list[TrafficReport]:
     """The reports of a function's forward, and of its backward where it has one."""
     made = al.compile(function)
     made(*args)
@@ -106,7 +106,7 @@ def test_what_a_block_cannot_keep_is_moved_again() -> None:
     assert [2, 2] == [kept.steps[0].sweeps, again.steps[0].sweeps]
 
 
-def across(rows: int, columns: int, *, safe: bool) -> Program:
+def across(rows: int, columns: int, *, safe: bool) -> LoopProgram:
     """A transpose; without its first column, where that is not in the buffer."""
     value = load(0, Affine((1, rows)), float32)
     if not safe:
@@ -143,8 +143,8 @@ def test_positions_that_are_read_make_an_estimate() -> None:
 
 
 def test_products_move_their_operands_once() -> None:
-    window = Window(0, 0, (), 8, 1)
+    window = MatrixWindow(0, 0, (), 8, 1)
     step = Gemm("product", (3,), 8, 8, 8, window, window, window)
     base = across(8, 8, safe=True)
-    found = traffic(Program("product", base.buffers, (step,), (), ()))
+    found = traffic(LoopProgram("product", base.buffers, (step,), (), ()))
     assert 3 * 3 * 64 * 4 == found.moved

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.cuda import nvrtc
 from aotlite.backends.cuda.backend import CudaBackend
-from aotlite.backends.cuda.emit import print_units
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.emit.cuda_program import print_units
+from aotlite.backends.cuda.passes.unordered_scatter import EXACT, with_unordered
 from aotlite.backends.cuda.target import Target
-from aotlite.backends.cuda.unordered import EXACT, with_unordered
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, where
-from aotlite.backends.loops.program import Kernel, Program, Statement, Store, stores_of
+from aotlite.backends.loops.program import Kernel, LoopProgram, Statement, Store, stores_of
 from aotlite.backends.loops.verify import verify
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
@@ -61,7 +61,7 @@ def scattered(
     *,
     along: bool = False,
     numbered: bool = True,
-) -> Program:
+) -> LoopProgram:
     """Rows that are combined with, or put to, where positions say, which repeat; `along`: each row
     has positions of its own; `numbered`: the number of a point is part of its value."""
     axes, points = 1 + len(inner), int(np.prod(inner))
@@ -86,7 +86,7 @@ def is_meant(dtype: DType, combine: str | None) -> bool:
     return combine is None or dtype is not dtypes.bool_
 
 
-def every(*, numbered: bool = True) -> Iterator[tuple[str, Program]]:
+def every(*, numbered: bool = True) -> Iterator[tuple[str, LoopProgram]]:
     """All dtypes and combinations, in three shapes."""
     for dtype in REAL:
         for combine in COMBINES:
@@ -102,20 +102,20 @@ def some(found: Cases, share: int) -> Cases:
     return dict(list(found.items())[::share])
 
 
-def only(each: Program) -> Kernel:
+def only(each: LoopProgram) -> Kernel:
     """Its one kernel."""
     (step,) = each.steps
     assert type(step) is Kernel
     return step
 
 
-def marks(each: Program) -> list[bool]:
+def marks(each: LoopProgram) -> list[bool]:
     """Of the stores to positions that are read, whether they are in any order."""
     stores = [s for step in each.steps if type(step) is Kernel for s in stores_of(step)]
     return [store.unordered for store in stores if store.address.dynamic]
 
 
-def prepared(name: str, *, deterministic: bool) -> tuple[Program, list[Any]]:
+def prepared(name: str, *, deterministic: bool) -> tuple[LoopProgram, list[Any]]:
     made = with_unordered(PROGRAMS[name], TARGET, deterministic=deterministic)
     (size,) = [buffer.size for buffer in made.buffers if buffer.number == 2]
     (dtype,) = [buffer.dtype for buffer in made.buffers if buffer.number == 2]
@@ -180,7 +180,7 @@ def test_the_last_is_looked_for_where_that_is_worth_it() -> None:
 
 
 def test_several_stores_are_in_any_order_together_or_not_at_all() -> None:
-    def of(*combined: tuple[DType, str | None]) -> Program:
+    def of(*combined: tuple[DType, str | None]) -> LoopProgram:
         parts = [scattered(4, (50,), dtype, combine) for dtype, combine in combined]
         stores = [stores_of(only(part))[0] for part in parts]
         body: list[Statement] = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import aotlite as al
-from aotlite.backends.c_family.emit_words import Words
-from aotlite.backends.cuda.emit import print_program
+from aotlite.backends.c_family.integer_bounds import IntegerBounds
+from aotlite.backends.cuda.emit.cuda_program import print_program
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, Scalar, cast, const, load, make
-from aotlite.backends.loops.program import Kernel, Program
+from aotlite.backends.loops.program import Kernel, LoopProgram
 from aotlite.ir.dtypes import float32, uint32, uint64
 
 BINARY = {
@@ -41,7 +41,7 @@ def test_what_is_said_to_be_a_word_is_one() -> None:
     found = []
     for seed in range(3000):
         scalar, value = drawn(random.Random(seed), 4)
-        fits = Words().fits(scalar)
+        fits = IntegerBounds().fits(scalar)
         assert value < 1 << 32 or not fits, scalar
         found.append(fits and scalar.op != "const")
     assert 200 < sum(found)
@@ -50,10 +50,10 @@ def test_what_is_said_to_be_a_word_is_one() -> None:
 def test_products_of_words_and_conversions_have_texts_of_their_own() -> None:
     wide, word = load(0, Affine((1,)), uint64), load(0, Affine((1,)), uint64) & 0xFFFFFFFF
     texts = ["a", "b"]
-    assert "wide_product((u32)a, (u32)b)" == Words().text(make("mul", word, 5), texts)
-    assert "(f32)(u32)a" == Words().text(cast(word, float32), texts)
+    assert "wide_product((u32)a, (u32)b)" == IntegerBounds().text(make("mul", word, 5), texts)
+    assert "(f32)(u32)a" == IntegerBounds().text(cast(word, float32), texts)
     assert [None] * 3 == [
-        Words().text(each, texts)
+        IntegerBounds().text(each, texts)
         for each in (make("mul", word, wide), cast(wide, float32), make("add", word, 5))
     ]
 
@@ -65,7 +65,7 @@ def test_a_block_of_random_words_takes_two_products_a_round_and_is_stored_at_onc
     assert compiled.forward_graph is not None
     program = program_of(compiled.forward_graph)
     step = next(x for x in program.steps if type(x) is Kernel and x.extents == (1024,))
-    text = print_program(Program("drawn", program.buffers, (step,), (), ())).text
+    text = print_program(LoopProgram("drawn", program.buffers, (step,), (), ())).text
     body = text[text.rindex("__global__") :]
     assert body.count(" * (u64)") == 0
     assert 20 == body.count("wide_product(")

@@ -15,12 +15,12 @@ import numpy as np
 
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
-    Buffer,
+    BufferKind,
     Kernel,
-    Kind,
     Let,
+    LoopProgram,
     Placed,
-    Program,
+    ProgramBuffer,
     Reduce,
     Scan,
     Statement,
@@ -29,7 +29,7 @@ from aotlite.backends.loops.program import (
 from aotlite.ir.dtypes import DType, float32, float64, int64
 from aotlite.ir.meta import tensor_meta
 
-Drawn = tuple[Program, list[np.ndarray]]
+Drawn = tuple[LoopProgram, list[np.ndarray]]
 
 
 @attrs.frozen
@@ -54,15 +54,15 @@ class Drawer:
     def __init__(self, seed: int, extents: tuple[int, ...] = (2, 3, 4, 6)) -> None:
         self.random = random.Random(seed)
         self.extents = extents
-        self.buffers: list[Buffer] = []
+        self.buffers: list[ProgramBuffer] = []
         self.steps: list[Kernel] = []
         self.values: list[Value] = []
         self.inputs: list[np.ndarray] = []
 
     # --- the pieces
-    def buffer(self, dtype: DType, size: int, kind: Kind = Kind.TEMPORARY) -> int:
+    def buffer(self, dtype: DType, size: int, kind: BufferKind = BufferKind.TEMPORARY) -> int:
         """A new buffer."""
-        self.buffers.append(Buffer(len(self.buffers), dtype, size, kind))
+        self.buffers.append(ProgramBuffer(len(self.buffers), dtype, size, kind))
         return len(self.buffers) - 1
 
     def input(self) -> None:
@@ -71,7 +71,7 @@ class Drawer:
             [self.random.choice(self.extents) for _ in range(self.random.choice((1, 2, 2, 3)))]
         )
         dtype = self.random.choice((float32, float32, float32, float64))
-        number = self.buffer(dtype, math.prod(shape), Kind.INPUT)
+        number = self.buffer(dtype, math.prod(shape), BufferKind.INPUT)
         data = np.random.default_rng(len(self.buffers)).integers(-8, 9, math.prod(shape))
         self.inputs.append((data / 4).astype(dtype.numpy))
         self.values.append(Value(number, 0, shape, contiguous(shape), dtype))
@@ -351,16 +351,16 @@ class Drawer:
         kernels = []
         for buffer in self.buffers:
             value = self._fitting(buffer)
-            if buffer.kind is Kind.INPUT and value is not None and self.random.random() < 0.3:
+            if buffer.kind is BufferKind.INPUT and value is not None and self.random.random() < 0.3:
                 store = Store(buffer.number, Affine(value.stride), self.plain(value))
                 kernels.append(Kernel("copy", value.shape, len(value.shape), (store,)))
         return kernels
 
-    def _fitting(self, buffer: Buffer) -> Value | None:
+    def _fitting(self, buffer: ProgramBuffer) -> Value | None:
         """A computed value that has the geometry of the whole buffer."""
         return self.find(
             lambda v: (
-                self.buffers[v.buffer].kind is not Kind.INPUT
+                self.buffers[v.buffer].kind is not BufferKind.INPUT
                 and v.dtype is buffer.dtype
                 and math.prod(v.shape) == buffer.size
                 and v.stride == contiguous(v.shape)
@@ -377,19 +377,20 @@ class Drawer:
         ]  # fmt: skip
         for _ in range(count):
             self.random.choice(ops)()
-        given = sum([b.kind is Kind.INPUT for b in self.buffers])
+        given = sum([b.kind is BufferKind.INPUT for b in self.buffers])
         copies = self.closing()
         made = [v for v in self.values if v.buffer >= given]
         outputs = self.random.sample(made, min(len(made), self.random.randrange(1, 4)))
         returned = {v.buffer for v in outputs}
         buffers = [
-            attrs.evolve(b, kind=Kind.OUTPUT) if b.number in returned else b for b in self.buffers
+            attrs.evolve(b, kind=BufferKind.OUTPUT) if b.number in returned else b
+            for b in self.buffers
         ]
         placed = [
             Placed(v.buffer, v.start, tensor_meta(v.shape, v.stride, v.dtype)) for v in outputs
         ]
         steps = (*self.steps, *copies)
-        program = Program("drawn", tuple(buffers), steps, tuple(range(given)), tuple(placed))
+        program = LoopProgram("drawn", tuple(buffers), steps, tuple(range(given)), tuple(placed))
         return program, self.inputs
 
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from aotlite.backends.loops import columns, merge, split
+from aotlite.backends.loops.passes import split_reductions
+from aotlite.backends.loops.passes.fusion import merge, row_column_reduction
 
 SIZES: dict[str, tuple[Any, str, int]] = {
-    "rows": (columns, "SMALL", 8),
-    "divided": (split, "SMALL", 8),
+    "rows": (row_column_reduction, "SMALL", 8),
+    "divided": (split_reductions, "SMALL", 8),
     "once": (merge, "KEPT_BYTES", 512),
     "long": (merge, "LONG_ROW", 4),
-    "long lanes": (split, "LONGEST_LANE", 4),
-    "long columns": (columns, "LONGEST_COLUMN", 4),
+    "long lanes": (split_reductions, "LONGEST_LANE", 4),
+    "long columns": (row_column_reduction, "LONGEST_COLUMN", 4),
 }
 """Thresholds, and what they are lowered to."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from aotlite.backends.loops.affine import (
+from aotlite.backends.loops.analysis.affine import (
     Bounds,
     Forms,
     Split,
@@ -21,8 +21,8 @@ from aotlite.backends.loops.affine import (
     solve,
     whole,
 )
-from aotlite.backends.loops.align import common_parts
 from aotlite.backends.loops.expr import Affine, axis, const, load, make, where
+from aotlite.backends.loops.passes.fusion.align_kernels import common_parts
 from aotlite.ir.dtypes import int64
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.cpu.backend import CpuBackend
-from aotlite.backends.cpu.toolchain import compiler_problem
 from aotlite.backends.loops.backend import LOOPS, program_of
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
 from aotlite.backends.loops.lowering import lower
-from aotlite.backends.loops.program import Check, Extern, GivenUp
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import Extern, GivenUp, ValueCheck
+from aotlite.backends.native.compiler.toolchain import compiler_problem
 
 BAD = (-9, -5, 4, 9)
 """Positions outside a dimension of 4 for those that count from the end too."""
@@ -94,7 +94,7 @@ def test_a_kernel_whose_index_is_out_of_range_stays_in_its_buffers() -> None:
     """Without its checks a program computes something, and neither loads nor stores beside one."""
     for make in (WRONG["gather"], WRONG["scatter_add"], WRONG["put"], WRONG["nll_loss"]):
         program = lower(al.capture(make)(_x(), al.tensor([0, 1, 2, 3])))
-        steps = tuple([step for step in program.steps if type(step) is not Check])
+        steps = tuple([step for step in program.steps if type(step) is not ValueCheck])
         assert steps != program.steps
         index = np.array([-(2**62), 0, 2**62, 17])
         given = [np.arange(16, dtype=np.float32), index]
@@ -109,7 +109,7 @@ def test_a_kernel_whose_index_is_out_of_range_stays_in_its_buffers() -> None:
 def test_an_index_is_checked_once() -> None:
     graph = al.capture(lambda x, i: x[i] + x.index_select(0, i) * x[i])(_x(), al.tensor([1]))
     program = lower(graph)
-    assert 2 == sum(type(step) is Check for step in program.steps)
+    assert 2 == sum(type(step) is ValueCheck for step in program.steps)
 
 
 def test_ignored_labels_are_no_error() -> None:

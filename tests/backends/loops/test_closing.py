@@ -7,9 +7,9 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import Check, Kind, writes
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import BufferKind, ValueCheck, writes
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
@@ -78,8 +78,8 @@ def test_inputs_are_written_behind_the_last_check(threads):
         graph = al.inspect.stages_of(compiled, *args)["forward"]
     program = program_of(graph)
     program = improved(program, threads) if threads else program
-    inputs = {b.number for b in program.buffers if b.kind is Kind.INPUT}
-    last = max(k for k, step in enumerate(program.steps) if type(step) is Check)
+    inputs = {b.number for b in program.buffers if b.kind is BufferKind.INPUT}
+    last = max(k for k, step in enumerate(program.steps) if type(step) is ValueCheck)
     assert not any(inputs & writes(step) for step in program.steps[:last])
     assert 2 == sum(len(inputs & writes(step)) for step in program.steps[last:])
     with al.no_grad(), pytest.raises(al.IndexOutOfRangeError, match="gather: an index is 7"):

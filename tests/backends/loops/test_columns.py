@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.backends.loops import columns, fuse
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.improve import improved
+from aotlite.backends.loops.passes.fusion import fuse, row_column_reduction
+from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import Kernel
 from aotlite.backends.loops.verify import verify
 from tests.backends.loops.lowered_sizes import SIZES, lower
@@ -52,7 +52,7 @@ def applied(steps: list[Step], kept: set[int], *given: Any) -> tuple[Any, ...]:
 step = st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 1), *[st.integers(0, 5)] * 2)
 
 
-class CheckedSteps(fuse.Steps):
+class CheckedSteps(fuse.StepOrder):
     """Steps that say, whenever they have been changed, whether they know what comes later."""
 
     def put(self, first: int, second: int, kernel: Kernel) -> None:
@@ -107,8 +107,8 @@ def test_rows_and_columns_of_one_array_are_what_they_are_apart(
     graph = al.capture(lambda x, y: applied(steps, kept, x, y))(*map(al.from_numpy, given))
     before = program_of(graph)
     with pytest.MonkeyPatch.context() as patch:
-        replaced = fuse.Steps.__name__
-        for module in (fuse, columns):
+        replaced = fuse.StepOrder.__name__
+        for module in (fuse, row_column_reduction):
             patch.setattr(module, replaced, CheckedSteps)
         lower(patch, lowered)
         after = improved(before, threads=2)

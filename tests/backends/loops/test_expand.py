@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.loops.expand import expand
+from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.graph.verify import verify

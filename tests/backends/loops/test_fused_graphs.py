@@ -8,14 +8,21 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.loops import columns
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import GivenUp, Kernel, Kind, Program, loads_of, stores_of
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.canonicalize import canonical
+from aotlite.backends.loops.passes.fusion import row_column_reduction
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.program import (
+    BufferKind,
+    GivenUp,
+    Kernel,
+    LoopProgram,
+    loads_of,
+    stores_of,
+)
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph import Graph
 from aotlite.testing.laws import graphs
@@ -23,7 +30,7 @@ from tests.backends.loops.lowered_sizes import SIZES, lower
 from tests.stages.journeys import journeys
 
 
-def inputs_of(program: Program) -> list[np.ndarray | None]:
+def inputs_of(program: LoopProgram) -> list[np.ndarray | None]:
     """Small numbers for the inputs; integers are 0 or 1."""
     kinds = {buffer.number: buffer for buffer in program.buffers}
     rng = np.random.default_rng(0)
@@ -39,15 +46,15 @@ def inputs_of(program: Program) -> list[np.ndarray | None]:
     return found
 
 
-def memories(program: Program, inputs: list[np.ndarray | None]) -> list[np.ndarray]:
+def memories(program: LoopProgram, inputs: list[np.ndarray | None]) -> list[np.ndarray]:
     """Outputs, and inputs afterwards."""
     given = [array if array is None else array.copy() for array in inputs]
     memory = run_program(program, given)
-    kept = [b.number for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INPUT)]
+    kept = [b.number for b in program.buffers if b.kind in (BufferKind.OUTPUT, BufferKind.INPUT)]
     return [memory[number] for number in kept if number in memory]
 
 
-def results(program: Program, inputs: list[np.ndarray | None]) -> list[bytes] | None:
+def results(program: LoopProgram, inputs: list[np.ndarray | None]) -> list[bytes] | None:
     """The bytes of outputs and of inputs afterwards; None for a program that is given up."""
     try:
         return [array.tobytes() for array in memories(program, inputs)]
@@ -55,7 +62,7 @@ def results(program: Program, inputs: list[np.ndarray | None]) -> list[bytes] | 
         return None
 
 
-def assert_fused(graph: Graph) -> Program:
+def assert_fused(graph: Graph) -> LoopProgram:
     """That fusing the graph's program changes no bit; the fused program."""
     program = program_of(graph)
     verify(program)
@@ -99,7 +106,7 @@ def test_improving_a_graph_changes_no_more_than_roundings(
     assert_improved(program_of(case.graph))
 
 
-def assert_improved(before: Program) -> None:
+def assert_improved(before: LoopProgram) -> None:
     after = improved(before, threads=2)
     verify(after)
     inputs = inputs_of(before)
@@ -174,11 +181,11 @@ def test_columns_are_summed_while_rows_are_computed(
     function: Any, rows: int, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that are left over by chunks of equal size are one more kernel."""
-    monkeypatch.setattr(columns, "SMALL", 8)
+    monkeypatch.setattr(row_column_reduction, "SMALL", 8)
     compiled = al.compile(function)
     compiled(floats(rows, 8), floats(8), floats(8))
     before = canonical(fused(program_of(compiled.backward_graph)))
-    after = columns.with_columns(before, 1)
+    after = row_column_reduction.with_columns(before, 1)
     verify(after)
     assert steps == len(after.steps)
     assert "from identity" in str(after.steps[0])

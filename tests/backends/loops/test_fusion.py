@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from aotlite.backends.loops.expr import Affine, Scalar, load, make, name
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.fusion.fuse import fused
 from aotlite.backends.loops.program import (
-    Buffer,
-    Check,
+    BufferKind,
     GivenUp,
     Kernel,
-    Kind,
+    LoopProgram,
     Placed,
-    Program,
+    ProgramBuffer,
     Reduce,
     Store,
+    ValueCheck,
 )
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import bool_, float32
@@ -25,7 +25,7 @@ from aotlite.ir.meta import tensor_meta
 from tests.backends.loops.drawn_programs import drawn
 
 
-def results(program: Program, inputs: list[np.ndarray]) -> list[bytes]:
+def results(program: LoopProgram, inputs: list[np.ndarray]) -> list[bytes]:
     """The bytes of all outputs and of the inputs afterwards."""
     arrays = [array.copy() for array in inputs]
     memory = run_program(program, arrays)
@@ -43,7 +43,7 @@ def test_fusing_changes_no_bit(block: int) -> None:
         assert results(program, inputs) == results(after, inputs), f"seed {seed}"
 
 
-def softmax() -> Program:
+def softmax() -> LoopProgram:
     """x, its row maxima, the differences, their squares, the sums of them, the quotients."""
     at, row = Affine((5, 1)), Affine((1, 0))
     x, high = load(0, at, float32), load(1, row, float32)
@@ -61,12 +61,13 @@ def softmax() -> Program:
         Kernel("div", (3, 5), 2, (Store(5, at, square / total),)),
     )
     sizes = (15, 3, 15, 15, 3, 15)
-    kinds = (Kind.INPUT, *[Kind.TEMPORARY] * 4, Kind.OUTPUT)
+    kinds = (BufferKind.INPUT, *[BufferKind.TEMPORARY] * 4, BufferKind.OUTPUT)
     buffers = [
-        Buffer(k, float32, n, kind) for k, (n, kind) in enumerate(zip(sizes, kinds, strict=True))
+        ProgramBuffer(k, float32, n, kind)
+        for k, (n, kind) in enumerate(zip(sizes, kinds, strict=True))
     ]
     placed = Placed(5, 0, tensor_meta((3, 5)))
-    return Program("softmax", tuple(buffers), kernels, (0,), (placed,))
+    return LoopProgram("softmax", tuple(buffers), kernels, (0,), (placed,))
 
 
 def test_a_row_softmax_becomes_one_kernel() -> None:
@@ -88,10 +89,10 @@ def test_reductions_in_different_orders_stay_apart() -> None:
         store = Store(k + 1, Affine((1, 0, 0)), name(0, float32), each_row=True)
         body = (Reduce((0,), "sum", (load(0, at, float32),)), store)
         kernels.append(Kernel(f"sum{k}", extents, 1, body))
-    kinds = (Kind.INPUT, Kind.OUTPUT, Kind.OUTPUT)
-    buffers = [Buffer(k, float32, 24 if not k else 2, kind) for k, kind in enumerate(kinds)]
+    kinds = (BufferKind.INPUT, BufferKind.OUTPUT, BufferKind.OUTPUT)
+    buffers = [ProgramBuffer(k, float32, 24 if not k else 2, kind) for k, kind in enumerate(kinds)]
     placed = tuple([Placed(k, 0, tensor_meta((2,))) for k in (1, 2)])
-    program = Program("orders", tuple(buffers), tuple(kernels), (0,), placed)
+    program = LoopProgram("orders", tuple(buffers), tuple(kernels), (0,), placed)
     inputs = [np.random.default_rng(5).standard_normal(24).astype(np.float32)]
     first, second, _ = results(program, inputs)
     assert first != second
@@ -104,11 +105,14 @@ def test_inputs_are_written_after_checks() -> None:
     flag = Store(1, Affine((0,)), name(0, bool_), each_row=True)
     steps = (
         Kernel("refused", (4,), 0, (Reduce((0,), "any", (x < 0.0,)), flag)),
-        Check(1),
+        ValueCheck(1),
         Kernel("copy", (4,), 1, (Store(0, Affine((1,)), x + 1.0),)),
     )
-    buffers = (Buffer(0, float32, 4, Kind.INPUT), Buffer(1, bool_, 1, Kind.TEMPORARY))
-    program = fused(Program("checked", buffers, steps, (0,), ()))
+    buffers = (
+        ProgramBuffer(0, float32, 4, BufferKind.INPUT),
+        ProgramBuffer(1, bool_, 1, BufferKind.TEMPORARY),
+    )
+    program = fused(LoopProgram("checked", buffers, steps, (0,), ()))
     given = np.array([1, -1, 0, 2], np.float32)
     with pytest.raises(GivenUp):
         run_program(program, [given])
@@ -126,10 +130,10 @@ def test_overlapping_windows_are_not_taken_for_a_reshape(of_rows: bool) -> None:
         first = Kernel("stored", (4, 3), 1, (Reduce((0,), "sum", (value,)), row))
     windows = Store(2, Affine((2, 1)), load(1, Affine((1, 1)), float32) * 2.0)
     kernels = (first, Kernel("windows", (2, 2), 2, (windows,)))
-    kinds = (Kind.INPUT, Kind.OUTPUT, Kind.OUTPUT)
-    buffers = [Buffer(k, float32, 4 if k else 12, kind) for k, kind in enumerate(kinds)]
+    kinds = (BufferKind.INPUT, BufferKind.OUTPUT, BufferKind.OUTPUT)
+    buffers = [ProgramBuffer(k, float32, 4 if k else 12, kind) for k, kind in enumerate(kinds)]
     placed = tuple([Placed(k, 0, tensor_meta((4,))) for k in (1, 2)])
-    program = Program("windows", tuple(buffers), kernels, (0,), placed)
+    program = LoopProgram("windows", tuple(buffers), kernels, (0,), placed)
     inputs = [np.arange(12, dtype=np.float32) ** 2]
     after = fused(program)
     verify(after)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from aotlite.backends.loops.expr import Affine, Scalar, load
-from aotlite.backends.loops.interpreter import run_step
-from aotlite.backends.loops.lowering.index import Index
+from aotlite.backends.loops.interpreter.program_interpreter import run_step
+from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.program import Kernel, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
 
 EXTENTS = (3, 4)
 FORMS = [
-    Index(EXTENTS, coefficients, start)
+    AxisIndex(EXTENTS, coefficients, start)
     for coefficients in itertools.product((-2, -1, 0, 1, 3), repeat=2)
     for start in (-4, -1, 0, 2, 5)
 ]
@@ -25,7 +25,7 @@ POINTS = list(itertools.product(*map(range, EXTENTS)))
 
 def at(form, point):
     """The position there: of an index by its definition, of a scalar by the interpreter."""
-    if type(form) is Index:
+    if type(form) is AxisIndex:
         pairs = zip(form.coefficients, point, strict=True)
         return form.start + sum(c * x for c, x in pairs)
     assert type(form) is Scalar
@@ -54,7 +54,7 @@ def test_comparisons_hold_where_they_do_at_each_point(n):
 
 
 def test_what_the_extents_decide_is_decided():
-    i = Index(EXTENTS, (1, 0))
+    i = AxisIndex(EXTENTS, (1, 0))
     for claim in (i < 3, i >= 0, (i + 5).equals(5 + i), (i - 3) < 0):
         assert ("const", (True,)) == (claim.op, claim.args)
     for claim in (i < 0, i > 2, i.equals(3), (2 * i).equals(1)):
@@ -62,7 +62,7 @@ def test_what_the_extents_decide_is_decided():
 
 
 def test_a_comparison_of_one_axis_is_a_bound_of_it():
-    i, j = Index(EXTENTS, (1, 0)), Index(EXTENTS, (0, 1))
+    i, j = AxisIndex(EXTENTS, (1, 0)), AxisIndex(EXTENTS, (0, 1))
     assert ("(i1 < 2)", "(i1 >= 2)", "(i0 == 1)") == (
         str(2 * j - 3 < 1),
         str(5 - 2 * j <= 2),
@@ -84,10 +84,10 @@ def test_quotients_and_remainders_are_those_of_each_point(divisor):
 
 def test_positions_that_may_be_negative_are_not_divided():
     with pytest.raises(GraphError, match="is divided and may be negative, expected from 0 on"):
-        (Index(EXTENTS, (1, 0)) - 1) // 2
+        (AxisIndex(EXTENTS, (1, 0)) - 1) // 2
 
 
 def test_a_position_and_a_scalar_are_a_scalar():
-    i, x = Index(EXTENTS, (1, 0)), load(0, Affine((0, 1)), dtypes.int32)
+    i, x = AxisIndex(EXTENTS, (1, 0)), load(0, Affine((0, 1)), dtypes.int32)
     assert "(i0 + cast<i64>(b0[i1]))" == str(i + x)
     assert "(i0 - cast<i64>(b0[i1]))" == str(i - x)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.loops.analysis.cost import inner_points
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.cost import inner_points
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import run_program
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import Kernel, Reduce
 
 TENTH = float(np.float32(0.1))

@@ -11,9 +11,14 @@ import pytest
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.combiners import COMBINERS
 from aotlite.backends.loops.expr import const
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.interpreter import reduced, run_program, scanned, strided
-from aotlite.backends.loops.program import Extern, Gemm, Kernel, Program, Reduce
+from aotlite.backends.loops.interpreter.program_interpreter import (
+    reduced,
+    run_program,
+    scanned,
+    strided,
+)
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.program import Extern, Gemm, Kernel, LoopProgram, Reduce
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float16, float32, float64, int64
 from aotlite.ir.graph import Graph
@@ -40,7 +45,7 @@ def is_real(graph: Graph) -> bool:
     return not any(meta.dtype.is_complex for meta in metas)
 
 
-def ran(program: Program, arrays: Any) -> list[Any]:
+def ran(program: LoopProgram, arrays: Any) -> list[Any]:
     memory = run_program(program, arrays)
     return [
         strided(memory[o.buffer], o.start, o.meta.shape, o.meta.stride)
@@ -56,7 +61,7 @@ def flat(meta: TensorMeta, array: Any) -> Any:
     return memory
 
 
-def assert_exact(graph: Graph, seed: int) -> Program:
+def assert_exact(graph: Graph, seed: int) -> LoopProgram:
     """The program of the graph, which computes on small integers exactly what the graph does."""
     draw = np.random.default_rng(seed)
     program = program_of(graph)

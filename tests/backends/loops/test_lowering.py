@@ -7,16 +7,16 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.expr import PRIMITIVES, walk
-from aotlite.backends.loops.interpreter import run_program, strided
+from aotlite.backends.loops.interpreter.program_interpreter import run_program, strided
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import (
-    Check,
+    BufferKind,
     Extern,
     GivenUp,
     Kernel,
-    Kind,
-    Program,
+    LoopProgram,
     Store,
+    ValueCheck,
     values_of,
 )
 from aotlite.backends.loops.verify import verify
@@ -87,14 +87,14 @@ def run_reference(graph, arrays):
     ], outputs
 
 
-def arithmetic_of(program: Program) -> str:
+def arithmetic_of(program: LoopProgram) -> str:
     """What is computed: "exact" operations on elements, "functions" of the library, or "sums"."""
     kinds = {_arithmetic(step) for step in program.steps}
     return next((kind for kind in ("sums", "functions") if kind in kinds), "exact")
 
 
 def _arithmetic(step):
-    if type(step) in (Extern, Check):
+    if type(step) in (Extern, ValueCheck):
         return "exact"
     if type(step) is not Kernel or any(type(s) is not Store or s.combine for s in step.body):
         return "sums"
@@ -177,7 +177,7 @@ def captured(function, *shapes):
 def test_views_make_no_step():
     graph = captured(lambda x: x.t()[1:].unsqueeze(0).expand(2, 2, 2), (2, 3))
     program = lower(graph)
-    assert ((), [Kind.INPUT]) == (program.steps, [b.kind for b in program.buffers])
+    assert ((), [BufferKind.INPUT]) == (program.steps, [b.kind for b in program.buffers])
     (placed,) = program.outputs
     assert (0, 1, (2, 2, 2), (0, 1, 3)) == (
         placed.buffer,
@@ -201,7 +201,7 @@ def test_a_constant_that_is_returned_is_copied_once():
     program = lower(captured(function, (1,)))
     first, second, _ = program.outputs
     assert first.buffer == second.buffer
-    assert program.buffers[first.buffer].kind is Kind.OUTPUT
+    assert program.buffers[first.buffer].kind is BufferKind.OUTPUT
 
 
 @pytest.mark.rules("LOOP-3")

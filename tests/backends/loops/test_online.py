@@ -9,32 +9,32 @@ import numpy as np
 import pytest
 
 import aotlite as al
+from aotlite.backends.loops.analysis.cost import inner_points
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.cost import inner_points
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.online import with_online
-from aotlite.backends.loops.program import Kernel, Kind, Program, Reduce
-from aotlite.backends.loops.schedule import scheduled
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.passes.online_softmax import with_online
+from aotlite.backends.loops.passes.vectorization import scheduled
+from aotlite.backends.loops.program import BufferKind, Kernel, LoopProgram, Reduce
 from aotlite.backends.loops.verify import verify
 
 LONG = 20_000
 """Points of a row that fusion does not go over twice, where rows are few."""
 
 
-def program(function: Callable[[Any], Any], shape: tuple[int, int]) -> Program:
+def program(function: Callable[[Any], Any], shape: tuple[int, int]) -> LoopProgram:
     return fused(program_of(al.capture(function)(al.zeros(shape))))
 
 
-def kinds(found: Program) -> list[str]:
+def kinds(found: LoopProgram) -> list[str]:
     kernels = [step for step in found.steps if type(step) is Kernel]
     return [each.kind for step in kernels for each in step.body if type(each) is Reduce]
 
 
-def outputs(found: Program, array: Any) -> list[Any]:
+def outputs(found: LoopProgram, array: Any) -> list[Any]:
     """What a program stores, with the lanes that the CPU has."""
     memory = run_program(scheduled(found), [array.ravel()])
-    return [memory[each.number] for each in found.buffers if each.kind is Kind.OUTPUT]
+    return [memory[each.number] for each in found.buffers if each.kind is BufferKind.OUTPUT]
 
 
 def softmax(x: Any) -> Any:

@@ -11,13 +11,18 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.expr import Affine, load, name
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.order import ordered, ordered_kernel, takes_any_order, with_order
-from aotlite.backends.loops.program import Kernel, Program, Reduce, Scan, Store
-from aotlite.backends.loops.schedule import across
+from aotlite.backends.loops.passes.axis_order import (
+    ordered,
+    ordered_kernel,
+    takes_any_order,
+    with_order,
+)
+from aotlite.backends.loops.passes.canonicalize import canonical
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.passes.vectorization import across
+from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Scan, Store
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32
 from tests.backends.loops.drawn_programs import drawn
@@ -119,7 +124,7 @@ def _steps(kernel: Kernel) -> list[int]:
 
 
 def test_the_pass_is_of_all_kernels() -> None:
-    program = Program("p", (), (_kernel(Reduce((0,), "sum", (VALUE,)), TOTAL),), (), ())
+    program = LoopProgram("p", (), (_kernel(Reduce((0,), "sum", (VALUE,)), TOTAL),), (), ())
     (kernel,) = ordered(program).steps
     assert type(kernel) is Kernel
     assert (4, 64, 64) == kernel.extents

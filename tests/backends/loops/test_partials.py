@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aotlite.backends.loops import partials
 from aotlite.backends.loops.combiners import COMBINERS
-from aotlite.backends.loops.partials import Partials
+from aotlite.backends.loops.interpreter import partial_reductions
+from aotlite.backends.loops.interpreter.partial_reductions import Partials
 from aotlite.ir.dtypes import DType, float32, int64
 
 SELECTING = [name for name, each in COMBINERS.items() if each.selects]
@@ -51,13 +51,13 @@ def test_operations_grow_with_the_logarithm_of_the_points(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evaluated = []
-    own = partials.evaluate
+    own = partial_reductions.evaluate
 
     def counted(root: Any, parameters: Any) -> Any:
         evaluated.append(root)
         return own(root, parameters)
 
-    monkeypatch.setattr(partials, "evaluate", counted)
+    monkeypatch.setattr(partial_reductions, "evaluate", counted)
     kind = COMBINERS[name]
     kinds = [float32, int64][: kind.parts]
     Partials(kind, 1, kinds, 8).add([np.zeros((1, 1 << 15), each.numpy) for each in kinds])

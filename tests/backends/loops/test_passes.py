@@ -9,28 +9,28 @@ import attrs
 import numpy as np
 import pytest
 
-from aotlite.backends.loops import split as splitting
-from aotlite.backends.loops.canonical import canonical
+from aotlite.backends.loops.arena import ALIGNMENT, lives_of, planned
 from aotlite.backends.loops.expr import Affine, axis, const, load, make, name, where
-from aotlite.backends.loops.filled import with_fills
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.improve import improved
-from aotlite.backends.loops.interpreter import allocated, run_program, run_step
-from aotlite.backends.loops.memory import ALIGNMENT, lives_of, planned
+from aotlite.backends.loops.interpreter.program_interpreter import allocated, run_program, run_step
+from aotlite.backends.loops.passes import split_reductions as splitting
+from aotlite.backends.loops.passes.canonicalize import canonical
+from aotlite.backends.loops.passes.fill_forwarding import with_fills
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.passes.pass_order import improved
+from aotlite.backends.loops.passes.split_reductions import split
+from aotlite.backends.loops.passes.vectorization import vector_axis
 from aotlite.backends.loops.program import (
-    Buffer,
+    BufferKind,
     Kernel,
-    Kind,
+    LoopProgram,
     Placed,
-    Program,
+    ProgramBuffer,
     Reduce,
     Step,
     Store,
     loads_of,
     stores_of,
 )
-from aotlite.backends.loops.schedule import vector_axis
-from aotlite.backends.loops.split import split
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import DType, float32, int64
 from aotlite.ir.meta import tensor_meta
@@ -39,7 +39,7 @@ from tests.backends.loops.drawn_programs import drawn
 SEEDS = range(1000, 1040)
 
 
-def arrays(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def arrays(program: LoopProgram, inputs: list[np.ndarray]) -> list[np.ndarray]:
     """The memory of all outputs, and the inputs afterwards."""
     given = [array.copy() for array in inputs]
     memory = run_program(program, given)
@@ -66,7 +66,7 @@ def test_a_contiguous_kernel_has_one_axis_and_a_transposed_one_the_stores_order(
     turned = Kernel(
         "turned", (3, 12), 2, (Store(2, Affine((1, 3)), load(1, Affine((12, 1)), float32)),)
     )
-    found = canonical(Program("p", (), (flat, turned), (), ())).steps
+    found = canonical(LoopProgram("p", (), (flat, turned), (), ())).steps
     assert (24,) == found[0].extents  # type: ignore[union-attr]
     assert "kernel turned[i0<12, i1<3]:\n  b2[3*i0 + i1] = b1[i0 + 12*i1]" == str(found[1])
 
@@ -109,13 +109,13 @@ def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
         store = Store(1, Affine((1, 0)), name(0, float32) * 2.0, each_row=True)
         kernel = Kernel("sum", (rows, points), 1, (Reduce((0,), "sum", (value,)), store))
         buffers = (
-            Buffer(0, float32, rows * points, Kind.INPUT),
-            Buffer(1, float32, rows, Kind.OUTPUT),
+            ProgramBuffer(0, float32, rows * points, BufferKind.INPUT),
+            ProgramBuffer(1, float32, rows, BufferKind.OUTPUT),
         )
         placed = Placed(1, 0, tensor_meta((rows,)))
         return [
             str(step)
-            for step in improved(Program("p", buffers, (kernel,), (0,), (placed,)), 2).steps
+            for step in improved(LoopProgram("p", buffers, (kernel,), (0,), (placed,)), 2).steps
         ]
 
     assert [
@@ -160,14 +160,14 @@ def _assert_in_place(step: Step, dying: int, born: int) -> None:
     assert addresses == {store.address for store in stores_of(step) if store.buffer == born}
 
 
-def _in_arena(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def _in_arena(program: LoopProgram, inputs: list[np.ndarray]) -> list[np.ndarray]:
     plan = planned(program)
     arena = np.full(plan.size, 0xA5, np.uint8)
     given = [array.copy() for array in inputs]
     memory = allocated(program)
     memory.update({n: a for n, a in zip(program.inputs, given, strict=True) if n is not None})
     for buffer in program.buffers:
-        if buffer.kind is Kind.TEMPORARY:
+        if buffer.kind is BufferKind.TEMPORARY:
             start = plan.offsets.get(buffer.number, 0)
             end = start + buffer.size * buffer.dtype.itemsize
             memory[buffer.number] = arena[start:end].view(buffer.dtype.numpy)
@@ -176,15 +176,15 @@ def _in_arena(program: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [*[memory[p.buffer] for p in program.outputs if p is not None], *given]
 
 
-def _one_kernel(kernel: Kernel, sizes: tuple[int, int], dtype: DType) -> Program:
+def _one_kernel(kernel: Kernel, sizes: tuple[int, int], dtype: DType) -> LoopProgram:
     """A kernel with an int64 input b0, an input b1, and an output b2."""
     buffers = (
-        Buffer(0, int64, sizes[0], Kind.INPUT),
-        Buffer(1, dtype, sizes[0], Kind.INPUT),
-        Buffer(2, dtype, sizes[1], Kind.OUTPUT),
+        ProgramBuffer(0, int64, sizes[0], BufferKind.INPUT),
+        ProgramBuffer(1, dtype, sizes[0], BufferKind.INPUT),
+        ProgramBuffer(2, dtype, sizes[1], BufferKind.OUTPUT),
     )
     placed = Placed(2, 0, tensor_meta((sizes[1],), None, dtype))
-    return Program("p", buffers, (kernel,), (0, 1), (placed,))
+    return LoopProgram("p", buffers, (kernel,), (0, 1), (placed,))
 
 
 @pytest.mark.parametrize("dtype", [float32, int64])
@@ -241,6 +241,6 @@ def test_a_fill_that_is_read_before_stays() -> None:
     read = Kernel("read", (4,), 1, (Store(3, Affine((1,)), load(2, Affine((2,)), float32)),))
     part = Kernel("part", (4,), 1, (Store(2, Affine((2,)), load(1, Affine((1,)), float32)),))
     before = _one_kernel(part, (4, 8), float32)
-    buffers = (*before.buffers, Buffer(3, float32, 4, Kind.TEMPORARY))
+    buffers = (*before.buffers, ProgramBuffer(3, float32, 4, BufferKind.TEMPORARY))
     before = attrs.evolve(before, buffers=buffers, steps=(fill, read, part))
     assert 3 == len(with_fills(before).steps)

@@ -7,13 +7,20 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.canonical import canonical
 from aotlite.backends.loops.expr import Affine, Scalar, function, load, name
 from aotlite.backends.loops.functions import find
-from aotlite.backends.loops.fuse import fused
-from aotlite.backends.loops.interpreter import run_program
-from aotlite.backends.loops.program import Buffer, Kernel, Kind, Program, Reduce, Store
-from aotlite.backends.loops.signs import with_signs
+from aotlite.backends.loops.interpreter.program_interpreter import run_program
+from aotlite.backends.loops.passes.canonicalize import canonical
+from aotlite.backends.loops.passes.fusion.fuse import fused
+from aotlite.backends.loops.passes.sign_analysis import with_signs
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Reduce,
+    Store,
+)
 from aotlite.ir.dtypes import DType, float32, float64
 from benchmarks.function_kernels import evaluated
 
@@ -24,7 +31,7 @@ def element(dtype: DType, buffer: int = 0) -> Scalar:
     return load(buffer, Affine((COLUMNS, 1)), dtype)
 
 
-def program(kind: str, reduced: Scalar, raised: Scalar) -> Program:
+def program(kind: str, reduced: Scalar, raised: Scalar) -> LoopProgram:
     """The exponential of a value that may use the reduction of another."""
     dtype = raised.dtype
     body = (
@@ -32,12 +39,12 @@ def program(kind: str, reduced: Scalar, raised: Scalar) -> Program:
         Store(2, Affine((COLUMNS, 1)), function("exp", dtype, raised)),
     )
     kernel = Kernel("k", (ROWS, COLUMNS), 1, body)
-    kinds = (Kind.INPUT, Kind.INPUT, Kind.OUTPUT)
-    buffers = tuple(Buffer(k, dtype, ROWS * COLUMNS, kind) for k, kind in enumerate(kinds))
-    return Program("p", buffers, (kernel,), (0, 1), ())
+    kinds = (BufferKind.INPUT, BufferKind.INPUT, BufferKind.OUTPUT)
+    buffers = tuple(ProgramBuffer(k, dtype, ROWS * COLUMNS, kind) for k, kind in enumerate(kinds))
+    return LoopProgram("p", buffers, (kernel,), (0, 1), ())
 
 
-def is_changed(before: Program) -> bool:
+def is_changed(before: LoopProgram) -> bool:
     return "exp_nonpositive" in str(with_signs(before))
 
 

@@ -7,18 +7,18 @@ import pytest
 
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
-    Buffer,
-    Check,
+    BufferKind,
     Gemm,
     Kernel,
-    Kind,
     Let,
+    LoopProgram,
+    MatrixWindow,
     Placed,
-    Program,
+    ProgramBuffer,
     Reduce,
     Statement,
     Store,
-    Window,
+    ValueCheck,
 )
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32, float64
@@ -29,15 +29,17 @@ ROW, AT = Affine((1, 0)), Affine((4, 1))
 X, WIDE = load(0, AT, float32), load(0, AT, float64)
 
 
-def program(*body: Statement, space: int = 1, steps: tuple = (), shape: tuple = (3, 4)) -> Program:
+def program(
+    *body: Statement, space: int = 1, steps: tuple = (), shape: tuple = (3, 4)
+) -> LoopProgram:
     """A kernel over a (3, 4) input b0 that writes output b1, and may use temporary b2."""
     kernel = Kernel("k", shape, space, body)
     buffers = (
-        Buffer(0, float32, 12, Kind.INPUT),
-        Buffer(1, float32, 12, Kind.OUTPUT),
-        Buffer(2, float32, 12, Kind.TEMPORARY),
+        ProgramBuffer(0, float32, 12, BufferKind.INPUT),
+        ProgramBuffer(1, float32, 12, BufferKind.OUTPUT),
+        ProgramBuffer(2, float32, 12, BufferKind.TEMPORARY),
     )
-    return Program("p", buffers, (kernel, *steps), (0,), (Placed(1, 0, tensor_meta((3, 4))),))
+    return LoopProgram("p", buffers, (kernel, *steps), (0,), (Placed(1, 0, tensor_meta((3, 4))),))
 
 
 def loaded(at: Affine) -> Scalar:
@@ -81,7 +83,7 @@ BROKEN = {
     "K-8: combines 8 neighbours": program(attrs.evolve(SUM, lanes=4, near=8), GOOD),
     "K-9: reads b2": program(Store(1, AT, load(2, AT, float32))),
     "K-9: returns b1": program(Store(2, AT, X)),
-    "K-11: looks at": program(GOOD, steps=(Check(1),)),
+    "K-11: looks at": program(GOOD, steps=(ValueCheck(1),)),
 }  # fmt: skip
 
 
@@ -95,8 +97,8 @@ def test_each_broken_invariant_is_told(rule: str) -> None:
 
 
 def test_a_matrix_beside_its_buffer_is_told() -> None:
-    window = Window(0, 0, (), 4, 1)
-    product = Gemm("mm", (), 3, 4, 4, window, window, Window(1, 0, (), 4, 1))
+    window = MatrixWindow(0, 0, (), 4, 1)
+    product = Gemm("mm", (), 3, 4, 4, window, window, MatrixWindow(1, 0, (), 4, 1))
     with pytest.raises(GraphError, match=r"mm has \w*Window.*expected one inside .*K-5"):
         verify(program(GOOD, steps=(product,)))
 

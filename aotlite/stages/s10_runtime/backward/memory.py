@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from aotlite.backends.values import travels_as_array
+from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from aotlite.backends.values import Value
+from aotlite.backends.calling_convention import Value
 from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.base.modes import STATE, Watch

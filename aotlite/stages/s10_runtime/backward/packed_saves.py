@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.backends.values import Value
+from aotlite.backends.calling_convention import Value
 from aotlite.eager.autograd.saved_tensors import PackedTensor
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.new_tensors import tensor_over

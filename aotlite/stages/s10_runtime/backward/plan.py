@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from aotlite.backends.values import Value
+from aotlite.backends.calling_convention import Value
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.backends.values import travels_as_array
+from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch

@@ -1,0 +1,35 @@
+"""How compiled kernels are launched on an emulated CUDA device: by this process.
+
+Kernels are interpreted; that their text computes the same is tested elsewhere. Streams are those of
+the emulated CuPy. Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from aotlite.testing.cuda.host_driver import HostDriver
+
+
+class EmulatedDriver(HostDriver):
+    """The driver of a device that an emulated CuPy reaches."""
+
+    def __init__(self, arrays: Any) -> None:
+        super().__init__(attrgetter("address"), interprets=True)
+        self._cuda = arrays.cupy.cuda
+        self._index: int = arrays.index
+        self.is_current: Callable[[], bool] | None = self._is_current
+
+    def _is_current(self) -> bool:
+        return bool(self._cuda.runtime.getDevice() == self._index)
+
+    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+        with self._cuda.Device(self._index):
+            return function(*args)
+
+    def current_stream(self) -> int:
+        if self.is_recording:
+            return super().current_stream()
+        return int(self._cuda.get_current_stream().ptr)

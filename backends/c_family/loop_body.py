@@ -1,0 +1,294 @@
+"""What the innermost loop of a kernel computes at each point, and the local arrays it works on.
+
+Reductions keep partial results, scans a state, values of several passes a scratch row.
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from aotlite.backends.c_family.axis_passes import with_values
+from aotlite.backends.c_family.c_types import from_memory, to_memory, value_type
+from aotlite.backends.c_family.loop_geometry import LoopGeometry
+from aotlite.backends.c_family.scalar_text import (
+    CScope,
+    FunctionTexts,
+    KernelFacts,
+    LocalElement,
+    ScalarWriter,
+)
+from aotlite.backends.loops.combiners import Combiner, combiner
+from aotlite.backends.loops.expr import Scalar, name, parameter
+from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_of, values_of
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+HIDDEN = 1 << 20
+"""From here on names are those of local arrays."""
+
+
+@attrs.frozen
+class PointWork:
+    """What the innermost loop computes at each point."""
+
+    scans: tuple[Scan, ...] = ()
+    saved: tuple[tuple[Scalar, Scalar], ...] = ()
+    """Values that go to local arrays, each with the name it has from then on."""
+    reduces: tuple[Reduce, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+    @property
+    def roots(self) -> list[Scalar]:
+        """All values."""
+        statements: tuple[Statement, ...] = (*self.scans, *self.reduces, *self.stores)
+        found = [value for each in statements for value in values_of(each)]
+        return [*found, *[value for value, _ in self.saved]]
+
+    def changed(self, change: Callable[[Scalar], Scalar]) -> PointWork:
+        """The same with each value changed."""
+        return PointWork(
+            tuple([with_values(each, change) for each in self.scans]),
+            tuple([(change(value), leaf) for value, leaf in self.saved]),
+            tuple([with_values(each, change) for each in self.reduces]),
+            tuple([with_values(each, change) for each in self.stores]),
+        )
+
+
+Settled = Callable[[Store, str, str], list[str]]
+"""The lines of a store in any order: of a place, as C text, and of a value."""
+Partial = Callable[[Reduce], str]
+"""The index of the partial result of a reduction, at a point of the innermost loop."""
+
+
+class Body:
+    """Prints points of the innermost loop into scopes."""
+
+    def __init__(
+        self,
+        loops: LoopGeometry,
+        facts: KernelFacts,
+        kinds: dict[int, DType],
+        library: FunctionTexts,
+        row: CScope,
+    ) -> None:
+        self.loops, self.facts, self.kinds, self.row = loops, facts, kinds, row
+        self.writer = ScalarWriter(facts, library)
+        self.writer.innermost = loops.innermost
+        self.combining = ScalarWriter(KernelFacts(), library, "c")
+        self.hidden: dict[Scalar, Scalar] = {}
+        """The names of what lies in local arrays."""
+        self.lines: dict[int, str] = {}
+        """For stores that go to a local line first: the element of the line, by buffer."""
+        self.declared: set[int] = set()
+        self.settled: Settled | None = None
+        """How it is stored in any order, where points are not in one; None: as in order."""
+        self.count = 0
+
+    # --- points
+    def point(self, work: PointWork, scope: CScope, partial: Partial) -> None:
+        """Computes everything at one point."""
+        for scan in work.scans:
+            self._scan(scan, scope)
+        for value, leaf in work.saved:
+            text = self.writer.value(value, scope)
+            scope.lines.append(f"{self.writer.places[leaf].element(scope)} = {text};")
+        for reduce in work.reduces:
+            values = self.writer.values(reduce.values, scope)
+            states = [f"a{number}{partial(reduce)}" for number in reduce.names]
+            kinds = [value.dtype for value in reduce.values]
+            results = self.combined(combiner(reduce.kind), kinds, states, values, scope)
+            scope.lines += [f"{s} = {r};" for s, r in zip(states, results, strict=True)]
+        self.stores(work.stores, scope)
+
+    def combined(
+        self,
+        kind: Combiner,
+        kinds: Sequence[DType],
+        first: Sequence[str],
+        second: Sequence[str],
+        scope: CScope,
+    ) -> list[str]:
+        """The C texts of a combination."""
+        own = CScope(None)
+        count = len(kinds)
+        a = [parameter(k, dtype) for k, dtype in enumerate(kinds)]
+        b = [parameter(count + k, dtype) for k, dtype in enumerate(kinds)]
+        for each, text in zip([*a, *b], [*first, *second], strict=True):
+            fresh = self.combining.fresh()
+            kept = from_array(each.dtype, text)
+            own.lines.append(f"const {value_type(each.dtype)} {fresh} = {kept};")
+            own.known[each] = fresh
+        results = self.combining.values(kind.combine(a, b), own)
+        scope.lines += own.lines
+        return results
+
+    def _scan(self, scan: Scan, scope: CScope) -> None:
+        values = self.writer.values(scan.values, scope)
+        kinds = [value.dtype for value in scan.values]
+        states = [f"a{number}{self._column()}" for number in scan.names]
+        results = self.combined(combiner(scan.kind), kinds, states, values, scope)
+        positions = [scope.position(k) for k in self.loops.inner if self.facts.extents[k] > 1]
+        first = " | ".join(positions) or "0"
+        for number, kind, value, result in zip(scan.names, kinds, values, results, strict=True):
+            scope.lines.append(
+                f"const {value_type(kind)} n{number} = ({first}) == 0 ? {value} : {result};"
+            )
+            scope.known[name(number, kind)] = f"n{number}"
+        for number, state in zip(scan.names, states, strict=True):
+            scope.lines.append(f"{state} = n{number};")
+
+    def _column(self) -> str:
+        return "" if self.loops.vector is None else f"[i{self.loops.vector} - v0]"
+
+    def stores(self, stores: Sequence[Store], scope: CScope) -> None:
+        """Stores, behind all loads of their scope."""
+        lines: list[str] = []
+        for store in stores:
+            dtype = self.kinds[store.buffer]
+            value = self.writer.value(store.value, scope)
+            place = self.lines.get(store.buffer)
+            if place is None:
+                place = f"b{store.buffer}[{self.writer.address(store.address, scope)}]"
+            if store.unordered and self.settled is not None:
+                lines += self.settled(store, place, value)
+                continue
+            if store.combine is not None:
+                inside = CScope(None)
+                kind = combiner(store.combine)
+                old = self._old(store, kind, from_memory(dtype, place), scope)
+                (value,) = self.combined(kind, [dtype], [old], [value], inside)
+                lines += inside.lines
+            lines.append(f"{place} = {to_memory(dtype, value)};")
+        scope.lines += lines
+
+    def _old(self, store: Store, kind: Combiner, old: str, scope: CScope) -> str:
+        """What a store combines with: what lies there, or nothing yet."""
+        if not store.from_identity or store.buffer in self.lines:
+            return old
+        (start,) = kind.identity([store.value.dtype])
+        space = rows_of(store, self.facts.space)
+        rows = [scope.position(k) for k in space if self.facts.extents[k] > 1]
+        first = self.writer.value(start, scope)
+        return f"(({' | '.join(rows)}) == 0 ? {first} : {old})" if rows else first
+
+    # --- local arrays
+    def array(self, text: str, dtype: DType, count: int) -> None:
+        """Declares a local array of a unit."""
+        kind = array_type(dtype)
+        self.row.lines.append(f"{kind} {text}[{count}] __attribute__((aligned(64)));")
+
+    def new_name(self, dtype: DType) -> Scalar:
+        """A name of something in local memory."""
+        self.count += 1
+        return name(HIDDEN + self.count, dtype)
+
+    def keep(self, value: Scalar, *, inner: bool) -> Scalar:
+        """The name of a value that goes to a local array from now on: along the inner axes as well
+        as the vector axis, or along that alone."""
+        leaf = self.new_name(value.dtype)
+        text, k = f"s{leaf.args[0] - HIDDEN}", self.loops.vector
+        count = self.loops.width * (self.loops.points if inner else 1)
+        self.array(text, value.dtype, count)
+        column = "" if k is None else f"i{k} - v0"
+
+        def element(scope: CScope) -> str:
+            if not inner:
+                return f"{text}[{column}]"
+            index = self.number(scope)
+            return (
+                f"{text}[({index}) * {self.loops.width} + {column}]"
+                if column
+                else (f"{text}[{index}]")
+            )
+
+        axes = (1 << len(self.facts.extents)) - 1 if inner else 1 << (k or 0)
+        self.facts.name_axes[leaf.args[0]] = axes
+        self.writer.places[leaf] = LocalElement(axes, element, value.dtype)
+        self.hidden[value] = leaf
+        return leaf
+
+    def number(self, scope: CScope) -> str:
+        """The number of an inner point."""
+        text = ""
+        for k in self.loops.inner:
+            own = scope.position(k)
+            text = f"({text}) * {self.facts.extents[k]} + {own}" if text else own
+        return text or "0"
+
+    # --- reductions
+    def accumulators(self, statement: Reduce | Scan) -> None:
+        """Declares the partial results of a reduction, or the state of a scan."""
+        kinds = [value.dtype for value in statement.values]
+        identity = combiner(statement.kind).identity(kinds)
+        lanes = statement.lanes if type(statement) is Reduce else 1
+        count = lanes * self.loops.width
+        for number, start in zip(statement.names, identity, strict=True):
+            if number in self.declared:
+                continue
+            self.declared.add(number)
+            text = self.writer.value(start, self.row)
+            if self.loops.vector is None and lanes == 1:
+                self.row.lines.append(f"{array_type(start.dtype)} a{number} = {text};")
+                continue
+            self.array(f"a{number}", start.dtype, count)
+            self.row.lines.append(f"for (i64 k = 0; k < {count}; ++k) a{number}[k] = {text};")
+
+    def result(self, reduce: Reduce) -> None:
+        """Combines the partial results in halves and makes the names known."""
+        kinds = [value.dtype for value in reduce.values]
+        groups = reduce.lanes // reduce.near
+        self._halve(reduce, kinds, groups, reduce.near, 1)
+        self._halve(reduce, kinds, 1, groups, reduce.near)
+        for number, kind in zip(reduce.names, kinds, strict=True):
+            self._name(number, kind, reduce.lanes)
+
+    def _halve(
+        self, reduce: Reduce, kinds: Sequence[DType], groups: int, count: int, step: int
+    ) -> None:
+        """Halves of groups of so many partial results, `step` apart, into the first of each.
+
+        One loop for each half: those of known length need no code for what is left over.
+        """
+        width, half = self.loops.width, count // 2
+        while half:
+            far, scope = half * step * width, CScope(None)
+            place = "k" if groups == step == 1 else "at"
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {far}]" for number in reduce.names]
+            results = self.combined(combiner(reduce.kind), kinds, first, second, scope)
+            sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
+            where = [] if place == "k" else [self._place(half, count, step)]
+            head = f"for (i64 k = 0; k < {groups * half * width}; ++k) {{"
+            self.row.lines += [head, *where, *scope.lines, *sets, "}"]
+            half //= 2
+
+    def _place(self, half: int, count: int, step: int) -> str:
+        """Where the k-th pair of halves of groups begins."""
+        width = self.loops.width
+        pair = f"k / {width}" if width > 1 else "k"
+        place = f"(({pair}) / {half} * {count} + ({pair}) % {half}) * {step}"
+        return f"const i64 at = {place} * {width} + k % {width};"
+
+    def _name(self, number: int, kind: DType, lanes: int) -> None:
+        scalar, k = name(number, kind), self.loops.vector
+        if k is None:
+            element = f"a{number}" if lanes == 1 else f"a{number}[0]"
+            text = from_array(kind, element)
+            self.row.lines.append(f"const {value_type(kind)} n{number} = {text};")
+            self.row.known[scalar] = f"n{number}"
+            return
+        axes = self.facts.name_axes[number]
+        self.writer.places[scalar] = LocalElement(axes, lambda scope: f"a{number}[i{k} - v0]", kind)
+
+
+def array_type(dtype: DType) -> str:
+    """The C type of an element of a local array."""
+    return "u8" if dtype is dtypes.bool_ else value_type(dtype)
+
+
+def from_array(dtype: DType, element: str) -> str:
+    """The value of an element of a local array."""
+    return f"({element} != 0)" if dtype is dtypes.bool_ else element

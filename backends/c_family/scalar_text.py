@@ -1,0 +1,401 @@
+"""Scalar expressions as C: nested scopes of declarations, each value in the outermost possible.
+
+A scope is the body of a loop (or of a branch). A value is declared in the outermost scope that
+knows all axes it uses, once, so that what does not change in a loop is computed before it.
+Input: Scalars; output: lines of C. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+import attrs
+
+from aotlite.backends.c_family.c_types import from_memory, literal, value_type
+from aotlite.backends.c_family.primitives import operation, through_integer
+from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, unknown, walk
+from aotlite.backends.loops.functions import find
+from aotlite.backends.loops.program import Statement, Store
+from aotlite.ir import dtypes
+from aotlite.ir.errors import GraphError
+
+ROW = 1 << 62
+"""Stands for the unit that is computed, among bits of axes: for what no axis tells."""
+
+
+class CScope:
+    """Lines of one block of C, and which values have a name there.
+
+    `axes` are those whose positions it makes known; `branch` says that it is executed for some
+    points only, so that unsafe loads stay in it.
+    """
+
+    def __init__(self, parent: CScope | None, axes: int = 0, *, branch: bool = False) -> None:
+        self.parent = parent
+        self.axes = axes
+        self.bound: int = axes | (parent.bound if parent else 0)
+        self.branch = branch
+        self.lines: list[str] = []
+        self.known: dict[Scalar, str] = {}
+        self.positions: dict[int, str] = {}
+
+    def find(self, scalar: Scalar) -> str | None:
+        """The name of a value, if this scope or one around it has it."""
+        scope: CScope | None = self
+        while scope is not None:
+            name = scope.known.get(scalar)
+            if name is not None:
+                return name
+            scope = scope.parent
+        return None
+
+    def position(self, axis: int) -> str:
+        """The C text of a position along an axis."""
+        scope: CScope | None = self
+        while scope is not None:
+            if axis in scope.positions:
+                return scope.positions[axis]
+            scope = scope.parent
+        return f"i{axis}"
+
+    def home(self, axes: int, safe: bool) -> CScope:
+        """The outermost scope that knows the axes; one that is unsafe does not leave a branch."""
+        scope = self
+        while scope.parent is not None and not axes & ~scope.parent.bound:
+            if scope.branch and not safe:
+                break
+            scope = scope.parent
+        return scope
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines of C, set in by the braces around them."""
+    found, depth = [], 0
+    for line in lines:
+        closes = line.startswith("}")
+        found.append("    " * (depth - closes) + line if line else line)
+        depth += line.count("{") - line.count("}")
+    return found
+
+
+@attrs.define
+class KernelFacts:
+    """What is known of the scalars of one kernel: axes as bits, and which loads are safe."""
+
+    extents: tuple[int, ...] = ()
+    space: int = 0
+    sizes: Mapping[int, int] = attrs.field(factory=dict)
+    regions: Mapping[int, int] = attrs.field(factory=dict)
+    """Of buffers that share memory with others: which memory."""
+    rows_only: bool = False
+    """There were no inner axes: each store is of row level."""
+    name_axes: dict[int, int] = attrs.field(factory=dict)
+    """The axes that the names of reductions and scans vary over."""
+    _axes: dict[Scalar, int] = attrs.field(factory=dict)
+    _safe: dict[Scalar, bool] = attrs.field(factory=dict)
+
+    def is_row_store(self, statement: Statement) -> bool:
+        """Whether it is a store at points of the space axes alone."""
+        return type(statement) is Store and (statement.each_row or self.rows_only)
+
+    def region(self, buffer: int) -> int:
+        """The memory of a buffer; buffers that overlap have one."""
+        return self.regions.get(buffer, buffer)
+
+    def is_element(self, scalar: Scalar) -> bool:
+        """Whether it varies over inner axes."""
+        return (self.axes(scalar) & ~ROW) >> self.space != 0
+
+    def is_lazy(self, scalar: Scalar) -> bool:
+        """Whether it is a `where` of which only one branch may be computed."""
+        return scalar.op == "where" and not (
+            self.safe(scalar.args[1]) and self.safe(scalar.args[2])
+        )
+
+    def computed_for(self, scalar: Scalar) -> Sequence[Scalar]:
+        """What is computed wherever the scalar is: not the branches of a lazy `where`."""
+        return scalar.args[:1] if self.is_lazy(scalar) else scalar.operands
+
+    def in_order(self, roots: Iterable[Scalar]) -> list[Scalar]:
+        """The same, in the order of the values, uppermost first."""
+        found: dict[Scalar, None] = {}
+        todo = list(roots)[::-1]
+        while todo:
+            scalar = todo.pop()
+            if scalar not in found:
+                found[scalar] = None
+                todo += self.computed_for(scalar)[::-1]
+        return list(found)
+
+    def computed(self, roots: Iterable[Scalar]) -> set[Scalar]:
+        """All that is computed at each point for these values."""
+        return set(self.in_order(roots))
+
+    def axes(self, root: Scalar) -> int:
+        """The axes that a value varies over, as bits."""
+        if root not in self._axes:
+            for scalar in unknown(root, self._axes):
+                self._axes[scalar] = self._own_axes(scalar)
+        return self._axes[root]
+
+    def _own_axes(self, scalar: Scalar) -> int:
+        found = 0
+        match scalar.op:
+            case "axis":
+                return 1 << int(scalar.args[0])
+            case "name":
+                return self.name_axes[scalar.args[0]]
+            case "load":
+                found = address_axes(scalar.args[1])
+        for operand in scalar.operands:
+            found |= self._axes[operand]
+        return found
+
+    def safe(self, root: Scalar) -> bool:
+        """Whether it may be computed where nobody asked: no load of it can leave its buffer."""
+        safe = self._safe
+        if root not in safe:
+            for scalar in unknown(root, safe):
+                own = scalar.op != "load" or self._in_range(*scalar.args)
+                safe[scalar] = own and all(safe[each] for each in scalar.operands)
+        return safe[root]
+
+    def _in_range(self, buffer: int, address: Affine) -> bool:
+        low, high = reach(address, self.extents)
+        return not address.dynamic and low >= 0 and high < self.sizes[buffer]
+
+
+def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
+    """The least and the greatest address of the affine part."""
+    low = high = address.start
+    for coefficient, extent in zip(address.coefficients, extents, strict=False):
+        far = coefficient * (max(extent, 1) - 1)
+        low, high = low + min(far, 0), high + max(far, 0)
+    return low, high
+
+
+def address_axes(address: Affine) -> int:
+    """The axes of the affine part, as bits."""
+    return sum(1 << k for k, c in enumerate(address.coefficients) if c)
+
+
+class FunctionTexts:
+    """The functions that a text needs, each printed once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.dtypes: set[dtypes.DType] = set()
+        self.streams = self.tiles = False
+        """Whether something is stored past the caches; whether something is transposed."""
+
+    def name(self, scalar: Scalar) -> str:
+        """The C name of a function, which is printed before what asks for it."""
+        kinds = tuple([operand.dtype for operand in scalar.args])
+        name = "_".join(["fn", scalar.op, *[kind.short for kind in kinds], scalar.dtype.short])
+        if name not in self.texts:
+            needed = _printed(name, scalar.op, kinds, scalar.dtype)
+            self.texts.update(needed.texts)
+            self.dtypes |= needed.dtypes
+        return name
+
+
+@cache
+def _printed(
+    name: str, op: str, kinds: tuple[dtypes.DType, ...], dtype: dtypes.DType
+) -> FunctionTexts:
+    """A function of the library, and what it needs before it."""
+    library, scope = FunctionTexts(), CScope(None)
+    given = [parameter(k, kind) for k, kind in enumerate(kinds)]
+    for k, each in enumerate(given):
+        scope.known[each] = f"x{k}"
+    writer = ScalarWriter(KernelFacts(), library)
+    writer.contracts = True
+    result = writer.value(find(op, kinds).body, scope)
+    parameters = ", ".join([f"{value_type(p.dtype)} x{k}" for k, p in enumerate(given)])
+    head = f"INLINE {value_type(dtype)} {name}({parameters})"
+    library.texts[name] = "\n".join([head, "{", *scope.lines, f"return {result};", "}"])
+    return library
+
+
+@attrs.frozen
+class LocalElement:
+    """Where a value lies in a local array: it is read in a scope that knows the axes."""
+
+    axes: int
+    element: Callable[[CScope], str]
+    dtype: dtypes.DType
+
+
+class ScalarWriter:
+    """Declares values in scopes."""
+
+    def __init__(self, facts: KernelFacts, library: FunctionTexts, stem: str = "t") -> None:
+        self.facts = facts
+        self.library = library
+        self.stem = stem
+        self.count = 0
+        self.contracts = False
+        """Whether a product and a sum may be rounded once: in functions, whose text is one for all
+        kernels, and so are its bits. Elsewhere the same value could be two: of x - 0.3 y, one time
+        stored and one time computed again, none would be the greatest."""
+        self.innermost: int | None = None
+        self.special: Callable[[Scalar, Sequence[str]], str | None] | None = None
+        """What a device has for an operation on operands; None where that is nothing of its own."""
+        """The axis of the innermost loop, where a printer tells."""
+        self.places: dict[Scalar, LocalElement] = {}
+        """Values that lie in local arrays."""
+
+    def fresh(self) -> str:
+        """A new name of a variable."""
+        self.count += 1
+        return f"{self.stem}{self.count}"
+
+    def value(self, root: Scalar, scope: CScope) -> str:
+        """The C text of a value in a scope; what it needs is declared before."""
+        for scalar in self._order(root, scope):
+            self._declare(scalar, scope)
+        return self._text(root, scope)
+
+    def values(self, roots: Iterable[Scalar], scope: CScope) -> list[str]:
+        """The texts of several."""
+        return [self.value(root, scope) for root in roots]
+
+    def _text(self, scalar: Scalar, scope: CScope) -> str:
+        if scalar.op == "const":
+            return literal(scalar)
+        if scalar.op == "axis":
+            return scope.position(scalar.args[0])
+        found = scope.find(scalar)
+        if found is None:
+            raise GraphError(f"c printer: {scalar} is not computed where it is used")
+        return found
+
+    def _order(self, root: Scalar, scope: CScope) -> list[Scalar]:
+        """What must be declared for a value, operands first; branches that are lazy declare their
+        own."""
+        order: list[Scalar] = []
+        done: set[Scalar] = set()
+        stack = [(root, False)]
+        while stack:
+            scalar, ready = stack.pop()
+            if ready:
+                order.append(scalar)
+                continue
+            if scalar in done or scalar.op in ("const", "axis") or scope.find(scalar):
+                continue
+            done.add(scalar)
+            stack.append((scalar, True))
+            stack.extend([(each, False) for each in reversed(self._needed(scalar))])
+        return order
+
+    def _needed(self, scalar: Scalar) -> Sequence[Scalar]:
+        """What is declared before a value."""
+        if scalar in self.places:
+            return ()
+        return self.facts.computed_for(scalar)
+
+    def _declare(self, scalar: Scalar, scope: CScope) -> None:
+        place = self.places.get(scalar)
+        if place is not None:
+            home, name = scope.home(place.axes, True), self.fresh()
+            kind, element = value_type(scalar.dtype), place.element(home)
+            test = " != 0" if scalar.dtype is dtypes.bool_ else ""
+            home.lines.append(f"const {kind} {name} = {element}{test};")
+            home.known[scalar] = name
+            return
+        home = scope.home(self.facts.axes(scalar), self.facts.safe(scalar))
+        name = self.fresh()
+        self.library.dtypes.add(scalar.dtype)
+        kind = value_type(scalar.dtype)
+        if self.facts.is_lazy(scalar):
+            self._branches(scalar, name, home)
+        else:
+            home.lines.append(f"const {kind} {name} = {self._operation(scalar, home)};")
+        home.known[scalar] = name
+
+    def _branches(self, scalar: Scalar, name: str, home: CScope) -> None:
+        condition = self._text(scalar.args[0], home)
+        lines = []
+        for head, value in zip((f"if ({condition}) {{", "} else {"), scalar.args[1:], strict=True):
+            inside = CScope(home, branch=True)
+            text = self.value(value, inside)
+            apart = ["APART();"] if self._jumps(value) else []
+            lines += [head, *apart, *inside.lines, f"{name} = {text};"]
+        home.lines += [f"{value_type(scalar.dtype)} {name};", *lines, "}"]
+
+    def _jumps(self, root: Scalar) -> bool:
+        """Whether loads of a branch are some way apart from point to point.
+
+        gcc 12 makes one load of two such ones, masked where the branch is not taken: it loses some.
+        """
+        k = self.innermost
+        if k is None:
+            return True
+        loads = [each for each in walk([root]) if each.op == "load"]
+        return any(abs(c) > 1 for each in loads for c in each.args[1].coefficients[k : k + 1])
+
+    def _operation(self, scalar: Scalar, scope: CScope) -> str:
+        if scalar.op == "load":
+            buffer, address = scalar.args
+            return from_memory(scalar.dtype, f"b{buffer}[{self.address(address, scope)}]")
+        if _is_through_integer(scalar) and scope.find(scalar.args[0].args[0]):
+            return through_integer(scalar, self._text(scalar.args[0].args[0], scope))
+        texts = [self._text(operand, scope) for operand in scalar.args]
+        if scalar.op not in PRIMITIVES:
+            return f"{self.library.name(scalar)}({', '.join(texts)})"
+        product = contracted(scalar) if self.contracts else None
+        if product is not None:
+            return self._fused(scalar, product, texts, scope)
+        found = self.special(scalar, texts) if self.special is not None else None
+        return operation(scalar, texts) if found is None else found
+
+    def _fused(self, scalar: Scalar, product: int, texts: list[str], scope: CScope) -> str:
+        """A sum or difference, of which one operand is a product."""
+        a, b = [self._text(factor, scope) for factor in scalar.args[product].args]
+        other = texts[1 - product]
+        if scalar.op == "sub" and product == 1:
+            a = f"-{a}"
+        elif scalar.op == "sub":
+            other = f"-{other}"
+        return f"fma_{value_type(scalar.dtype)}({a}, {b}, {other})"
+
+    def address(self, address: Affine, scope: CScope) -> str:
+        """The C text of an address in elements."""
+        parts = [
+            scope.position(k) if c == 1 else f"{scope.position(k)} * {_parenthesised(c)}"
+            for k, c in enumerate(address.coefficients)
+            if c
+        ]
+        for value, step in address.dynamic:
+            text = self.value(value, scope)
+            parts.append(f"(i64){text} * {_parenthesised(step)}")
+        if address.start or not parts:
+            parts.append(str(address.start))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def contracted(scalar: Scalar) -> int | None:
+    """Which operand of a sum or difference of floats is a product, the first if both are.
+
+    It is told by the expression alone, so that an expression is contracted alike wherever it is.
+    """
+    if scalar.op not in ("add", "sub") or scalar.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    for place, operand in enumerate(scalar.args):
+        if operand.op == "mul":
+            return place
+    return None
+
+
+def _is_through_integer(scalar: Scalar) -> bool:
+    """Whether it is a float of a large signed integer of a float: (f32)(i32)x."""
+    if scalar.op != "cast" or scalar.args[0].op != "cast":
+        return False
+    between, inner = scalar.args[0].dtype, scalar.args[0].args[0].dtype
+    signed = between in (dtypes.int32, dtypes.int64)
+    return signed and scalar.dtype.is_floating_point and inner.is_floating_point
+
+
+def _parenthesised(number: int) -> str:
+    return f"({number})" if number < 0 else str(number)

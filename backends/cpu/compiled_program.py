@@ -1,0 +1,132 @@
+"""A program as compiled code: printed, compiled, loaded, called.
+
+Input: a program whose passes are done. Output: what `ProgramRun` calls. Externs are called between
+the segments of C; memory that they read or write, or that two segments do, is an array of its own,
+and no part of the arena. Spec: `specs/cpu_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
+from aotlite.backends.cpu.runtime.launch import Launch, Signature, launcher
+from aotlite.backends.loops.interpreter.program_interpreter import run_extern
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Extern,
+    LoopProgram,
+    ProgramBuffer,
+    reads,
+    slots,
+    writes,
+)
+from aotlite.backends.loops.program_run import Execute
+from aotlite.backends.native.compiler.toolchain import key_of_c
+from aotlite.backends.native.libraries.library_loading import load_c
+from aotlite.backends.native.libraries.shared_library import SharedLibrary
+from aotlite.ir.deferred import deferred
+
+if TYPE_CHECKING:
+    from aotlite.backends.cpu.emit import c_program as emit
+    from aotlite.backends.loops import arena as memory
+else:  # graphs that are remembered do not need these
+    emit = deferred("aotlite.backends.cpu.emit.c_program")
+    memory = deferred("aotlite.backends.loops.arena")
+
+BRIEF = 20_000
+"""Nanoseconds, roughly, for which the interpreter's lock is kept."""
+
+
+def text_of(program: LoopProgram) -> ProgramText:
+    """The C text of a program."""
+    text = ProgramText(program, PrintedC("", (), (), 0.0), 0, _held(program))
+    plan = memory.planned(text.given)
+    return attrs.evolve(text, printed=emit.print_program(text.given, plan), arena_bytes=plan.size)
+
+
+def _held(program: LoopProgram) -> tuple[ProgramBuffer, ...]:
+    """Temporaries that Python sees, or that more than one segment of C does."""
+    segment, users = 0, dict[int, set[int]]()
+    for step in program.steps:
+        is_extern = type(step) is Extern
+        segment += is_extern
+        for number in reads(step) | writes(step):
+            users.setdefault(number, set()).add(-1 if is_extern else segment)
+    return tuple(
+        buffer
+        for buffer in program.buffers
+        if buffer.kind is BufferKind.TEMPORARY
+        and (-1 in users.get(buffer.number, ()) or len(users.get(buffer.number, ())) > 1)
+    )
+
+
+def key_of_text(text: ProgramText, *, contract: bool) -> str:
+    """The key of the library of a program."""
+    return key_of_c(text.printed.text, contract=contract, libraries=False)
+
+
+def execution(text: ProgramText, *, contract: bool = True) -> Execute:
+    """What computes the program: compiles it, if no cache has it, and loads it."""
+    signature = _signature(text)
+    launches: list[Launch | Extern] = []
+    library: SharedLibrary | None = None
+    for segment in text.printed.segments:
+        if isinstance(segment, Extern):
+            launches.append(segment)
+            continue
+        if library is None:
+            library = load_c(
+                text.printed.text, text.program.name, contract=contract, libraries=False
+            )
+        launches.append(launcher(library.function(segment), signature))
+    if len(launches) == 1 and not isinstance(launches[0], Extern) and not text.held:
+        return launches[0]
+    return _Segments(text, launches).run
+
+
+def _signature(text: ProgramText) -> Signature:
+    constants = [b for b in text.program.buffers if b.kind is BufferKind.CONSTANT]
+    is_brief = text.printed.nanoseconds < BRIEF
+    return Signature(
+        [buffer.dtype.itemsize for buffer in slots(text.given)],
+        [np.ascontiguousarray(buffer.value) for buffer in constants],
+        text.arena_bytes,
+        is_brief,
+    )
+
+
+class _Segments:
+    """Segments of C, and externs between them."""
+
+    def __init__(self, text: ProgramText, launches: Sequence[Launch | Extern]) -> None:
+        self.text = text
+        self.launches = launches
+        self.numbers = [buffer.number for buffer in slots(text.given)]
+        held = {buffer.number: buffer for buffer in text.held}
+        self.own = [(k, held[n]) for k, n in enumerate(self.numbers) if n in held]
+        """Places among the arrays, in order, of those that are made here."""
+        self.constants = {
+            b.number: b.value for b in text.program.buffers if b.kind is BufferKind.CONSTANT
+        }
+
+    def run(self, arrays: list[Any]) -> Any:
+        """Computes on the arrays of inputs and outputs."""
+        for place, buffer in self.own:
+            arrays.insert(place, np.empty(buffer.size, buffer.dtype.numpy))
+        arrays_of: dict[int, Any] = {}
+        for launch in self.launches:
+            if not isinstance(launch, Extern):
+                refused = launch(arrays)
+                if refused:
+                    return refused
+                continue
+            if not arrays_of:
+                flat = [array.reshape(-1) for array in arrays]
+                arrays_of = {**self.constants, **dict(zip(self.numbers, flat, strict=True))}
+            run_extern(launch, arrays_of)
+        return None

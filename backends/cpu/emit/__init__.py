@@ -1,0 +1,1 @@
+"""Loop programs as C text. Spec: `specs/c_printer.md`."""

@@ -1,0 +1,410 @@
+"""One kernel as a C function over a range of units: rows, or blocks of the vector axis.
+
+Loops from outside: units (which run in parallel), inner axes, the vector axis. What is computed in
+which pass is decided in `axis_passes.py`, where loops are split in `split_loops.py`, what goes
+through local memory in `staging.py`, how points are computed in `loop_body.py`.
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from aotlite.backends.c_family.axis_passes import Pass, Passes, of_no_points, passes, with_values
+from aotlite.backends.c_family.loop_body import Body, Partial, PointWork
+from aotlite.backends.c_family.loop_geometry import TILE
+from aotlite.backends.c_family.loop_segments import parts, with_chosen_addresses
+from aotlite.backends.c_family.scalar_text import ROW, CScope, FunctionTexts, KernelFacts
+from aotlite.backends.cpu.emit.finite_path import FiniteLoops
+from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, of_point, part_bounds
+from aotlite.backends.cpu.emit.loop_units import geometry
+from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
+from aotlite.backends.cpu.emit.staging import Stager
+from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
+from aotlite.backends.loops.program import (
+    Kernel,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    loads_of,
+    values_of,
+)
+from aotlite.backends.loops.rewrite import replaced, without_lets
+from aotlite.ir.dtypes import DType
+
+SCRATCH = 1 << 16
+"""Bytes of local arrays for values that are kept between passes."""
+
+FEW = 80
+"""Scalars up to which a loop in lanes is printed for each part between moving places."""
+CHOICES = frozenset(("where", *COMPARISONS))
+"""Operations of kernels whose loops may be split."""
+FETCHED = 1 << 20
+"""Bytes from which memory is asked for before it is needed."""
+TOGETHER = 8
+"""Inner points that are added to partial results at once, where those lie in an array."""
+
+
+class KernelPrinter:
+    """The text of one kernel."""
+
+    def __init__(
+        self, kernel: Kernel, kinds: dict[int, DType], facts: KernelFacts, library: FunctionTexts
+    ) -> None:
+        self.facts, self.kinds, self.library = facts, kinds, library
+        self.loops = geometry(kernel, facts.extents)
+        body = self._prepared(kernel)
+        self._set_axes(body)
+        room = SCRATCH // max(self.loops.points * self.loops.width, 1)
+        self.passes: Passes = passes(body, facts, room)
+        self.lane_passes = 0
+        every = walk([value for each in body for value in values_of(each)])
+        self.apart = ["APART();"] if any(map(facts.is_lazy, every)) else []
+        """What keeps loops around the innermost one from being vectors of points (`_jumps`)."""
+        self.function = CScope(None)
+        self.row = CScope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
+        self.body = Body(self.loops, facts, kinds, library, self.row)
+        self.usual = FiniteLoops(self.body)
+        self.splitter = Splitter(self.loops, facts, self.body, chooses=self.chooses)
+        loaded = frozenset(load.args[0] for load in loads_of(kernel))
+        self.stager = Stager(self.splitter, self.body, library, loaded)
+
+    def _prepared(self, kernel: Kernel) -> list[Statement]:
+        body = list(without_lets(kernel).body)
+        if self.loops.points == 0:
+            body = of_no_points(body)
+        roots = [value for each in body for value in values_of(each)]
+        self.chooses = any(scalar.op in CHOICES for scalar in walk(roots))
+        if not self.chooses:
+            return body
+        k = self.loops.innermost
+        bit = 0 if k is None else 1 << k
+        plain = KernelFacts(self.facts.extents, self.facts.space)
+        for each in body:
+            if type(each) is Reduce or type(each) is Scan:
+                plain.name_axes.update(dict.fromkeys(each.names, bit))
+
+        def fixed(condition: Scalar) -> bool:
+            return not plain.axes(condition) & bit
+
+        return [with_values(each, lambda root: with_chosen_addresses(root, fixed)) for each in body]
+
+    def _set_axes(self, body: Sequence[Statement]) -> None:
+        of_rows = (1 << self.loops.space) - 1 | ROW
+        for each in body:
+            if type(each) is Reduce:
+                self.facts.name_axes.update(dict.fromkeys(each.names, of_rows))
+            elif type(each) is Scan:
+                everything = (1 << len(self.loops.extents)) - 1
+                self.facts.name_axes.update(dict.fromkeys(each.names, everything))
+
+    def text(self) -> list[str]:
+        """The lines of the function's body."""
+        for stage in self.passes.stages:
+            self._row_stage(stage.rows, stage.passes)
+            for each in stage.passes:
+                self._pass(each)
+        end = ["STREAMED();"] if any("stream(" in line for line in self.row.lines) else []
+        return [*self.function.lines, *self._units(), *end]
+
+    # --- units
+    def _units(self) -> list[str]:
+        """The loop over units, whose positions are counted on."""
+        digits = [(f"i{k}", self.facts.extents[k]) for k in self.loops.outer]
+        digits += [("tile", self.loops.tiles)] if self.loops.tiles > 1 else []
+        digits += [("block", self.loops.blocks)] if self.loops.blocks > 1 else []
+        start: list[str] = []
+        after: list[str] = []
+        rest = self.loops.units
+        for place, (text, extent) in enumerate(digits):
+            rest //= extent
+            quotient = "begin" if rest == 1 else f"begin / {rest}"
+            start.append(f"i64 {text} = {quotient}{'' if place == 0 else f' % {extent}'};")
+            if place:
+                last = digits[place - 1][0]
+                after.insert(0, f"if ({text} == {extent}) {{ {text} = 0; ++{last}; }}")
+        if digits:
+            after.insert(0, f"++{digits[-1][0]};")
+        head = "for (i64 unit = begin; unit < end; ++unit) {"
+        return [*start, head, *self.apart, *self._bounds(), *self.row.lines, *after, "}"]
+
+    def _bounds(self) -> list[str]:
+        found = []
+        if self.loops.vector is not None:
+            extent = self.facts.extents[self.loops.vector]
+            found += part_bounds("v", "block", extent, self.loops.block)
+            found = found if self.loops.blocks > 1 else ["const i64 v0 = 0;"]
+        if self.loops.tile is not None:
+            found += part_bounds("u", "tile", self.facts.extents[self.loops.tile], TILE)
+        return found
+
+    def _block(self) -> Range:
+        """The range of the vector axis in a unit."""
+        if self.loops.blocks > 1:
+            return "v0", "v1"
+        return 0, self.facts.extents[self.loops.vector or 0]
+
+    # --- row stages
+    def _row_stage(self, stores: Sequence[Store], following: Sequence[Pass]) -> None:
+        """Stores of row level, and the row-level values along the vector axis that passes use."""
+        work = self._renamed(PointWork(stores=tuple(stores)))
+        if self.loops.vector is None:
+            self.splitter.unswitched(work, self.row, self._store_row)
+            return
+        vectors = [value for each in following for value in self._vectors_of(each)]
+        saved = [(value, self.body.keep(value, inner=False)) for value in dict.fromkeys(vectors)]
+        work = PointWork(saved=tuple(saved), stores=work.stores)
+        loop = self._vector_loop(lambda reduce: "")
+        if self.loops.tile is not None and stores:
+            self.stager.tiled(work, self.row, self.loops.tile, self._block(), loop)
+        elif saved or stores:
+            self.stager.streamed(work, self.row, self._block(), loop)
+
+    def _store_row(self, work: PointWork, scope: CScope) -> None:
+        self.body.stores(work.stores, scope)
+
+    def _vectors_of(self, each: Pass) -> list[Scalar]:
+        """The uppermost operations of row level that vary along the vector axis."""
+        bit = 1 << (self.loops.vector or 0)
+        found: list[Scalar] = []
+        todo, done = list(each.roots), set(self.body.hidden)
+        while todo:
+            scalar = todo.pop()
+            if scalar in done:
+                continue
+            done.add(scalar)
+            computed = scalar.op not in ("axis", "const", "load", "name")
+            of_vector = self.facts.axes(scalar) & bit and not self.facts.is_element(scalar)
+            if computed and of_vector and self.facts.safe(scalar):
+                found.append(scalar)
+            else:
+                todo += self.facts.computed_for(scalar)
+        return found
+
+    def _renamed(self, work: PointWork) -> PointWork:
+        """The work with what lies in local arrays read from there."""
+        memo = dict(self.body.hidden)
+        return work.changed(lambda root: replaced(root, memo))
+
+    # --- passes
+    def _pass(self, each: Pass) -> None:
+        going: tuple[Reduce | Scan, ...] = (*each.scans, *each.reduces)
+        for statement in going:
+            self.body.accumulators(statement)
+        computed = self.facts.computed(each.roots)
+        new = [s for s in self.passes.kept if s in computed and s not in self.body.hidden]
+        work = self._renamed(
+            PointWork(each.scans, tuple([(s, s) for s in new]), each.reduces, each.stores)
+        )
+        leaves = [self.body.keep(scalar, inner=True) for scalar in new]
+        values = [value for value, _ in work.saved]
+        work = PointWork(
+            work.scans, tuple(zip(values, leaves, strict=True)), work.reduces, work.stores
+        )
+        if self.loops.vector is not None and self.stager.has_inner_tiles(work):
+            self._nest(work, self.loops.inner[:-1], self._inner_tiles)
+        elif self.loops.vector is not None and self._is_plain(work):
+            self._nest(work, self.loops.inner[:-1], self._several)
+        elif self.loops.vector is not None:
+            self._nest(work, self.loops.inner, self._blocks)
+        elif each.lanes > 1 and self._lanes_fit(each.lanes):
+            self._nest(work, self.loops.inner[:-1], self._lanes)
+        else:
+            self._nest(work, self.loops.inner[:-1], self._points)
+        for reduce in each.reduces:
+            self.body.result(reduce)
+
+    def _lanes_fit(self, lanes: int) -> bool:
+        """Whether each run of the last axis begins at lane 0."""
+        *before, last = [self.facts.extents[k] for k in self.loops.inner]
+        return last % lanes == 0 or math.prod(before) == 1
+
+    def _nest(
+        self, work: PointWork, axes: list[int], innermost: Callable[[PointWork, CScope], None]
+    ) -> None:
+        """Loops over inner axes around the innermost one."""
+        scopes = [self.row]
+        for k in axes:
+            scopes.append(CScope(scopes[-1], 1 << k))
+        innermost(work, scopes[-1])
+        for k in reversed(axes):
+            inside = scopes.pop()
+            head = f"for (i64 i{k} = 0; i{k} < {self.facts.extents[k]}; ++i{k}) {{"
+            scopes[-1].lines += [head, *self.apart, *inside.lines, "}"]
+
+    def _points(self, work: PointWork, parent: CScope) -> None:
+        """One point after the other; partial results by the number of the point."""
+        k = self.loops.inner[-1]
+        lanes = max([reduce.lanes for reduce in work.reduces], default=1)
+
+        def loop(part: PointWork, outside: CScope, place: Range) -> None:
+            scope = CScope(outside, 1 << k)
+            if lanes > 1:
+                scope.lines.append(f"const i64 point = {self.body.number(scope)};")
+            self.body.point(part, scope, lambda reduce: of_point(reduce.lanes))
+            outside.lines += for_loop(k, place, scope)
+
+        self.stager.streamed(work, parent, (0, self.facts.extents[k]), self._in_two(k, loop))
+
+    def _lanes(self, work: PointWork, parent: CScope) -> None:
+        """As many points at once as there are partial results."""
+        k = self.loops.inner[-1]
+        lanes = max([reduce.lanes for reduce in work.reduces])
+        self.lane_passes += 1
+
+        def loop(part: PointWork, outside: CScope, place: Range) -> None:
+            if isinstance(place[0], int) and isinstance(place[1], int):
+                self._lane_loops(part, outside, (place[0], place[1]), lanes)
+            else:
+                self._moved_lane_loops(part, outside, place, lanes)
+
+        few = len(self.facts.in_order(work.roots)) <= FEW
+        whole = (0, self.facts.extents[k])
+        self.splitter.split(work, parent, whole, self._in_two(k, loop), moving=few)
+
+    def _lane_loops(
+        self, work: PointWork, parent: CScope, place: tuple[int, int], lanes: int
+    ) -> None:
+        """The points up to lane 0, then all lanes at once, then those that are left."""
+        begin, end = place
+        first, last = -(-begin // lanes) * lanes, end // lanes * lanes
+        if last < first:
+            first = last = end
+        below = begin // lanes * lanes
+        self._lane_loop(work, parent, str(below), (begin - below, first - below))
+        if first < last:
+            inside = CScope(parent)
+            self._lane_loop(work, inside, "base", (0, lanes))
+            head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
+            parent.lines += [head, *self._fetches(work, lanes), *inside.lines, "}"]
+        self._lane_loop(work, parent, str(last), (0, end - last))
+
+    def _fetches(self, work: PointWork, lanes: int) -> list[str]:
+        """Lines that ask for the next row's memory: in the second pass, which finds its own row in
+        a cache and computes, while memory is idle.
+        """
+        if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
+            return []
+        found: dict[str, int] = {}
+        k = self.loops.outer[-1]
+        for load in [value for value in walk(work.roots) if value.op == "load"]:
+            address: Affine = load.args[1]
+            size = load.dtype.itemsize
+            if address.dynamic or address.coefficients[-1] != 1 or not address.coefficients[k]:
+                continue
+            if self.loops.units * self.loops.points * size < FETCHED:
+                continue
+            next_row = [f"i{j} * {address.coefficients[j]}" for j in self.loops.outer]
+            start = address.start + address.coefficients[k]
+            place = " + ".join([*next_row, str(start), "base", "ahead"])
+            found[f"&b{load.args[0]}[{place}]"] = max(64 // size, 1)
+        return [
+            f"for (i64 ahead = 0; ahead < {lanes}; ahead += {step}) __builtin_prefetch({place});"
+            for place, step in found.items()
+        ]
+
+    def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
+        """The same where bounds are known when the kernel runs."""
+        begin, end, first, last, below = [self.body.writer.fresh() for _ in range(5)]
+        parent.lines += [
+            f"const i64 {begin} = {place[0]}, {end} = {place[1]};",
+            f"const i64 {below} = {begin} & -{lanes};",
+            f"const i64 {first} = least({end}, ({begin} + {lanes - 1}) & -{lanes});",
+            f"const i64 {last} = most({first}, {end} & -{lanes});",
+        ]
+        self._lane_loop(work, parent, below, (f"{begin} - {below}", f"{first} - {below}"))
+        inside = CScope(parent)
+        self._lane_loop(work, inside, "base", (0, lanes))
+        head = f"for (i64 base = {first}; base < {last}; base += {lanes}) {{"
+        parent.lines += [head, *inside.lines, "}"]
+        self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
+
+    def _lane_loop(self, work: PointWork, parent: CScope, base: str, bounds: Range) -> None:
+        """Points of different lanes."""
+        if bounds[0] == bounds[1]:
+            return
+        k = self.loops.inner[-1]
+        scope = CScope(parent, 1 << k)
+        scope.lines.append(f"const i64 i{k} = {base} + lane;")
+        self.body.point(work, scope, lambda reduce: "[lane]")
+        head = f"for (i64 lane = {bounds[0]}; lane < {bounds[1]}; ++lane) {{"
+        parent.lines += [head, *scope.lines, "}"]
+
+    def _blocks(self, work: PointWork, parent: CScope) -> None:
+        """A block of the vector axis at one inner point."""
+        if any(reduce.lanes > 1 for reduce in work.reduces):
+            parent.lines.append(f"const i64 point = {self.body.number(parent)};")
+        self.stager.streamed(work, parent, self._block(), self._vector_loop(self._of_block))
+
+    def _of_block(self, reduce: Reduce) -> str:
+        column = f"i{self.loops.vector} - v0"
+        if reduce.lanes > 1:
+            column = f"(point & {reduce.lanes - 1}) * {self.loops.width} + {column}"
+        return f"[{column}]"
+
+    def _inner_tiles(self, work: PointWork, parent: CScope) -> None:
+        """Blocks in tiles of the vector axis and the last inner axis."""
+        k = self.loops.inner[-1]
+        inside = CScope(parent)
+        loop = self._vector_loop(self._of_block)
+        self.stager.tiled(work, inside, k, self._block(), loop)
+        parent.lines += in_steps("u", (0, self.facts.extents[k]), TILE, inside.lines)
+
+    def _is_plain(self, work: PointWork) -> bool:
+        """Whether a pass only sums along its inner axes, in order and without conditions."""
+        k, last = self.loops.innermost or 0, self.loops.inner[-1]
+        if work.scans or work.saved or work.stores or self.splitter.switch(work) is not None:
+            return False
+        if any(reduce.lanes > 1 for reduce in work.reduces) or self.usual.applies(work, k):
+            return False
+        split = self.chooses and any(
+            len(each) > 1 for each in parts(work.roots, k, self.splitter.is_fixed)
+        )
+        return self.facts.extents[last] >= 2 * TOGETHER and not split
+
+    def _several(self, work: PointWork, parent: CScope) -> None:
+        """Points of the last inner axis, some at once: each partial result is loaded once."""
+        k = self.loops.inner[-1]
+        extent = self.facts.extents[k]
+        whole = extent // TOGETHER * TOGETHER
+        inside = CScope(parent)
+        self._together(work, inside, [f"at + {n}" for n in range(TOGETHER)])
+        head = f"for (i64 at = 0; at < {whole}; at += {TOGETHER}) {{"
+        parent.lines += [head, *inside.lines, "}"]
+        for left in range(whole, extent):
+            self._together(work, parent, [str(left)])
+
+    def _together(self, work: PointWork, parent: CScope, places: list[str]) -> None:
+        last, vector = self.loops.inner[-1], self.loops.vector or 0
+        lines: list[str] = []
+        for place in places:
+            outside = CScope(parent, 1 << last)
+            outside.positions[last] = self.body.writer.fresh()
+            outside.lines.append(f"const i64 {outside.positions[last]} = {place};")
+            inside = CScope(outside, 1 << vector)
+            self.body.point(work, inside, lambda reduce: f"[i{vector} - v0]")
+            parent.lines += outside.lines
+            lines += inside.lines
+        everything = CScope(None)
+        everything.lines = lines
+        parent.lines += for_loop(vector, self._block(), everything)
+
+    def _vector_loop(self, partial: Partial) -> Loop:
+        k = self.loops.vector or 0
+
+        def loop(work: PointWork, outside: CScope, place: Range) -> None:
+            scope = CScope(outside, 1 << k)
+            self.body.point(work, scope, partial)
+            outside.lines += for_loop(k, place, scope)
+
+        return self._in_two(k, loop)
+
+    def _in_two(self, k: int, loop: Loop) -> Loop:
+        """The loop along an axis, in two versions where functions have them."""
+
+        def both(work: PointWork, outside: CScope, place: Range) -> None:
+            self.usual.print(work, outside, place, k, loop)
+
+        return both

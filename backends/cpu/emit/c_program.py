@@ -1,0 +1,273 @@
+"""A program as one C11 text: kernels as functions, and `run`, which calls them in order.
+
+Input: a `LoopProgram` and where its temporaries lie in the arena; output: `PrintedC`. Extern steps
+split a program into segments, between which Python calls them. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from aotlite.backends.c_family.axis_passes import cost
+from aotlite.backends.c_family.c_types import (
+    BFLOAT16,
+    DIVISIONS,
+    FLOAT16,
+    PRELUDE,
+    STREAM,
+    memory_type,
+)
+from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts, indented
+from aotlite.backends.cpu.emit.c_kernel import KernelPrinter
+from aotlite.backends.cpu.emit.c_text import PrintedC
+from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
+from aotlite.backends.cpu.emit.transpose_tiles import TILES
+from aotlite.backends.cpu.runtime.runtime_library import declarations
+from aotlite.backends.loops.arena import ArenaPlan, planned
+from aotlite.backends.loops.expr import walk
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Extern,
+    Gemm,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Store,
+    ValueCheck,
+    loads_of,
+    slots,
+    stores_of,
+    values_of,
+    writes,
+)
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+INLINE_NANOSECONDS = 8000
+"""What a kernel may take, roughly, before waking other threads pays."""
+CHUNK_NANOSECONDS = 20000
+CHUNKS_A_THREAD = 8
+
+
+def print_program(
+    program: LoopProgram, plan: ArenaPlan | None = None, stem: str = "run"
+) -> PrintedC:
+    """The C text of a program whose temporaries lie as the plan says, or as `planned` does."""
+    return _ProgramPrinter(program, plan or planned(program), stem).printed()
+
+
+def print_units(programs: Mapping[str, LoopProgram]) -> tuple[str, dict[str, PrintedC]]:
+    """One C text for several programs, by the names of their functions; what each of them is.
+
+    Their temporaries lie as `planned` says.
+    """
+    library = FunctionTexts()
+    printers = {
+        stem: _ProgramPrinter(program, planned(program), stem, library)
+        for stem, program in programs.items()
+    }
+    bodies = {stem: printer.body() for stem, printer in printers.items()}
+    kernels = [line for lines in bodies.values() for line in indented(lines)]
+    text = "\n".join([*preamble(library), *kernels, ""])
+    return text, {stem: printer.record(text) for stem, printer in printers.items()}
+
+
+class _ProgramPrinter:
+    def __init__(
+        self, program: LoopProgram, plan: ArenaPlan, stem: str, library: FunctionTexts | None = None
+    ) -> None:
+        self.program, self.plan, self.stem = program, plan, stem
+        self.library = library or FunctionTexts()
+        self.buffers = {buffer.number: buffer for buffer in program.buffers}
+        self.kinds: dict[int, DType] = {n: b.dtype for n, b in self.buffers.items()}
+        constants = [b for b in program.buffers if b.kind is BufferKind.CONSTANT]
+        self.slots = tuple([buffer.number for buffer in (*slots(program), *constants)])
+        self.nanoseconds = 0.0
+        self.segments: list[str | Extern] = []
+        self.calls: list[list[str]] = []
+
+    def printed(self) -> PrintedC:
+        """The whole text."""
+        body = self.body()
+        return self.record("\n".join([*preamble(self.library), *indented(body), ""]))
+
+    def record(self, text: str) -> PrintedC:
+        """The text with what the caller needs to know."""
+        return PrintedC(text, tuple(self.segments), self.slots, self.nanoseconds)
+
+    def body(self) -> list[str]:
+        """The kernels and the functions that call them."""
+        lines: list[str] = []
+        for buffer in self.buffers.values():
+            self.library.dtypes.add(buffer.dtype)
+        for k, step in enumerate(self.program.steps):
+            if type(step) is Extern:
+                self.segments.append(step)
+                continue
+            if not self.segments or type(self.segments[-1]) is Extern:
+                count = len(self.calls)
+                self.segments.append(f"{self.stem}_{count}")
+                self.calls.append([])
+            if type(step) is Kernel:
+                lines += self._kernel(step, f"{self.stem}_k{k}")
+            elif type(step) is ValueCheck:
+                self.calls[-1].append(f"if (*{self._in_slots(step.buffer)}) return 1;")
+            elif type(step) is Gemm:
+                self.nanoseconds += 0.02 * math.prod(step.batch) * step.m * step.n * step.k
+                self.calls[-1] += gemm_lines(step, self.kinds[step.c.buffer], self._in_slots)
+        names = [each for each in self.segments if type(each) is str]
+        for name, calls in zip(names, self.calls, strict=True):
+            lines += [
+                f"int {name}(void **slots, const al_runtime *runtime)",
+                "{",
+                *calls,
+                "return 0;",
+                "}",
+            ]
+        return lines
+
+    # --- kernels
+    def _kernel(self, kernel: Kernel, name: str) -> list[str]:
+        if 0 in kernel.extents[: kernel.space] or not kernel.body:
+            return []
+        facts = self._facts(kernel)
+        printer = KernelPrinter(kernel, self.kinds, facts, self.library)
+        body = printer.text()
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        heirs = self._heirs(numbers, facts)
+        given = [n for n in numbers if n not in heirs]
+        written = writes(kernel) | set(heirs.values())
+        alone = {n for n in given if [facts.region(k) for k in given].count(facts.region(n)) == 1}
+        own = [(n, self.kinds[n], n in written, n in alone) for n in given]
+        arguments = ", ".join([*[self._pointer(n, "c->slots") for n in given], "begin", "end"])
+        together = printer.loops.together
+        units = printer.loops.units // together
+        times = f" * {together}" if together > 1 else ""
+        # Inlined in its task, and that in `run`, each kernel would be compiled twice.
+        head = f"static NEVER_INLINE void {name}({_parameters(own)}, i64 begin, i64 end)"
+        task = [
+            f"static void {name}_task(void *context, i64 chunk)",
+            "{",
+            "const call *c = context;",
+            f"const i64 begin = {units} * chunk / c->chunks{times};",
+            f"const i64 end = {units} * (chunk + 1) / c->chunks{times};",
+            f"{name}({arguments});",
+            "}",
+        ]
+        self.nanoseconds += nanoseconds(kernel)
+        self.calls[-1] += _parallel(name, units, nanoseconds(kernel))
+        return [f"/* {line} */" for line in str(kernel).splitlines()] + [
+            head,
+            "{",
+            *[f"{memory_type(self.kinds[n])} *b{n} = (void *)b{k};" for n, k in heirs.items()],
+            *body,
+            "}",
+            *task,
+        ]
+
+    def _facts(self, kernel: Kernel) -> KernelFacts:
+        extents, space = kernel.extents, kernel.space
+        rows_only = space == len(extents)
+        if rows_only and any(type(each) is not Store for each in kernel.body):
+            extents = (*extents, 1)
+        sizes = {n: buffer.size for n, buffer in self.buffers.items()}
+        return KernelFacts(extents, space, sizes, self._regions(kernel), rows_only)
+
+    def _regions(self, kernel: Kernel) -> dict[int, int]:
+        """Of the kernel's buffers that share bytes of the arena: the first of them."""
+        found: dict[int, int] = {}
+        numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
+        for k, number in enumerate(numbers):
+            for other in numbers[:k]:
+                if self._share(number, other):
+                    found[number] = found.setdefault(other, -1 - other)
+                    break
+        return found
+
+    def _heirs(self, numbers: list[int], facts: KernelFacts) -> dict[int, int]:
+        """Buffers that lie where another one of the kernel lies, and that one.
+
+        They are one pointer: of two, compilers cannot know that elements meet at one point only,
+        and would not vectorise.
+        """
+        found: dict[int, int] = {}
+        leaders: dict[tuple[int, int], int] = {}
+        for number in numbers:
+            if facts.region(number) != number:
+                place = facts.region(number), self.plan.offsets[number]
+                leader = leaders.setdefault(place, number)
+                if leader != number:
+                    found[number] = leader
+        return found
+
+    def _share(self, a: int, b: int) -> bool:
+        if a not in self.plan.offsets or b not in self.plan.offsets:
+            return False
+        first, second = self.plan.offsets[a], self.plan.offsets[b]
+        return first < second + self._bytes(b) and second < first + self._bytes(a)
+
+    def _bytes(self, number: int) -> int:
+        buffer = self.buffers[number]
+        return buffer.size * buffer.dtype.itemsize
+
+    def _in_slots(self, number: int) -> str:
+        return self._pointer(number, "slots")
+
+    def _pointer(self, number: int, slots: str) -> str:
+        buffer: ProgramBuffer = self.buffers[number]
+        if buffer.kind is BufferKind.TEMPORARY:
+            kind = memory_type(buffer.dtype)
+            return f"(({kind} *)((u8 *){slots}[{len(self.slots)}] + {self.plan.offsets[number]}))"
+        return f"(({memory_type(buffer.dtype)} *){slots}[{self.slots.index(number)}])"
+
+
+def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
+    """The C parameters for buffers: (number, dtype, written, alone in its memory)."""
+    found = []
+    for number, dtype, written, alone in buffers:
+        const = "" if written else "const "
+        restrict = "restrict " if alone else ""
+        found.append(f"{const}{memory_type(dtype)} *{restrict}b{number}")
+    return ", ".join(found)
+
+
+def _parallel(name: str, units: int, cost_: float) -> list[str]:
+    """The call of a kernel: at once where it is short, else in chunks."""
+    whole = [f"{name}_task(&(call){{slots, 1}}, 0);"]
+    if cost_ < INLINE_NANOSECONDS or units < 2:
+        return whole
+    most = max(2, min(units, int(cost_ / CHUNK_NANOSECONDS) + 1))
+    return [
+        "{",
+        f"i64 chunks = runtime->threads * {CHUNKS_A_THREAD};",
+        f"if (chunks > {most}) chunks = {most};",
+        "call c = {slots, runtime->threads > 1 ? chunks : 1};",
+        f"if (c.chunks == 1) {name}_task(&c, 0);",
+        f"else runtime->parallel({name}_task, &c, c.chunks);",
+        "}",
+    ]
+
+
+def nanoseconds(kernel: Kernel) -> float:
+    """How long one thread takes for a kernel, roughly: by bytes moved and operations."""
+    points = math.prod(kernel.extents)
+    roots = [value for statement in kernel.body for value in values_of(statement)]
+    operations = sum(cost(scalar) for scalar in walk(roots))
+    moved = sum(4 for _ in loads_of(kernel)) + 8 * len(stores_of(kernel))
+    return points * (0.02 * operations + 0.03 * moved)
+
+
+def preamble(library: FunctionTexts) -> list[str]:
+    """What stands before kernels: types, and the functions that they call."""
+    lines = [declarations(), PRELUDE, DIVISIONS]
+    if dtypes.float16 in library.dtypes:
+        lines.append(FLOAT16)
+    if dtypes.bfloat16 in library.dtypes:
+        lines.append(BFLOAT16)
+    if library.tiles:
+        lines.append(TILES)
+    if library.streams:
+        lines.append(STREAM)
+    functions = [line for text in library.texts.values() for line in text.split("\n")]
+    return [*lines, *indented(functions)]

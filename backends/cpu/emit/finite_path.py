@@ -1,0 +1,123 @@
+"""Loops in two versions: one for usual numbers, and one for all.
+
+Functions may state that a shorter body does for most numbers (`Function.usual`). What is not usual
+is rare, so a loop is printed in short blocks: whether a block is usual is asked first, then one of
+two loops computes it. Operands that are not in memory are computed once, to a local line.
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.backends.c_family.loop_body import HIDDEN, Body, PointWork
+from aotlite.backends.c_family.scalar_text import CScope, LocalElement
+from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps
+from aotlite.backends.cpu.emit.split_loops import Loop
+from aotlite.backends.loops.expr import PRIMITIVES, Scalar, function, walk
+from aotlite.backends.loops.functions import FiniteVersion, find, substituted
+from aotlite.backends.loops.functions.function_registry import USUAL
+from aotlite.backends.loops.rewrite import replaced
+
+BLOCK = 512
+"""Points of which one that is not usual makes all take the longer way: a few lines of memory."""
+
+
+@attrs.frozen
+class _Guarded:
+    call: Scalar
+    usual: FiniteVersion
+
+
+class FiniteLoops:
+    """Prints loops whose functions have a shorter body for most numbers."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+
+    def applies(self, work: PointWork, axis: int) -> bool:
+        """Whether there is such a function in a loop along an axis."""
+        return bool(self._guarded(work, axis))
+
+    def print(self, work: PointWork, outside: CScope, place: Range, axis: int, loop: Loop) -> None:
+        """The loop in two versions, if there is such a function, else as it is."""
+        found = self._guarded(work, axis)
+        if not found:
+            loop(work, outside, place)
+            return
+        part, flag = CScope(outside), self.body.writer.fresh()
+        lines = self._lines(found, axis)
+        self._question(found, lines, flag, (part, axis))
+        memo = {each.call: _short(each, lines) for each in found}
+        versions = ((f"if ({flag}) {{", {**lines, **memo}), ("} else {", lines))
+        for head, known in versions:
+            inside = CScope(part)
+            loop(work.changed(lambda root, m=known: replaced(root, m)), inside, ("y0", "y1"))  # type: ignore[misc]
+            part.lines += [head, *inside.lines]
+        part.lines.append("}")
+        outside.lines += in_steps("y", place, BLOCK, part.lines)
+
+    def _guarded(self, work: PointWork, axis: int) -> list[_Guarded]:
+        """Calls that are computed at each point of the loop and whose operands hold no other, and
+        nothing that the loop itself goes along (scans)."""
+        facts, found = self.body.facts, []
+        going = {number for scan in work.scans for number in scan.names}
+        for scalar in facts.in_order(work.roots):
+            if scalar.op in PRIMITIVES or not facts.axes(scalar) & 1 << axis:
+                continue
+            usual = _usual(scalar)
+            if usual is None:
+                continue
+            inside = list(walk(scalar.args))
+            calls = [each for each in inside if each.op not in PRIMITIVES]
+            scanned = any(each.op == "name" and each.args[0] in going for each in inside)
+            if not scanned and not any(map(_usual, calls)):
+                found.append(_Guarded(scalar, usual))
+        return found
+
+    def _lines(self, found: list[_Guarded], axis: int) -> dict[Scalar, Scalar]:
+        """The name of each operand in its local line, but for those that lie in memory."""
+        lines: dict[Scalar, Scalar] = {}
+        for operand in [operand for each in found for operand in each.call.args]:
+            if operand.op not in ("load", "name", "const") and operand not in lines:
+                lines[operand] = self._line(operand, axis)
+        return lines
+
+    def _line(self, operand: Scalar, axis: int) -> Scalar:
+        body, dtype = self.body, operand.dtype
+        leaf = body.new_name(dtype)
+        text = f"usual{leaf.args[0] - HIDDEN}"
+        body.array(text, dtype, BLOCK)
+        axes = body.facts.axes(operand) | 1 << axis
+        body.facts.name_axes[leaf.args[0]] = axes
+        body.writer.places[leaf] = LocalElement(axes, lambda scope: f"{text}[i{axis} - y0]", dtype)
+        return leaf
+
+    def _question(
+        self,
+        found: list[_Guarded],
+        lines: dict[Scalar, Scalar],
+        flag: str,
+        where: tuple[CScope, int],
+    ) -> None:
+        """Fills the lines, and sets the flag where all numbers of a block are usual."""
+        part, axis = where
+        scope = CScope(part, 1 << axis)
+        for operand, leaf in lines.items():
+            text = self.body.writer.value(operand, scope)
+            scope.lines.append(f"{self.body.writer.places[leaf].element(scope)} = {text};")
+        for each in found:
+            condition = substituted(each.usual.condition, each.call.args)
+            text = self.body.writer.value(condition, scope)
+            scope.lines.append(f"{flag} &= {text};")
+        part.lines += [f"u32 {flag} = 1;", *for_loop(axis, ("y0", "y1"), scope)]
+
+
+def _usual(scalar: Scalar) -> FiniteVersion | None:
+    return find(scalar.op, [operand.dtype for operand in scalar.args]).usual
+
+
+def _short(guarded: _Guarded, lines: dict[Scalar, Scalar]) -> Scalar:
+    """The call of the shorter body, on operands that lie in lines."""
+    operands = [lines.get(operand, operand) for operand in guarded.call.args]
+    return function(guarded.call.op + USUAL, guarded.call.dtype, *operands)

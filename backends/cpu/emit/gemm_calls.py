@@ -1,0 +1,72 @@
+"""Matrix products as calls of the runtime, which divides them over its threads.
+
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from aotlite.backends.loops.program import Gemm, MatrixWindow
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+BATCH_AXES = 4
+"""Those of `al_product`."""
+
+
+def gemm_lines(step: Gemm, dtype: DType, pointer: Callable[[int], str]) -> list[str]:
+    """The C lines of a product; `pointer` gives the C text of a buffer's first element."""
+    a, b, c, m, n = step.a, step.b, step.c, step.m, step.n
+    if _leading(c, m, n)[0]:
+        # C lies column by column: its transpose is the product of the transposes.
+        a, b, c, m, n = _transposed(b), _transposed(a), _transposed(c), n, m
+    extra = max(len(step.batch) - BATCH_AXES, 0)
+    loops = [f"for (i64 g{k} = 0; g{k} < {step.batch[k]}; ++g{k}) {{" for k in range(extra)]
+    kind = "f64" if dtype is dtypes.float64 else "f32"
+    places = [f"(m_{kind} *){pointer(w.buffer)} + {_offset(w, extra)}" for w in (a, b, c)]
+    function = "dgemm_batched" if kind == "f64" else "sgemm_batched"
+    call = f"runtime->{function}(&p, 1, {places[0]}, {places[1]}, 0, {places[2]});"
+    product = _product(step, (m, n), (a, b, c), extra)
+    return [f"/* {step.name} */", *loops, "{", *product, call, "}", *["}" for _ in loops]]
+
+
+def _product(
+    step: Gemm,
+    shape: tuple[int, int],
+    windows: tuple[MatrixWindow, MatrixWindow, MatrixWindow],
+    extra: int,
+) -> list[str]:
+    (m, n), (a, b, c), k = shape, windows, step.k
+    leading = [_leading(a, m, k), _leading(b, k, n), _leading(c, m, n)]
+    extents = _padded(step.batch[extra:], 1)
+    strides = [_padded(each.batch[extra:], 0) for each in windows]
+    return [
+        "const al_product p = {",
+        f"{int(leading[0][0])}, {int(leading[1][0])}, {m}, {n}, {k},",
+        f"{leading[0][1]}, {leading[1][1]}, {leading[2][1]},",
+        ", ".join([extents, *strides]),
+        "};",
+    ]
+
+
+def _padded(numbers: Sequence[int], rest: int) -> str:
+    filled = [*[rest] * (BATCH_AXES - len(numbers)), *numbers]
+    return "{" + ", ".join(map(str, filled)) + "}"
+
+
+def _leading(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, int]:
+    """Whether a window lies column by column, and its leading dimension."""
+    if window.column == 1 or columns == 1:
+        if rows == 1 or window.row >= columns:
+            return False, max(window.row if rows > 1 else columns, columns, 1)
+    return True, max(window.column if columns > 1 else rows, rows, 1)
+
+
+def _transposed(window: MatrixWindow) -> MatrixWindow:
+    return MatrixWindow(window.buffer, window.start, window.batch, window.column, window.row)
+
+
+def _offset(window: MatrixWindow, extra: int) -> str:
+    parts = [f"g{k} * {window.batch[k]}" for k in range(extra)]
+    return " + ".join([str(window.start), *parts])

@@ -1,0 +1,62 @@
+"""C text of loops and of the ranges they go over.
+
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.c_family.loop_segments import LoopSegment
+from aotlite.backends.c_family.scalar_text import CScope
+
+Range = tuple[int | str, int | str]
+"""[begin, end): numbers, or C texts."""
+
+
+def in_steps(stem: str, whole: Range, step: int, lines: list[str]) -> list[str]:
+    """A loop over parts of a range, of which the last may be shorter."""
+    begin, end = whole
+    last = f"least({stem}0 + {step}, {end})"
+    if isinstance(begin, int) and isinstance(end, int) and (end - begin) % step == 0:
+        last = f"{stem}0 + {step}"
+    head = f"for (i64 {stem}0 = {begin}; {stem}0 < {end}; {stem}0 += {step}) {{"
+    return [head, f"const i64 {stem}1 = {last};", *lines, "}"]
+
+
+def part_bounds(stem: str, number: str, extent: int, size: int) -> list[str]:
+    """The bounds of a part of an axis, by its number."""
+    if extent <= size:
+        return [f"const i64 {stem}0 = 0, {stem}1 = {extent};"]
+    first = f"const i64 {stem}0 = {number} * {size};"
+    last = f"{stem}0 + {size}" if extent % size == 0 else f"least({stem}0 + {size}, {extent})"
+    return [first, f"const i64 {stem}1 = {last};"]
+
+
+def for_loop(k: int, place: Range, scope: CScope) -> list[str]:
+    begin, end = place
+    return [f"for (i64 i{k} = {begin}; i{k} < {end}; ++i{k}) {{", *scope.lines, "}"]
+
+
+def of_point(lanes: int) -> str:
+    return f"[point & {lanes - 1}]" if lanes > 1 else ""
+
+
+def clipped(place: Range, part: LoopSegment, base: str) -> Range | None:
+    """The part of a range that a part of the axis covers; None where that is nothing."""
+    begin = _bounded(place, part.begin, base)
+    end = _bounded(place, part.end, base)
+    first = place[0] if begin is None else begin
+    last = place[1] if end is None else end
+    if isinstance(first, int) and isinstance(last, int) and first >= last:
+        return None
+    return first, last
+
+
+def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
+    """An edge moved into a range."""
+    if edge is None:
+        return None
+    low, high = place
+    if not base and isinstance(low, int) and isinstance(high, int):
+        return min(max(edge, low), high)
+    text = f"{base} + {edge}".replace("+ -", "- ") if base else str(edge)
+    return f"least(most({text}, {low}), {high})"

@@ -1,0 +1,46 @@
+"""What a kernel's unit of work is: which axes are units, blocks and tiles.
+
+Nothing here is of C. Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.backends.c_family.loop_geometry import LoopGeometry
+from aotlite.backends.cpu.emit.transpose_tiles import tile_axis
+from aotlite.backends.loops.analysis.cost import columns_abreast, has_one_pass
+from aotlite.backends.loops.program import Kernel, in_order
+
+BLOCK = 4096
+"""Points of the vector axis that a unit without inner axes takes, where rows are few."""
+COLUMNS = 1024
+"""Most points of the vector axis in a unit that goes along other axes several times."""
+FEW_ROWS = 64
+FEW_UNITS = 8
+
+
+def _columns(kernel: Kernel, extent: int, rows: int) -> int:
+    """How many points of the vector axis a unit takes that has inner axes."""
+    most = columns_abreast(kernel)
+    if has_one_pass(kernel):
+        return most
+    shares = 1 if rows >= FEW_UNITS else 4
+    return min(COLUMNS, most, max(128, -(-extent // shares // 64) * 64))
+
+
+def geometry(kernel: Kernel, extents: tuple[int, ...]) -> LoopGeometry:
+    """The loops of a kernel; one without a decided vector axis has its last axis."""
+    vector = len(extents) - 1 if kernel.vector is None else kernel.vector
+    ordered = in_order(kernel)
+    if not 0 <= vector < kernel.space - ordered:
+        return LoopGeometry(extents, kernel.space, None, 1, ordered=ordered)
+    extent = extents[vector]
+    rows = math.prod(extents[: kernel.space]) // max(extent, 1)
+    block = extent
+    if len(extents) > kernel.space:
+        block = min(extent, _columns(kernel, extent, rows))
+    elif rows < FEW_ROWS:
+        block = min(extent, BLOCK)
+    tile = None if ordered else tile_axis(kernel, vector)
+    return LoopGeometry(extents, kernel.space, vector, max(block, 1), tile, ordered)

@@ -1,0 +1,142 @@
+"""Local memory between loops and buffers: lines stored past the caches, tiles that are transposed.
+
+Spec: `specs/c_printer.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.c_family.c_types import from_memory, memory_type
+from aotlite.backends.c_family.loop_body import HIDDEN, Body, PointWork
+from aotlite.backends.c_family.loop_geometry import TILE, LoopGeometry
+from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelFacts, LocalElement
+from aotlite.backends.cpu.emit.loop_text import Range, in_steps
+from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
+from aotlite.backends.cpu.emit.transpose_tiles import ACROSS, LEAST, is_across, loads_across
+from aotlite.backends.loops.expr import Scalar
+from aotlite.backends.loops.program import Store
+from aotlite.backends.loops.rewrite import replaced
+from aotlite.ir.dtypes import DType
+
+BIG = 1 << 25
+"""Bytes from which on results are stored past the caches."""
+RUN = 1024
+"""Bytes of a run from which on it is stored so: of short ones too many are parts of lines."""
+LINE = 512
+"""Points whose results are stored past the caches at once."""
+
+
+class Stager:
+    """Prints loops whose operands and results go through local memory."""
+
+    def __init__(
+        self, splitter: Splitter, body: Body, library: FunctionTexts, loaded: frozenset[int]
+    ) -> None:
+        self.splitter, self.body, self.library, self.loaded = splitter, body, library, loaded
+        self.loops: LoopGeometry = body.loops
+        self.facts: KernelFacts = body.facts
+        self.kinds, self.row = body.kinds, body.row
+
+    def streamed(self, work: PointWork, parent: CScope, whole: Range, loop: Loop) -> None:
+        """A loop whose big results go to a short line first, which is then stored at once."""
+        big = [store for store in work.stores if self._is_big(store, work)]
+        if not big:
+            self.splitter.split(work, parent, whole, loop)
+            return
+        self.library.streams = True
+        k = self.loops.innermost or 0
+        part = CScope(parent)
+        for store in big:
+            line = f"line{store.buffer}"
+            kind = memory_type(self.kinds[store.buffer])
+            self.row.lines.append(f"{kind} {line}[{LINE}] __attribute__((aligned(64)));")
+            self.body.lines[store.buffer] = f"{line}[i{k} - x0]"
+        self.splitter.split(work, part, ("x0", "x1"), loop)
+        part.positions[k] = "x0"
+        for store in big:
+            del self.body.lines[store.buffer]
+            size = self.kinds[store.buffer].itemsize
+            place = f"b{store.buffer} + {self.body.writer.address(store.address, part)}"
+            part.lines.append(f"stream({place}, line{store.buffer}, (x1 - x0) * {size});")
+        parent.lines += in_steps("x", whole, LINE, part.lines)
+
+    def _is_big(self, store: Store, work: PointWork) -> bool:
+        """Whether a store is of one run of a buffer that no cache holds."""
+        k, number = self.loops.innermost or 0, store.buffer
+        itemsize = self.kinds[number].itemsize
+        size, run = self.facts.sizes[number] * itemsize, self.facts.extents[k] * itemsize
+        alone = sum(each.buffer == number for each in work.stores) == 1
+        plain = not store.address.dynamic and store.combine is None
+        in_run = plain and alone and store.address.coefficients[k] == 1
+        return in_run and size >= BIG and run >= RUN and number not in self.loaded
+
+    # --- tiles
+    def has_inner_tiles(self, work: PointWork) -> bool:
+        """Whether operands of a pass lie across along the last inner axis."""
+        k, last = self.loops.vector or 0, self.loops.inner[-1]
+        if min(self.facts.extents[k], self.facts.extents[last]) < LEAST:
+            return False
+        if any(reduce.lanes > 1 for reduce in work.reduces):
+            return False
+        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
+        stored = any(is_across(store, k, last) for store in work.stores)
+        return stored or any(self.facts.safe(x) for x in loads_across(loads, k, last))
+
+    def tiled(self, work: PointWork, parent: CScope, tile: int, whole: Range, loop: Loop) -> None:
+        """Tiles of the vector axis and another one, through which goes what lies across."""
+        self.library.tiles = True
+        k = self.loops.vector or 0
+        part = CScope(parent)
+        part.positions.update({k: "w0", tile: "u0"})
+        loads = [each for each in self.facts.in_order(work.roots) if each.op == "load"]
+        memo: dict[Scalar, Scalar] = {}
+        for load in loads_across(loads, k, tile):
+            if self.facts.safe(load):
+                memo[load] = self._staged(load, part, tile)
+        work = work.changed(lambda root: replaced(root, memo))
+        out = [store for store in work.stores if is_across(store, k, tile)]
+        for store in out:
+            kind = self.kinds[store.buffer]
+            self.body.lines[store.buffer] = self._tile(f"out{store.buffer}", kind, tile)
+        row = CScope(part, 1 << tile)
+        row.positions.update({tile: f"i{tile}", k: f"i{k}"})
+        # Not past the caches: lines in tiles are too short for it.
+        self.splitter.split(work, row, ("w0", "w1"), loop)
+        part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
+        for store in out:
+            del self.body.lines[store.buffer]
+            self._unstaged(store, part)
+        parent.lines += in_steps("w", whole, ACROSS, part.lines)
+
+    def _tile(self, text: str, dtype: DType, tile: int) -> str:
+        """Declares a tile; the C text of its element."""
+        kind, size = memory_type(dtype), TILE * ACROSS
+        self.row.lines.append(f"{kind} {text}[{size}] __attribute__((aligned(64)));")
+        return f"{text}[(i{tile} - u0) * {ACROSS} + i{self.loops.vector} - w0]"
+
+    def _staged(self, load: Scalar, part: CScope, tile: int) -> Scalar:
+        """Transposes what a load reads into a tile; the name that it has there."""
+        number, address = load.args
+        k, dtype = self.loops.vector or 0, load.dtype
+        leaf = self.body.new_name(dtype)
+        text = f"tile{leaf.args[0] - HIDDEN}"
+        element = from_memory(dtype, self._tile(text, dtype, tile))
+        axes = 1 << k | 1 << tile
+        self.facts.name_axes[leaf.args[0]] = axes
+        self.body.writer.places[leaf] = LocalElement(axes, lambda scope: element, dtype)
+        place = self.body.writer.address(address, part)
+        size, step = dtype.itemsize, address.coefficients[k]
+        part.lines.append(
+            f"transposed_{size}((const void *)(b{number} + {place}), {step}, (void *){text}, "
+            f"{ACROSS}, w1 - w0, u1 - u0);"
+        )
+        return leaf
+
+    def _unstaged(self, store: Store, part: CScope) -> None:
+        """Transposes a tile to where a store belongs."""
+        number, address = store.buffer, store.address
+        place = self.body.writer.address(address, part)
+        size, step = self.kinds[number].itemsize, address.coefficients[self.loops.vector or 0]
+        part.lines.append(
+            f"transposed_{size}((const void *)out{number}, {ACROSS}, "
+            f"(void *)(b{number} + {place}), {step}, u1 - u0, w1 - w0);"
+        )

@@ -1,0 +1,157 @@
+"""What was made of a graph, kept in the disk cache: its C text and what it takes to call it.
+
+As JSON, which is data and nothing else: an extern's op stands there by its name. The program itself
+is not kept; who wants to see it has it made again. Spec: `specs/cpu_backend.md` (CPU-9).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from aotlite.backends.cpu.emit.c_text import PrintedC, ProgramText
+from aotlite.backends.cpu.graph_key import MOST_BYTES
+from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ProgramBuffer
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.cache.disk_cache import read
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import TokenOp
+from aotlite.ir.errors import BackendError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import PureOp, op_named
+
+
+def remembered(key: str | None) -> ProgramText | None:
+    """What was made of the graph of a key, its bytes checked; None where nothing is known.
+
+    A record that cannot be read is removed, so that another one takes its place.
+    """
+    if key is None:
+        return None
+    path = artifact_cache.found(key)
+    if path is None:
+        return None
+    try:
+        return _text(json.loads(read(path)))
+    except OSError:  # removed, or exchanged, since by another process
+        return None
+    except Exception:  # whatever is missing in it or of another kind
+        artifact_cache.removed(key)
+        return None
+
+
+def remember(key: str | None, text: ProgramText) -> None:
+    """Keeps what was made of the graph of a key, where it is small and can be written down."""
+    constants = [b.value for b in text.program.buffers if b.kind is BufferKind.CONSTANT]
+    if key is None or sum([value.nbytes for value in constants]) > MOST_BYTES:
+        return
+    # Where nothing can be written the user was told so about the library, or is not waiting for it.
+    with suppress(_Unwritten, BackendError):
+        artifact_cache.kept(key, "graph", ".json", json.dumps(_record(text)).encode())
+
+
+class _Unwritten(Exception):
+    """A value that a record has no word for."""
+
+
+# ----------------------------------------------------------------------------------------- records
+def _record(text: ProgramText) -> dict[str, Any]:
+    program, printed = text.program, text.printed
+    held = {buffer.number for buffer in text.held}
+    kept = [b for b in program.buffers if b.kind is not BufferKind.TEMPORARY or b.number in held]
+    return {
+        "name": program.name,
+        "buffers": [_buffer_record(buffer) for buffer in kept],
+        "inputs": program.inputs,
+        "outputs": [_word(placed) for placed in program.outputs],
+        "held": [buffer.number for buffer in text.held],
+        "arena": text.arena_bytes,
+        "segments": [_segment_record(each) for each in printed.segments],
+        "slots": printed.slots,
+        "nanoseconds": printed.nanoseconds,
+        "text": printed.text,
+    }
+
+
+def _text(record: Mapping[str, Any]) -> ProgramText:
+    buffers = tuple([_buffer(*each) for each in record["buffers"]])
+    outputs = tuple([_value(placed) for placed in record["outputs"]])
+    program = LoopProgram(record["name"], buffers, (), tuple(record["inputs"]), outputs)
+    segments = tuple([_segment(each) for each in record["segments"]])
+    printed = PrintedC(record["text"], segments, tuple(record["slots"]), record["nanoseconds"])
+    held = {buffer.number: buffer for buffer in buffers}
+    return ProgramText(program, printed, record["arena"], tuple([held[n] for n in record["held"]]))
+
+
+def _buffer_record(buffer: ProgramBuffer) -> list[Any]:
+    value = None if buffer.value is None else base64.b64encode(buffer.value.tobytes()).decode()
+    return [buffer.number, buffer.dtype.name, buffer.size, buffer.kind.value, value]
+
+
+def _buffer(number: int, dtype: str, size: int, kind: str, value: str | None) -> ProgramBuffer:
+    of = dtypes.by_name(dtype)
+    data = None if value is None else np.frombuffer(base64.b64decode(value), of.numpy)
+    return ProgramBuffer(number, of, size, BufferKind(kind), value=data)
+
+
+def _segment_record(segment: str | Extern) -> Any:
+    if type(segment) is str:
+        return segment
+    assert isinstance(segment, Extern)
+    return [segment.op.name, *map(_word, (segment.args, segment.results, segment.meta))]
+
+
+def _segment(record: Any) -> str | Extern:
+    if type(record) is str:
+        return record
+    name, *values = record
+    op = op_named(name)
+    assert isinstance(op, (PureOp, TokenOp))
+    return Extern(op, *map(_value, values))
+
+
+# ------------------------------------------------------------------------------------------ values
+def _word(value: Any) -> Any:
+    """JSON for an argument: itself, or a list that begins with what it is."""
+    if type(value) in _PLAIN:
+        return value
+    match value:
+        case tuple():
+            return ["tuple", *map(_word, value)]
+        case Placed():
+            return ["placed", value.buffer, value.start, _word(value.meta)]
+        case TensorMeta():
+            return ["meta", value.dtype.name, value.shape, value.stride]
+        case DType():
+            return ["dtype", value.name]
+        case complex():
+            return ["complex", value.real, value.imag]
+    raise _Unwritten
+
+
+_PLAIN = frozenset((type(None), bool, int, float, str))
+
+
+def _value(word: Any) -> Any:
+    """The argument that JSON stands for."""
+    if type(word) is not list:
+        return word
+    kind, *parts = word
+    match kind:
+        case "tuple":
+            return tuple(map(_value, parts))
+        case "placed":
+            return Placed(parts[0], parts[1], _value(parts[2]))
+        case "meta":
+            return tensor_meta(parts[1], parts[2], dtypes.by_name(parts[0]))
+        case "dtype":
+            return dtypes.by_name(parts[0])
+        case "complex":
+            return complex(*parts)
+    raise AssertionError(f"a record has the word {kind!r}")

@@ -1,0 +1,72 @@
+"""Compiled kernels: found in the disk cache, or made and kept there, and loaded once a process.
+
+The disk cache is that of the CPU's libraries, with its checks, locks and limits. Spec:
+`specs/cuda_backend.md` (CUB-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from tempfile import mkstemp
+from typing import TypeVar
+
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.cache.disk_cache import key_of, word
+from aotlite.backends.native.single_flight import Once
+from aotlite.ir.errors import BackendError
+
+ModuleT = TypeVar("ModuleT")
+
+_loaded = Once[object]()
+
+
+def loaded(
+    device: Hashable,
+    identity: tuple[str, ...],
+    name: str,
+    suffix: str,
+    make: Callable[[], bytes],
+    load: Callable[[str], ModuleT],
+) -> ModuleT:
+    """The module that `load` makes of an image's file; the image, if no cache has it, is made.
+
+    `identity` is all that an image depends on: the text, then flags, architecture, the compiler's
+    version. An image that cannot be loaded, of another architecture say, is made once more. Where
+    the compiler refuses the text, the error names a file with it.
+    """
+    key = key_of("cuda", *identity)
+
+    def image() -> bytes:
+        try:
+            return make()
+        except BackendError as error:
+            place = saved(identity[0], name)
+            raise BackendError(f"{error}; the text is in {place}") from error
+
+    def made() -> ModuleT:
+        try:
+            return load(_path(key, name, suffix, image))
+        except BackendError:
+            artifact_cache.removed(key)
+        return load(_path(key, name, suffix, image))
+
+    return _loaded.get((device, key), made)  # type: ignore[return-value]
+
+
+def saved(text: str, name: str) -> str:
+    """The path of a new file with a text that does not compile; why there is none."""
+    try:
+        handle, path = mkstemp(prefix=f"{word(name)}-", suffix=".cu")
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        return f"no file ({error.strerror})"
+    return path
+
+
+def _path(key: str, name: str, suffix: str, make: Callable[[], bytes]) -> str:
+    found = artifact_cache.found(key)
+    if found is not None:
+        return found
+    with artifact_cache.locked(key):
+        return artifact_cache.found(key) or artifact_cache.kept(key, name, suffix, make())

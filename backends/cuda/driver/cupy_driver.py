@@ -1,0 +1,245 @@
+"""The driver of a CUDA device, by CuPy's ways to the driver, the runtime and cuBLAS.
+
+CuPy comes from the device's array library. Launches go through CuPy's `launchKernel`, which is one
+C call of plain numbers: arguments are prepared by `tables`. Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from aotlite.backends.cuda.driver import nvrtc
+from aotlite.backends.cuda.driver.cubin_cache import loaded
+from aotlite.backends.cuda.driver.cublas import Cublas, opened, workspace_of
+from aotlite.backends.cuda.driver.cublas_products import product
+from aotlite.backends.cuda.driver.driver_protocol import MOST_PUT, Launcher, Product
+from aotlite.backends.cuda.driver.kernel_resources import compile_without_spills
+from aotlite.backends.cuda.emit.cuda_program import Launch, PrintedKernels
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.program import Gemm, LoopProgram
+from aotlite.backends.native.cache.disk_cache import read
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import BackendError, DeviceError
+from aotlite.ir.forks import cached_property
+
+DEFAULT_SHARED = 48 << 10
+"""Bytes of dynamic shared memory that a kernel may have without asking."""
+
+_WORDS = MOST_PUT // 8
+_PUT = f"""struct Words {{ unsigned long long at[{_WORDS}]; }};
+extern "C" __global__ void put(unsigned long long *to, Words words, unsigned count)
+{{
+    for (unsigned k = threadIdx.x; k < count; k += blockDim.x) to[k] = words.at[k];
+}}
+"""
+"""Values that come with a launch: the host waits for nothing, whatever memory they are in."""
+
+
+class _Threads(threading.local):
+    """Of each thread: whether the device has its context."""
+
+    has_context = False
+
+
+class _PutArguments(ctypes.Structure):
+    _fields_ = (
+        ("to", ctypes.c_uint64),
+        ("words", ctypes.c_uint64 * _WORDS),
+        ("count", ctypes.c_uint32),
+    )
+
+
+class CupyDriver:
+    """The driver of the device that an array library of CuPy reaches."""
+
+    name = "cupy"
+
+    def __init__(self, arrays: Any) -> None:
+        self.cupy = arrays.cupy
+        self.index: int = arrays.index
+        cuda = self.cupy.cuda
+        self.runtime, self.driver = cuda.runtime, cuda.driver
+        self.address: Callable[[Any], int] = attrgetter("address")
+        get_stream = cuda.get_current_stream
+        self.current_stream: Callable[[], int] = lambda: get_stream().ptr
+        self._threads = _Threads()
+        self.is_current: Callable[[], bool] | None = self._asks()
+        self.target = self.guarded(_target, cuda.Device(self.index))
+        self.workspace = workspace_of(self.target)
+
+    def _asks(self) -> Callable[[], bool]:
+        """What tells whether this thread's launches go to the device."""
+        threads = self._threads
+        if self.runtime.getDeviceCount() == 1:
+            return lambda: threads.has_context
+        current, index = self.runtime.getDevice, self.index
+        return lambda: threads.has_context and current() == index
+
+    def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
+        with self.cupy.cuda.Device(self.index):
+            if not self._threads.has_context:
+                # The runtime makes a thread's context at its first real call, and a launch is none:
+                # it goes to the driver.
+                self.runtime.memGetInfo()
+                self._threads.has_context = True
+            return function(*args)
+
+    def synchronize(self) -> None:
+        self.guarded(self.runtime.deviceSynchronize)
+
+    def explain(self, error: BaseException) -> None:
+        """Raises an error of ours for one of CUDA's."""
+        if type(error).__module__.startswith("cupy_backends."):
+            raise DeviceError(
+                f"cuda: the device says {error}, expected no fault; it may be one of earlier work, "
+                "since work is done after it was asked for: CUDA_LAUNCH_BLOCKING=1 in the "
+                "environment shows which"
+            ) from error
+
+    # --- memory
+    def scratch(self, arrays: Any, count: int) -> Callable[[], tuple[Any, int]]:
+        # Straight from CuPy's pool: nobody but the kernels of a call sees it.
+        allocate, full = self.cupy.cuda.alloc, self.cupy.cuda.memory.OutOfMemoryError
+
+        def new() -> tuple[Any, int]:
+            try:
+                pointer = allocate(count)
+            except full:  # the pool is freed first
+                memory = arrays.room(count)
+                return memory, memory.address
+            return pointer, pointer.ptr
+
+        return new
+
+    def put(self, stream: int, address: int, data: bytes) -> None:
+        arguments = _PutArguments(to=address, count=len(data) // 8)
+        ctypes.memmove(arguments.words, data, len(data))
+        first = ctypes.addressof(arguments)
+        fields = (_PutArguments.to, _PutArguments.words, _PutArguments.count)
+        pointers = (ctypes.c_void_p * 3)(*[first + field.offset for field in fields])
+        self._put(stream, ctypes.addressof(pointers), 0)
+
+    @cached_property
+    def _put(self) -> Launcher:
+        printed = PrintedKernels(_PUT, (Launch("put", (0, 1, 2), 1, 64),))
+        return self._loaded("put", printed, ()).launcher(printed.launches[0])
+
+    def read(self, stream: int, address: int, count: int) -> bytes:
+        # In pinned memory, so that the copy is in the stream's order.
+        room = self.cupy.cuda.alloc_pinned_memory(count)
+        kind = self.runtime.memcpyDeviceToHost
+        self.runtime.memcpyAsync(room.ptr, address, count, kind, stream)
+        self.runtime.streamSynchronize(stream)
+        return ctypes.string_at(room.ptr, count)
+
+    def move(self, stream: int, to: int, source: int, count: int) -> None:
+        kind = self.runtime.memcpyDeviceToDevice
+        self.runtime.memcpyAsync(to, source, count, kind, stream)
+
+    # --- kernels
+    def module(
+        self, program: LoopProgram, printed: PrintedKernels, flags: Sequence[str]
+    ) -> CupyModule:
+        return self._loaded(program.name, printed, tuple(flags))
+
+    def _loaded(self, name: str, printed: PrintedKernels, flags: tuple[str, ...]) -> CupyModule:
+        architecture = self.target.architecture
+        identity = (printed.text, " ".join(flags), architecture, nvrtc.version())
+
+        def make() -> bytes:
+            return compile_without_spills(printed.text, self.target, flags)[0]
+
+        return loaded(("cupy", self.index), identity, name, ".cubin", make, self._load)
+
+    def _load(self, path: str) -> CupyModule:
+        try:
+            return self.guarded(CupyModule, self.cupy, read(path))
+        except Exception as error:
+            raise BackendError(
+                f"cuda: the kernels in {path} cannot be loaded ({error}), expected some for "
+                f"{self.target.architecture}"
+            ) from error
+
+    def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
+        return product(self.runtime, self._cublas, gemm, dtype, tf32=tf32)
+
+    @cached_property
+    def _cublas(self) -> Cublas:
+        return opened(self.cupy)
+
+    # --- graphs
+    def capture(
+        self, work: Callable[[], Any], products: tuple[int, int] | None = None
+    ) -> CupyGraph:
+        # CUDA records no default stream, and one of our own that waits for no other.
+        stream = self.guarded(partial(self.cupy.cuda.Stream, non_blocking=True))
+        try:
+            with self._cublas.using(products) if products else nullcontext():
+                return CupyGraph(self.runtime, _captured(stream, work))
+        except Exception as error:
+            self.explain(error)  # what cannot be recorded runs without (CUG-5)
+            raise
+
+
+def _captured(stream: Any, work: Callable[[], Any]) -> Any:
+    """CuPy's graph of the work on a stream."""
+    with stream:
+        stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with suppress(Exception):  # a capture that broke off says so, too
+                stream.end_capture()
+            raise
+        return stream.end_capture()
+
+
+class CupyModule:
+    """Kernels on the current device, from their machine code."""
+
+    def __init__(self, cupy: Any, image: bytes) -> None:
+        self.driver = cupy.cuda.driver
+        self.module = cupy.cuda.function.Module()
+        self.module.load(image)
+        self.functions: list[Any] = []
+        """They keep the module on the device."""
+
+    def launcher(self, launch: Launch) -> Launcher:
+        function = self.module.get_function(launch.name)
+        self.functions.append(function)
+        shared = launch.shared
+        if shared > DEFAULT_SHARED:
+            most = self.driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self.driver.funcSetAttribute(function.ptr, most, shared)
+        grid = (launch.blocks, 1, 1, launch.threads, 1, 1)
+        return partial(self.driver.launchKernel, function.ptr, *grid, shared)
+
+
+class CupyGraph:
+    """Work that CUDA recorded."""
+
+    def __init__(self, runtime: Any, graph: Any) -> None:
+        self.graph = graph
+        self._launch = partial(runtime.graphLaunch, graph.graphExec)
+
+    def launch(self, stream: int) -> None:
+        self._launch(stream)
+
+
+def _target(device: Any) -> Target:
+    """What kernels for a device are written for."""
+    of = device.attributes
+    return Target(
+        f"sm_{device.compute_capability}",
+        of["MultiProcessorCount"],
+        threads=of["MaxThreadsPerMultiProcessor"],
+        registers=of["MaxRegistersPerMultiprocessor"],
+        shared=of["MaxSharedMemoryPerBlockOptin"],
+        cache=of["L2CacheSize"],
+    )

@@ -1,0 +1,1 @@
+"""Loop programs as CUDA C++. Spec: `specs/cuda_printer.md`."""

@@ -1,0 +1,84 @@
+"""One kernel as the body of a CUDA C++ function.
+
+A kernel whose points are all independent is printed *by points* (`pointwise_kernels.py`), one that
+only stores at positions that are read *by stripes* (`owner_scatter.py`), every other one *by rows*
+(`reduction_kernels.py`). Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from aotlite.backends.c_family.axis_passes import of_no_points
+from aotlite.backends.c_family.loop_geometry import LoopGeometry
+from aotlite.backends.c_family.scalar_text import FunctionTexts, KernelFacts
+from aotlite.backends.cuda.emit.kernel_code import KernelCode, apart
+from aotlite.backends.cuda.emit.memory_accesses import of_passes
+from aotlite.backends.cuda.emit.owner_scatter import OwnerScatter, is_by_stripes
+from aotlite.backends.cuda.emit.pointwise.pointwise_kernels import PointwiseKernel
+from aotlite.backends.cuda.emit.reductions.reduction_kernels import ReductionKernel
+from aotlite.backends.cuda.emit.reductions.thread_layout import ThreadLayout, hands_over, layout_of
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.analysis.affine import unit
+from aotlite.backends.loops.program import Kernel, ProgramBuffer, Statement, Store, in_order
+from aotlite.backends.loops.rewrite import marked, moved_body, without_lets
+
+
+def body_of(
+    kernel: Kernel, buffers: Mapping[int, ProgramBuffer], library: FunctionTexts, target: Target
+) -> KernelCode:
+    """The body of a kernel of at least one row."""
+    kernel = _with_inner_axis(without_lets(kernel))
+    body, extents = list(kernel.body), kernel.extents
+    geometry = LoopGeometry(extents, kernel.space, None, 1, ordered=in_order(kernel))
+    if geometry.points == 0:
+        body = of_no_points(body)
+    sizes = {number: buffer.size for number, buffer in buffers.items()}
+    facts = KernelFacts(extents, kernel.space, sizes, {}, kernel.space == len(extents))
+    kinds = {number: buffer.dtype for number, buffer in buffers.items()}
+    if _is_by_points(body, geometry):
+        stores = [each for each in body if type(each) is Store]
+        facts = attrs.evolve(facts, extents=tuple([max(n, 1) for n in facts.extents]))
+        return PointwiseKernel(geometry, facts, stores, buffers, library, target).printed()
+    if is_by_stripes(body, geometry) and isinstance(body[0], Store):
+        return OwnerScatter(geometry, facts, body[0], buffers, library).printed(target)
+    layout, axis = layout_of(kernel, target.multiprocessors)
+    rows = ReductionKernel(geometry, body, hands_over(kernel, layout), layout, axis)
+    code = rows.printed(facts, kinds, library, target)
+    keeping, fast = rows.steps.keeping, _fast(kernel, layout, axis)
+    fresh = [each for each in keeping.sums if each.from_identity]
+    sweeps = of_passes(rows.passes, rows.body.facts, keeping.loads, fast, fresh)
+    return attrs.evolve(code, sweeps=tuple(sweeps))
+
+
+def _fast(kernel: Kernel, layout: ThreadLayout, axis: int) -> int | None:
+    """The axis along which neighbouring threads are neighbours; a thread may have a row."""
+    if layout.along and layout.team == 1:
+        return kernel.space - 1 if kernel.space else None
+    return axis
+
+
+def _with_inner_axis(kernel: Kernel) -> Kernel:
+    """The kernel with an inner axis of one point, if it reduces and has none."""
+    count = len(kernel.extents) + 1
+    if kernel.space < count - 1 or all(type(each) is Store for each in kernel.body):
+        return kernel
+    body = moved_body(kernel.body, tuple([unit(k, count) for k in range(count - 1)]), count)
+    body = tuple([marked(each, True) if type(each) is Store else each for each in body])
+    return attrs.evolve(kernel, extents=(*kernel.extents, 1), body=body)
+
+
+def _is_by_points(body: Sequence[Statement], geometry: LoopGeometry) -> bool:
+    """Whether all points, of inner axes too, may be computed at once."""
+    stores = [each for each in body if type(each) is Store]
+    if geometry.ordered or len(stores) < len(body):
+        return False
+    every = range(len(geometry.extents))
+    if not geometry.inner or not geometry.points:
+        return True
+    if len({store.buffer for store in stores}) < len(stores):
+        return False
+    ordered = [store for store in stores if not store.unordered]
+    return apart(ordered, geometry.extents, every)

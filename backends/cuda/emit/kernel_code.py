@@ -1,0 +1,117 @@
+"""What kernels have in common, however their points are given to threads.
+
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from aotlite.backends.c_family.loop_geometry import LoopGeometry
+from aotlite.backends.c_family.scalar_text import ROW, CScope
+from aotlite.backends.cuda.emit.memory_accesses import Sweep
+from aotlite.backends.loops.expr import Affine, walk
+from aotlite.backends.loops.program import (
+    Statement,
+    Store,
+    values_of,
+)
+
+WARP = 32
+
+
+@attrs.frozen
+class KernelCode:
+    """The lines of a kernel's body, and the grid they are written for."""
+
+    lines: list[str]
+    blocks: int
+    threads: int
+    resident: int = 0
+    """Blocks that a multiprocessor is to hold at once, for which registers are saved; 0: any."""
+    shared: int = 0
+    """Bytes of shared memory that a launch asks for."""
+    sweeps: tuple[Sweep, ...] = ()
+    """What of memory is accessed."""
+
+
+def row_of(geometry: LoopGeometry) -> CScope:
+    """What is known of all that a row computes."""
+    return CScope(CScope(None), (1 << geometry.space) - 1 | ROW)
+
+
+def constants_of(row: CScope) -> list[str]:
+    """The lines of what no axis changes."""
+    return row.parent.lines if row.parent else []
+
+
+def apart(stores: Sequence[Store], extents: Sequence[int], axes: range) -> bool:
+    """Whether no two points along these axes store at one address, for all that is known."""
+    if len({store.buffer for store in stores}) < len(stores):
+        return False
+    return all(not s.each_row and is_one_to_one(s.address, extents, axes) for s in stores)
+
+
+def is_one_to_one(address: Affine, extents: Sequence[int], axes: range) -> bool:
+    if address.dynamic:
+        return False
+    reach = 0
+    for step, extent in sorted((abs(address.coefficients[k]), extents[k]) for k in axes):
+        if extent > 1:
+            if step <= reach:
+                return False
+            reach += step * (extent - 1)
+    return True
+
+
+@attrs.frozen
+class IndexTypes:
+    """The C types of numbers of points and of positions: 32 bits where all fit in there."""
+
+    item: str
+    """Without a sign: what counts threads, vectors, points."""
+    position: str
+
+    @classmethod
+    def of(cls, extents: Sequence[int], body: Sequence[Statement]) -> IndexTypes:
+        """The types for a kernel over these axes."""
+        roots = [value for each in body for value in values_of(each)]
+        addresses = [each.args[1] for each in walk(roots) if each.op == "load"]
+        addresses += [each.address for each in body if isinstance(each, Store)]
+        most = max([_most(address, extents) for address in addresses], default=0)
+        wide = max(most, math.prod(extents)) >= _NARROW
+        return cls("u64", "i64") if wide else cls("u32", "i32")
+
+    def digits(self, names: Sequence[str], extents: Sequence[int], number: str) -> list[str]:
+        """Declarations of the digits of a number, of which the last runs fastest."""
+        found, step = [], 1
+        for place, (text, extent) in reversed(list(enumerate(zip(names, extents, strict=True)))):
+            digit = number if step == 1 else f"{number} / {step}"
+            digit = f"{digit} % {extent}" if place else digit
+            digit = "0" if extent == 1 else digit
+            found.append(f"const {self.position} {text} = ({self.position})({digit});")
+            step *= extent
+        return found[::-1]
+
+
+def _most(address: Affine, extents: Sequence[int]) -> int:
+    """What no partial sum of an address exceeds."""
+    steps = zip(address.coefficients, extents, strict=False)
+    return abs(address.start) + sum(abs(c) * n for c, n in steps)
+
+
+_NARROW = 1 << 30
+"""Below this numbers of 32 bits do not overflow, what counts by whole grids included."""
+
+
+def positions(axes: Sequence[int], extents: Sequence[int], index: str) -> list[str]:
+    """The declarations of positions along axes, of a point's number in row-major order."""
+    found, step = [], 1
+    for place, k in reversed(list(enumerate(axes))):
+        text = index if step == 1 else f"{index} / {step}"
+        found.append(f"const i64 i{k} = {text}{f' % {extents[k]}' if place else ''};")
+        step *= extents[k]
+    return found[::-1]

@@ -1,0 +1,1 @@
+"""Kernels whose points are independent, as CUDA C++. Spec: `specs/cuda_printer.md`."""

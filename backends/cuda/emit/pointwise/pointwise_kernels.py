@@ -1,0 +1,278 @@
+"""Kernels whose points are independent: a thread takes vectors of neighbours, one after another.
+
+What a vector reaches of memory is told by `contiguous_runs.py`, which points it has by
+`thread_mapping.py`, which of its conditions are known by `vector_versions.py`, how its points are
+computed by `vector_body.py`. Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from aotlite.backends.c_family.axis_passes import cost, with_values
+from aotlite.backends.c_family.integer_bounds import IntegerBounds
+from aotlite.backends.c_family.loop_body import Body
+from aotlite.backends.c_family.loop_geometry import LoopGeometry
+from aotlite.backends.c_family.loop_segments import with_chosen_addresses
+from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelFacts
+from aotlite.backends.cuda.emit.atomics import AtomicStores
+from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode
+from aotlite.backends.cuda.emit.memory_accesses import swept
+from aotlite.backends.cuda.emit.pointwise.shared_tiles import SharedTiles, across
+from aotlite.backends.cuda.emit.pointwise.thread_mapping import (
+    PATCH_ROWS,
+    PATCH_VECTORS,
+    spread_of,
+    vector_axis,
+)
+from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
+from aotlite.backends.cuda.emit.pointwise.vector_versions import VectorVersions
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.combiners import combiner
+from aotlite.backends.loops.expr import Scalar, load, walk
+from aotlite.backends.loops.program import BufferKind, ProgramBuffer, Store, values_of
+
+THREADS = 256
+"""Threads of a block."""
+IN_FLIGHT = 64
+"""Bytes that a thread has asked for before it uses the first of them, roughly."""
+WAVES = 4
+"""Blocks for each that a GPU holds at once: who is done sooner takes more of them."""
+OPERATIONS = 1600
+"""Most operations of the points that a thread takes at once."""
+LIGHT = 300
+"""Operations of these up to which 64 registers are enough."""
+
+
+class PointwiseKernel:
+    """The loops of a thread over the points of a kernel."""
+
+    def __init__(
+        self,
+        geometry: LoopGeometry,
+        facts: KernelFacts,
+        stores: Sequence[Store],
+        buffers: Mapping[int, ProgramBuffer],
+        library: FunctionTexts,
+        target: Target,
+    ) -> None:
+        self.facts, self.buffers, self.target = facts, buffers, target
+        self.stores = prepared(stores, facts)
+        itemsizes = {number: buffer.dtype.itemsize for number, buffer in buffers.items()}
+        axis = vector_axis(self.stores, facts.extents)
+        other = None if axis is None else across(self.stores, facts, axis)
+        self.spread = spread_of(self.stores, facts, itemsizes, tiles=other is not None)
+        self.index = IndexTypes.of(facts.extents, self.stores)
+        self.constants = CScope(None)
+        kinds = {number: buffer.dtype for number, buffer in buffers.items()}
+        self.body = Body(geometry, facts, kinds, library, self.constants)
+        self.body.writer.special = IntegerBounds().text
+        self.vector = Vector(self.spread, self.body, self.index, AtomicStores(self.body, library))
+        self.versions = VectorVersions(self.spread, facts, self.body, self.vector)
+        roots = [value for store in self.stores for value in values_of(store)]
+        self.operations = self.vector.operations = sum(map(cost, walk(roots)))
+        self.tiles: SharedTiles | None = None
+        if other is not None:
+            self.tiles = SharedTiles(self.spread, other, self.vector, self.versions, self.stores)
+
+    def printed(self) -> KernelCode:
+        """The body of the kernel."""
+        code = self._plain() if self.tiles is None else self._by_tiles(self.tiles)
+        fast = self.spread.vector if self.spread.order else None
+        turned = self.vector.staged
+        sweep = swept((), self.stores, self.facts, fast, turned=turned)
+        return attrs.evolve(code, sweeps=(sweep,))
+
+    def _plain(self) -> KernelCode:
+        by_runs = self.vector.has_runs(self.stores)
+        abreast = self._abreast() if by_runs else 1
+        lines = self._by_runs(abreast) if by_runs else self._ones("")
+        items = self._items() if by_runs else self.spread.points
+        blocks = -(-items // (THREADS * abreast))
+        width = self.spread.width if by_runs else 1
+        light = width * abreast * self.operations <= LIGHT
+        resident = 4 if light else 0
+        lines = [*self.constants.lines, *lines]
+        return KernelCode(lines, self._grid(blocks), THREADS, resident)
+
+    def _by_tiles(self, tiles: SharedTiles) -> KernelCode:
+        """Tiles by 16 bytes where inputs allow it, else element by element."""
+        wide = tiles.loop(wide=True)
+        test = self._alignment()
+        lines = [*self.constants.lines, *tiles.declared()]
+        if test:
+            head = [f"const bool aligned = {test};", "if (aligned) {", *wide]
+            lines += [*head, "} else {", *tiles.loop(wide=False), "}"]
+        else:
+            lines += wide
+        light = self.spread.width * self.operations <= LIGHT
+        return KernelCode(lines, self._grid(tiles.tiles), THREADS, 4 if light else 0)
+
+    def _grid(self, blocks: int) -> int:
+        """Blocks of a grid: those that are left take more of the work."""
+        most = self.target.multiprocessors * (self.target.threads // THREADS) * WAVES
+        return max(min(blocks, most), 1)
+
+    # --- vectors
+    def _by_runs(self, abreast: int) -> list[str]:
+        """Vectors, and points one by one where a buffer's memory begins between two of them."""
+        vectors = self._vectors(abreast)
+        test = self._alignment()
+        left = self.spread.flat and self.spread.points % self.spread.width > 0
+        if not test:
+            end = self._items() * self.spread.width
+            return [*vectors, *(self._ones(f"{end} + ") if left else ())]
+        head = [f"const bool aligned = {test};", "if (aligned) {", *vectors]
+        if not left:
+            return [*head, "} else {", *self._ones(""), "}"]
+        done = f"(aligned ? {self._items() * self.spread.width} : 0) + "
+        return [*head, "}", *self._ones(done)]
+
+    def _alignment(self) -> str:
+        """The test whether all runs of inputs are where 16 bytes are accessed at once.
+
+        All other memory is aligned; inputs are windows that may begin at any element.
+        """
+        needed = [
+            (number, mask)
+            for number, mask in sorted(self.vector.masks.items())
+            if self.buffers[number].kind is BufferKind.INPUT
+        ]
+        tests = [f"((u64)b{number} & {mask})" for number, mask in needed]
+        return f"({' | '.join(tests)}) == 0" if tests else ""
+
+    def _vectors(self, abreast: int) -> list[str]:
+        step, kind = THREADS * abreast, self.index.item
+        if abreast == 1:
+            inside = self._item("first", VectorPhase.BOTH)
+        else:
+            inside = [
+                *self._several(abreast, VectorPhase.LOAD),
+                *self._several(abreast, VectorPhase.COMPUTE),
+            ]
+        head = (
+            f"for ({kind} first = ({kind})blockIdx.x * {step} + threadIdx.x; "
+            f"first < {self._items()}; first += ({kind})gridDim.x * {step}) {{"
+        )
+        return [head, *self.vector.take_arrays(abreast), *inside, "}"]
+
+    def _several(self, abreast: int, phase: VectorPhase) -> list[str]:
+        """A phase of the vectors that a thread takes at once."""
+        inside = self._item("item", phase)
+        item = f"const {self.index.item} item = first + u * {THREADS};"
+        return [
+            *("#pragma unroll", f"for (i32 u = 0; u < {abreast}; ++u) {{", item),
+            *(f"if (item < {self._items()}) {{", *inside, "}", "}"),
+        ]
+
+    def _item(self, item: str, phase: VectorPhase) -> list[str]:
+        """One vector, by its number."""
+        spread = self.spread
+        if spread.flat:
+            scope = CScope(self.constants)
+            self.vector.printed(self.stores, scope, phase)
+            point = f"const {self.index.item} point = {item} * {spread.width};"
+            return [point, *scope.lines]
+        scope = CScope(self.constants, sum(1 << k for k in spread.order[:-1]))
+        self.versions.print(self.stores, scope, phase)
+        places, guard = self._places(item)
+        inside = [f"if ({guard}) {{", *scope.lines, "}"] if guard else scope.lines
+        return [*places, *inside]
+
+    def _places(self, item: str) -> tuple[list[str], str]:
+        """The positions of a vector's first point, and the test whether it is one."""
+        spread, kind = self.spread, self.index.position
+        k, row = spread.vector, self._row()
+        names = [f"i{axis}" for axis in spread.order[:-1]]
+        extents = [spread.extents[axis] for axis in spread.order[:-1]]
+        if spread.patch is None:
+            scale = f" * {spread.width}" if spread.width > 1 else ""
+            found = self.index.digits([*names, f"v{k}"], [*extents, row], item)
+            return [*found[:-1], found[-1].replace(";", f"{scale};")], ""
+        place = spread.order.index(spread.patch)
+        extents[place] = -(-extents[place] // PATCH_ROWS)
+        names[place] = "rows"
+        names += ["columns", "down", "along"]
+        extents += [-(-row // PATCH_VECTORS), PATCH_ROWS, PATCH_VECTORS]
+        found = self.index.digits(names, extents, item)
+        found.append(f"const {kind} i{spread.patch} = rows * {PATCH_ROWS} + down;")
+        found.append(f"const {kind} v{k} = (columns * {PATCH_VECTORS} + along) * {spread.width};")
+        end = row * spread.width
+        return found, f"i{spread.patch} < {spread.extents[spread.patch]} && v{k} < {end}"
+
+    def _row(self) -> int:
+        """Vectors of a row; the last one may be part of one."""
+        return -(-self.spread.extents[self.spread.vector] // self.spread.width)
+
+    def _items(self) -> int:
+        """How many vectors there are."""
+        spread = self.spread
+        if spread.flat:
+            return spread.points // spread.width
+        rows = spread.points // max(spread.extents[spread.vector], 1)
+        if spread.patch is None:
+            return rows * self._row()
+        extent = spread.extents[spread.patch]
+        rows = rows // extent * -(-extent // PATCH_ROWS) * PATCH_ROWS
+        return rows * -(-self._row() // PATCH_VECTORS) * PATCH_VECTORS
+
+    def _abreast(self) -> int:
+        """How many vectors a thread takes at once, so that enough of memory is on its way."""
+        loaded = self.vector.loaded_bytes(self.stores)
+        if not loaded or self.spread.patch is not None or self.versions.are_many(self.stores):
+            return 1
+        count = 1
+        while (
+            count < 4
+            and 2 * count * loaded <= IN_FLIGHT
+            and 2 * count * self.spread.width * self.operations <= OPERATIONS
+            and self._items() >= 2 * count * THREADS * self.target.multiprocessors * 4
+        ):
+            count *= 2
+        return count
+
+    # --- point by point
+    def _ones(self, start: str) -> list[str]:
+        """Points, neighbours by neighbouring threads."""
+        kind, count = self.index.item, self.spread.points
+        scope = CScope(self.constants, (1 << len(self.spread.extents)) - 1)
+        self.vector.one(self.stores, scope)
+        order = self.spread.order
+        places = self.index.digits(
+            [f"i{k}" for k in order], [self.spread.extents[k] for k in order], "point"
+        )
+        head = (
+            f"for ({kind} point = {start}({kind})blockIdx.x * {THREADS} + threadIdx.x; "
+            f"point < {count}; point += ({kind})gridDim.x * {THREADS}) {{"
+        )
+        few = ["#pragma unroll 4"] if self.operations <= LIGHT // 4 else []
+        return [*few, head, *places, *scope.lines, "}"]
+
+
+def prepared(stores: Sequence[Store], facts: KernelFacts) -> list[Store]:
+    """The stores, none of which combines at a place that is known, with chosen addresses."""
+    # Of one point what lies there is loaded by its own thread alone, not by all before the loop.
+    one = math.prod(facts.extents) == 1
+    found = [store if one else _plain(store) for store in stores]
+    k = vector_axis(found, facts.extents)
+    bit = 0 if k is None else 1 << k
+
+    def fixed(condition: Scalar) -> bool:
+        return not facts.axes(condition) & bit
+
+    return [with_values(each, lambda root: with_chosen_addresses(root, fixed)) for each in found]
+
+
+def _plain(store: Store) -> Store:
+    """A store that combines as one of what it loads and combines: no two points store at one
+    address, where positions are read either (K-7)."""
+    if store.combine is None or store.unordered:
+        return store
+    old = load(store.buffer, store.address, store.value.dtype)
+    kind = combiner(store.combine)
+    before = kind.identity([old.dtype]) if store.from_identity else (old,)
+    (value,) = kind.combine(before, (store.value,))
+    return attrs.evolve(store, value=value, combine=None, from_identity=False)

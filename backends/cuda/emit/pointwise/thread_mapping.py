@@ -1,0 +1,185 @@
+"""Which points a thread takes at once: the choice among ways by what it makes of memory.
+
+Input: the stores of a kernel whose points are independent; output: `ThreadMapping`. Nothing here is
+of C. Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from aotlite.backends.c_family.axis_passes import cost
+from aotlite.backends.c_family.scalar_text import KernelFacts
+from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
+    MOST_TOGETHER,
+    ContiguousRun,
+    ThreadMapping,
+    choices,
+    is_flat,
+    moves,
+    run_of,
+    runs_of_stores,
+    together,
+)
+from aotlite.backends.loops.expr import Affine, walk
+from aotlite.backends.loops.program import Store, values_of
+
+LEAST_ROW = 8
+"""Vectors of a row from which on a part of one at its end does not matter."""
+OPERATIONS = 1200
+"""Most operations of a vector: the points of it are texts of their own once loops are unrolled."""
+PATCH_ROWS = 8
+PATCH_VECTORS = 32
+"""Positions that a block takes at once where it takes several along two axes."""
+
+
+@attrs.frozen
+class _Access:
+    """One load, or one store; stores cost more."""
+
+    buffer: int
+    address: Affine
+    itemsize: int
+    weight: int
+
+
+def spread_of(
+    stores: Sequence[Store],
+    facts: KernelFacts,
+    itemsizes: Mapping[int, int],
+    *,
+    tiles: bool = False,
+) -> ThreadMapping:
+    """The way in which most bytes are accessed by as much as a thread can at once.
+
+    `tiles`: what lies across goes through shared memory, and points are divided along axes.
+    """
+    found = _accesses(stores, itemsizes)
+    best = _by_ones(found, facts.extents)
+    if best.points < 2:
+        return best
+    quality = _quality(best, stores, found, facts.sizes)
+    for spread in _candidates(stores, found, best):
+        other = _quality(spread, stores, found, facts.sizes)
+        if other > quality and not (tiles and spread.flat):
+            best, quality = spread, other
+    return best if best.flat or tiles else attrs.evolve(best, patch=_patch(found, best))
+
+
+def vector_axis(stores: Sequence[Store], extents: Sequence[int]) -> int | None:
+    """The axis along which vectors would lie."""
+    found = _accesses(stores, {store.buffer: store.value.dtype.itemsize for store in stores})
+    return _by_ones(found, extents).order[-1] if extents else None
+
+
+def _accesses(stores: Sequence[Store], itemsizes: Mapping[int, int]) -> list[_Access]:
+    """What a point loads and stores, each once; what it only may load, too."""
+    roots = [value for store in stores for value in values_of(store)]
+    loads = [each for each in walk(roots) if each.op == "load"]
+    found = [_Access(x.args[0], x.args[1], x.dtype.itemsize, 1) for x in loads]
+    return found + [_Access(s.buffer, s.address, itemsizes[s.buffer], 2) for s in stores]
+
+
+def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> ThreadMapping:
+    """One point after the other, along the axis along which most bytes are neighbours."""
+    gains = dict.fromkeys(range(len(extents)), 0)
+    for each in found:
+        for k, c in enumerate(each.address.coefficients[: len(extents)]):
+            if 1 <= abs(c) <= MOST_TOGETHER and extents[k] > 1:
+                gains[k] += each.weight * _bytes(each, extents) // abs(c)
+    last = max(gains, key=lambda k: (gains[k], k), default=None)
+    every = range(len(extents))
+    order = every if last is None else [*[k for k in every if k != last], last]
+    return ThreadMapping(tuple(extents), tuple(order))
+
+
+def _candidates(
+    stores: Sequence[Store], found: Sequence[_Access], ones: ThreadMapping
+) -> Iterable[ThreadMapping]:
+    """Vectors along the last axis, then such of all points in a row."""
+    k, extent = ones.vector, ones.extents[ones.vector]
+    steps = [(each.itemsize, abs(each.address.coefficients[k])) for each in found]
+    sizes = [size * step for size, step in steps if 1 <= step <= MOST_TOGETHER]
+    width = _within(together(sizes), stores)
+    if extent % width == 0 or extent >= LEAST_ROW * width:
+        yield attrs.evolve(ones, width=width)
+    flat = attrs.evolve(ones, flat=True)
+    sizes = [each.itemsize for each in found if is_flat(each.address, flat)]
+    if len(ones.extents) > 1 and sizes:
+        yield attrs.evolve(flat, width=_within(together(sizes), stores))
+
+
+def _within(width: int, stores: Sequence[Store]) -> int:
+    """So many points that their text does not grow beyond all bounds."""
+    roots = [value for store in stores for value in values_of(store)]
+    operations = sum(cost(scalar) for scalar in walk(roots))
+    while width > 1 and width * operations > OPERATIONS:
+        width //= 2
+    return width
+
+
+def _quality(
+    spread: ThreadMapping,
+    stores: Sequence[Store],
+    found: Sequence[_Access],
+    sizes: Mapping[int, int],
+) -> float:
+    """The bytes of all accesses, each as far as threads share the work of memory well."""
+    runs = runs_of_stores(stores, spread, sizes)
+    of_stores = [runs.get(k) for k in range(len(stores))]
+    loads = found[: len(found) - len(stores)]
+    of_loads = [run_of(x.buffer, x.address, spread, sizes[x.buffer]) for x in loads]
+    return sum(
+        each.weight * _bytes(each, spread.extents) * _share(each, spread, run)
+        for each, run in zip(found, [*of_loads, *of_stores], strict=True)
+    )
+
+
+def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> float:
+    """How well an access is made: 1 is what all points of a vector have in common."""
+    if not moves(each.address, spread):
+        return 1.0
+    if run is not None:
+        return 0.95 if run.width >= spread.width else 0.85
+    step = abs(each.address.coefficients[spread.vector])
+    if step > MOST_TOGETHER:
+        return 0.0
+    # One by one neighbours are accessed by neighbouring threads, in vectors with gaps.
+    return (0.8 if spread.width == 1 else 0.3) / max(step, 1)
+
+
+def _bytes(each: _Access, extents: Sequence[int]) -> int:
+    """The bytes of all elements of an access, each once."""
+    moving = zip(each.address.coefficients, extents, strict=False)
+    return each.itemsize * math.prod([n for c, n in moving if c])
+
+
+def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
+    """The axis along which loads of one buffer are neighbours of each other, as in a stencil."""
+    near: dict[int, int] = {}
+    families: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    for each in found:
+        if each.weight == 1:
+            key = each.buffer, each.address.coefficients
+            families.setdefault(key, set()).update(_starts(each.address))
+    for (_, coefficients), starts in families.items():
+        for k in spread.order[:-1]:
+            steps = {coefficients[k], 2 * coefficients[k]} - {0}
+            if spread.extents[k] >= PATCH_ROWS and any(
+                a + step in starts for a in starts for step in steps
+            ):
+                near[k] = near.get(k, 0) + len(starts)
+    return max(near, key=lambda k: near[k], default=None)
+
+
+def _starts(address: Affine) -> set[int]:
+    """Where an address begins; a chosen one in several places."""
+    if not address.dynamic:
+        return {address.start}
+    if len(address.dynamic) > 1:
+        return set()
+    ((value, step),) = address.dynamic
+    return {address.start + step * each for each in choices(value)}

@@ -1,0 +1,133 @@
+"""A vector in versions: what conditions are is known for most vectors, whatever they guard.
+
+A condition that is one for all points of a vector chooses between two texts. Along the vector axis
+conditions flip in few places: vectors that lie between two of them have a text each, and the points
+of those across one, or across the end of a row, go one by one. Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aotlite.backends.c_family.axis_passes import with_values
+from aotlite.backends.c_family.loop_body import Body
+from aotlite.backends.c_family.loop_segments import LoopSegment, folded, parts
+from aotlite.backends.c_family.scalar_text import CScope, KernelFacts
+from aotlite.backends.cuda.emit.pointwise.contiguous_runs import ThreadMapping
+from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
+from aotlite.backends.loops.expr import COMPARISONS, Scalar, walk
+from aotlite.backends.loops.program import Store, values_of
+
+SWITCHES = 2
+"""Conditions that choose between texts: each doubles their number."""
+MOST_PARTS = 3
+LONG = 4
+"""Vectors that a part has at least."""
+CHOICES = frozenset(("where", *COMPARISONS))
+
+
+class VectorVersions:
+    """Prints vectors in as many versions as their conditions ask for."""
+
+    def __init__(
+        self, spread: ThreadMapping, facts: KernelFacts, body: Body, vector: Vector
+    ) -> None:
+        self.spread, self.facts, self.body, self.vector = spread, facts, body, vector
+
+    def are_many(self, stores: Sequence[Store]) -> bool:
+        """Whether there are several texts of whole vectors."""
+        return self._switch(stores) is not None or len(self._parts(stores)) > 1
+
+    def print(
+        self, stores: Sequence[Store], scope: CScope, phase: VectorPhase, depth: int = 0
+    ) -> None:
+        """A vector whose first point the scope knows."""
+        condition = self._switch(stores) if depth < SWITCHES else None
+        if condition is None:
+            self._along(stores, scope, phase)
+            return
+        text, lines = self.body.writer.value(condition, scope), []
+        for head, truth in ((f"if ({text}) {{", True), ("} else {", False)):
+            inside = CScope(scope, branch=True)
+            self.print(_changed(stores, {condition: truth}), inside, phase, depth + 1)
+            lines += [head, *inside.lines]
+        scope.lines += [*lines, "}"]
+
+    def _along(self, stores: Sequence[Store], scope: CScope, phase: VectorPhase) -> None:
+        """A version for each part of the axis; the points between them one by one."""
+        heads: list[str] = []
+        lines: list[list[str]] = []
+        for part in self._parts(stores):
+            test = self._test(part)
+            inside = CScope(scope, branch=True) if test else scope
+            self.vector.printed(_changed(stores, part.truths), inside, phase)
+            if not test:
+                return
+            heads.append(f"if ({test}) {{")
+            lines.append(inside.lines)
+        if phase is not VectorPhase.LOAD:
+            heads.append("{")
+            lines.append(self._ones(stores, scope))
+        for place, (head, own) in enumerate(zip(heads, lines, strict=True)):
+            scope.lines += [f"}} else {head}" if place else head, *own]
+        scope.lines += ["}"] if heads else []
+
+    def _ones(self, stores: Sequence[Store], scope: CScope) -> list[str]:
+        k, index = self.spread.vector, self.vector.index
+        inside = CScope(scope, 1 << k, branch=True)
+        self.vector.one(stores, inside)
+        return [
+            "#pragma unroll 1",
+            f"for (i32 e = 0; e < {self.spread.width}; ++e) {{",
+            f"const {index.position} i{k} = v{k} + e;",
+            f"if (i{k} < {self.spread.extents[k]}) {{",
+            *inside.lines,
+            *("}", "}"),
+        ]
+
+    def _test(self, part: LoopSegment) -> str:
+        """Whether all points of a vector are in a part; nothing where they always are."""
+        k, width = self.spread.vector, self.spread.width
+        extent = self.spread.extents[k]
+        end = extent if part.end is None else min(part.end, extent)
+        tests = [f"v{k} >= {part.begin}"] if (part.begin or 0) > 0 else []
+        if end < extent or extent % width:
+            tests.append(f"v{k} <= {end - width}")
+        return " && ".join(tests)
+
+    def _parts(self, stores: Sequence[Store]) -> list[LoopSegment]:
+        """The longest parts of the axis, within which no condition flips at a known place."""
+        whole = LoopSegment((), None, None, {})
+        roots = [value for store in stores for value in values_of(store)]
+        if self.spread.width == 1 or all(scalar.op not in CHOICES for scalar in walk(roots)):
+            return [whole]
+        k = self.spread.vector
+        least = min(LONG * self.spread.width, self.spread.extents[k] // 2)
+        found = [part for part in parts(roots, k, None)[0] if self._length(part) >= least]
+        return sorted(found, key=self._length, reverse=True)[:MOST_PARTS]
+
+    def _length(self, part: LoopSegment) -> int:
+        """The points of a part."""
+        extent = self.spread.extents[self.spread.vector]
+        end = extent if part.end is None else min(part.end, extent)
+        return end - max(part.begin or 0, 0)
+
+    def _switch(self, stores: Sequence[Store]) -> Scalar | None:
+        """A condition that is one for the vector, and guards what cannot be loaded anyway."""
+        if self.spread.width == 1:
+            return None
+        roots = [value for store in stores for value in values_of(store)]
+        for scalar in self.facts.in_order(roots):
+            bit = 1 << self.spread.vector
+            if self.facts.is_lazy(scalar) and not self.facts.axes(scalar.args[0]) & bit:
+                condition: Scalar = scalar.args[0]
+                if self.facts.safe(condition):
+                    return condition
+        return None
+
+
+def _changed(stores: Sequence[Store], truths: Mapping[Scalar, bool]) -> list[Store]:
+    """The stores where conditions are known."""
+    if not truths:
+        return list(stores)
+    return [with_values(each, folded(truths)) for each in stores]

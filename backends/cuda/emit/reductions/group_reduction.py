@@ -1,0 +1,180 @@
+"""How the threads of a team combine partial results, in the order of the IR.
+
+Lane l of a reduction is partial (k, t, v) of its threads: l = (k * workers + t) * width + v. A
+thread's neighbours v are combined first, as `near` says; where they are not, they are at last, and
+where they are rows of their own, they stay so. Between, halves go over a thread's own k, then over
+threads: through shared memory down to a warp, by shuffles within one.
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from aotlite.backends.c_family.loop_body import Body, array_type
+from aotlite.backends.c_family.scalar_text import CScope
+from aotlite.backends.cuda.emit.reductions.thread_layout import WARP, ThreadLayout
+from aotlite.backends.cuda.emit.reductions.vector_access import unrolled
+from aotlite.backends.loops.combiners import combiner
+from aotlite.backends.loops.program import Reduce
+
+_SYMMETRIC = frozenset(("sum", "prod", "any", "all"))
+"""Combiners that give the same bits with their operands exchanged, but for payloads of NaNs."""
+EVERY = "0xffffffffu"
+
+
+class GroupReduction:
+    """Writes the lines that make one result of a team's partial results."""
+
+    def __init__(self, body: Body, layout: ThreadLayout, *, has_gaps: bool) -> None:
+        self.body, self.layout, self.width = body, layout, layout.width
+        every = EVERY if layout.threads >= WARP else f"{(1 << layout.threads) - 1:#x}u"
+        self.mask = "lanes" if has_gaps and layout.along and layout.team < WARP else every
+        """Names the threads of a warp that take part: all, or those whose team has a row."""
+        self.shared: dict[str, str] = {}
+        """Declarations of shared arrays, by name."""
+        self.arrays: dict[int, str] = {}
+        self.results: dict[int, str] = {}
+        """The shared arrays of what is to be combined, and of what is, by the reduction's names."""
+
+    def lines(self, group: Sequence[Reduce], workers: int) -> list[str]:
+        """Of reductions of one pass, which have as many lanes: all threads then have the results.
+
+        `workers` threads of the team have taken part.
+        """
+        layout = self.layout
+        lanes = workers * layout.width if layout.along else workers
+        (near,) = {each.near for each in group}
+        assert near in (1, layout.width), "a thread has whole groups of neighbours"
+        self.width = layout.width // near
+        found = list[str]()
+        for each in group:
+            count = each.lanes // lanes
+            found += self._neighbours(each, count) if near > 1 else []
+            found += self._own(each, count, self.width, near)
+        if layout.team * layout.side > layout.pitch:
+            found += self._through_shared(group, workers)
+        for each in group if layout.along else ():
+            found += self._of_warp(each, workers)
+            found += self._own(each, self.width, 1)
+        return found
+
+    def _neighbours(self, reduce: Reduce, count: int) -> Iterator[str]:
+        """Halves of each of a thread's groups of neighbours."""
+        width = self.layout.width
+        half = width // 2
+        while half:
+            place = f"k / {half} * {width} + k % {half}"
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {half}]" for number in reduce.names]
+            head = f"for (i32 k = 0; k < {count * half}; ++k)"
+            yield from unrolled(head, self._joined(reduce, first, second))
+            half //= 2
+
+    def _own(self, reduce: Reduce, count: int, step: int, near: int = 1) -> Iterator[str]:
+        """Halves of a thread's own partial results, of which each `near`-th counts."""
+        half = count // 2
+        place = "k" if near == 1 else f"k * {near}"
+        while half:
+            first = [f"a{number}[{place}]" for number in reduce.names]
+            second = [f"a{number}[{place} + {half * step * near}]" for number in reduce.names]
+            head = f"for (i32 k = 0; k < {half * step}; ++k)"
+            yield from unrolled(head, self._joined(reduce, first, second))
+            half //= 2
+
+    def _joined(self, reduce: Reduce, first: Sequence[str], second: Sequence[str]) -> list[str]:
+        """The lines that combine partial results into the first of them."""
+        scope, kinds = CScope(None), [value.dtype for value in reduce.values]
+        results = self.body.combined(combiner(reduce.kind), kinds, first, second, scope)
+        sets = [f"{state} = {result};" for state, result in zip(first, results, strict=True)]
+        return [*scope.lines, *sets]
+
+    # --- shared memory
+    def _through_shared(self, group: Sequence[Reduce], workers: int) -> list[str]:
+        """Halves of threads that are not side by side in a warp: a thread takes a column of them.
+
+        Two barriers: what is read behind the one is written before it, and again only behind the
+        other, so that neither the next reduction nor the next row needs a barrier of its own.
+        """
+        layout = self.layout
+        writing = max(workers * layout.side, layout.pitch)
+        rows, columns = writing // layout.pitch, layout.pitch * self.width
+        writes, reads = list[str](), list[str]()
+        parts = [each for each in group for _ in each.names]
+        numbers = [number for each in group for number in each.names]
+        for k, (each, number) in enumerate(zip(parts, numbers, strict=True)):
+            kind = array_type(each.values[each.names.index(number)].dtype)
+            self.arrays[number] = self._declare(f"s{k}_{kind}", kind, layout.threads * self.width)
+            result = self._declare(f"r{k}_{kind}", kind, columns)
+            self.results[number] = result
+            writes.append(f"{self.arrays[number]}[threadIdx.x * {self.width} + v] = a{number}[v];")
+            near = f"threadIdx.x % {layout.pitch} * {self.width} + v"
+            reads.append(f"a{number}[v] = {result}[{near}];")
+        halves = [line for each in group for line in self._column(each, rows, columns)]
+        each_v = f"for (i32 v = 0; v < {self.width}; ++v)"
+        write = unrolled(each_v, writes)
+        if writing < layout.threads:
+            write = [f"if (threadIdx.x < {writing}) {{", *write, "}"]
+        head = f"for (i32 column = threadIdx.x; column < {columns}; column += {layout.threads}) {{"
+        barrier = "__syncthreads();"
+        return [*write, barrier, head, *halves, "}", barrier, *unrolled(each_v, reads)]
+
+    def _declare(self, name: str, kind: str, count: int) -> str:
+        """The name of a shared array, which each pass uses again."""
+        self.shared[name] = f"__shared__ {kind} {name}[{count}];"
+        return name
+
+    def _column(self, reduce: Reduce, rows: int, columns: int) -> list[str]:
+        """The halves of one column, in registers."""
+        lines = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind = array_type(value.dtype)
+            lines.append(f"{kind} h{number}[{rows}];")
+            read = f"h{number}[k] = {self.arrays[number]}[k * {columns} + column];"
+            lines += unrolled(f"for (i32 k = 0; k < {rows}; ++k)", [read])
+        half = rows // 2
+        while half:
+            first = [f"h{number}[k]" for number in reduce.names]
+            second = [f"h{number}[k + {half}]" for number in reduce.names]
+            lines += unrolled(
+                f"for (i32 k = 0; k < {half}; ++k)", self._joined(reduce, first, second)
+            )
+            half //= 2
+        return lines + [
+            f"{self.results[number]}[column] = h{number}[0];" for number in reduce.names
+        ]
+
+    # --- a warp
+    def _of_warp(self, reduce: Reduce, workers: int) -> list[str]:
+        """Halves of neighbouring threads; then all of them have the result."""
+        near = min(self.layout.team, WARP)
+        half = min(workers, near) // 2
+        lines = self._shuffled(reduce, half) if half else []
+        if near > 1 and (workers < near or reduce.kind not in _SYMMETRIC):
+            lines += self._from_first(reduce, near)
+        return lines
+
+    def _shuffled(self, reduce: Reduce, half: int) -> list[str]:
+        """Combines what threads have with what those so far away have, then half as far."""
+        way = "xor" if reduce.kind in _SYMMETRIC else "down"
+        own = "half" if self.layout.team >= WARP else f"half, {self.layout.team}"
+        far = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind = array_type(value.dtype)
+            call = f"__shfl_{way}_sync({self.mask}, a{number}[v], {own})"
+            far.append(f"const {kind} far{number} = ({kind}){call};")
+        first = [f"a{number}[v]" for number in reduce.names]
+        second = [f"far{number}" for number in reduce.names]
+        lines = [*far, *self._joined(reduce, first, second)]
+        lines = unrolled(f"for (i32 v = 0; v < {self.width}; ++v)", lines)
+        return unrolled(f"for (i32 half = {half}; half; half /= 2)", lines)
+
+    def _from_first(self, reduce: Reduce, near: int) -> list[str]:
+        """The first thread's results for all `near` ones."""
+        takes = []
+        for number, value in zip(reduce.names, reduce.values, strict=True):
+            kind, source = array_type(value.dtype), f"threadIdx.x & {WARP - near}"
+            takes.append(
+                f"a{number}[v] = ({kind})__shfl_sync({self.mask}, a{number}[v], {source});"
+            )
+        return unrolled(f"for (i32 v = 0; v < {self.width}; ++v)", takes)

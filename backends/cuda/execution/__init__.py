@@ -1,0 +1,1 @@
+"""Launches: planned, written as Python, recorded. Spec: `specs/cuda_backend.md`."""

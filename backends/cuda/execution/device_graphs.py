@@ -1,0 +1,367 @@
+"""Device graphs: the launches of a compiled graph as one, recorded once and done anew.
+
+The launches of a recording have fixed addresses. Temporaries, and inputs that are somewhere else at
+each call, lie in a room that all recordings on a stream share; results have memory of their own,
+which is not written again while somebody holds it. Rules: CUG-1 to CUG-6.
+Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import compress
+from typing import Any
+
+import attrs
+
+from aotlite.backends.calling_convention import Value
+from aotlite.backends.cuda.driver.driver_protocol import PER_THREAD, DeviceGraph, Driver
+from aotlite.backends.cuda.execution.launch_code import CudaRun
+from aotlite.backends.cuda.execution.launch_plan import LINE
+from aotlite.backends.cuda.execution.leases import lent
+from aotlite.backends.loops.program import BufferKind, Extern, Gemm, writes
+from aotlite.backends.native.warn_once import warn_once
+from aotlite.backends.protocol import Window
+from aotlite.ir.arrays import ArrayBackend
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.forks import lock
+from aotlite.ir.meta import TensorMeta
+
+LOG = logging.getLogger("aotlite.device_graphs")
+
+MOST = 8
+"""Recordings of one compiled graph on one stream."""
+MANY = 16
+"""From so many compiled graphs of one name on, the user is told."""
+ALIGNED = 16
+"""Bytes at whose multiples inputs must begin that are read where they are."""
+
+
+# ----------------------------------------------------------------------------------- shared memory
+class Room:
+    """Memory that recordings share."""
+
+    def __init__(self, buffer: Any, size: int) -> None:
+        self.buffer = buffer
+        self.size = size
+
+
+class RoomPool:
+    """The room of a stream: as large as the largest recording needs."""
+
+    def __init__(self) -> None:
+        self.lock = lock()
+        """Of calls on the stream one after the other copies, launches and is through."""
+        self._room: weakref.ref[Room] | None = None
+
+    def room(self, arrays: ArrayBackend, size: int) -> Room:
+        """A room of this size at least; another one than before where that was too small."""
+        known = self.known()
+        if known is None or known.size < size:
+            known = Room(arrays.allocate(size, uint8), size)
+            self._room = weakref.ref(known)
+        return known
+
+    def known(self) -> Room | None:
+        """The room that there is, as long as some recording uses it."""
+        return None if self._room is None else self._room()
+
+
+_POOLS: weakref.WeakKeyDictionary[Driver, dict[int, RoomPool]] = weakref.WeakKeyDictionary()
+
+
+class _OwnPools(threading.local):
+    """Of each thread, the pools of its own default stream."""
+
+    def __init__(self) -> None:
+        self.of: weakref.WeakKeyDictionary[Driver, RoomPool] = weakref.WeakKeyDictionary()
+
+
+_OWN = _OwnPools()
+
+
+def pool_of(driver: Driver, stream: int) -> RoomPool:
+    """The pool of a stream. The default streams of threads have one handle, and are not one."""
+    if stream == PER_THREAD:
+        return _OWN.of.setdefault(driver, RoomPool())
+    return _POOLS.setdefault(driver, {}).setdefault(stream, RoomPool())
+
+
+# -------------------------------------------------------------------------------------- recordings
+@attrs.frozen
+class RecordedInput:
+    """An input on the device: its place among the values, and how many bytes it is."""
+
+    place: int
+    itemsize: int
+    nbytes: int
+    written: bool
+    """The graph writes it, so that it cannot be a copy."""
+
+
+@attrs.define(eq=False)
+class RecordedGraph:
+    """Work with the addresses that it was recorded with."""
+
+    graph: DeviceGraph
+    room: Room
+    arena: int
+    """Where the room begins."""
+    fixed: Sequence[tuple[int, int]]
+    """Inputs, by number, that are read where they were: their addresses."""
+    copied: Sequence[tuple[int, int]]
+    """Those that are copied first, and where to."""
+    outputs: Sequence[tuple[Any, int]]
+    """Buffers of results, and their addresses."""
+    table: Any
+    holders: list[Callable[[], bool]] = attrs.field(factory=list)
+
+    def fits(self, addresses: Sequence[int]) -> bool:
+        """Whether the inputs are where they were, and nobody holds the last results."""
+        if any(addresses[number] != address for number, address in self.fixed):
+            return False
+        return not any(is_held() for is_held in self.holders)
+
+    def results(self) -> list[Any]:
+        """Buffers on the memory of the results, for a new generation of them."""
+        found = [lent(buffer, address) for buffer, address in self.outputs]
+        self.holders = [is_held for _, is_held in found]
+        return [buffer for buffer, _ in found]
+
+
+class _OwnRecordings(threading.local):
+    """Of each thread, the recordings on its own default stream."""
+
+    def __init__(self) -> None:
+        self.known: list[RecordedGraph] = []
+
+
+class DeviceGraphRun:
+    """A compiled graph that is recorded: called as it is, with the same results."""
+
+    def __init__(self, run: CudaRun, arrays: ArrayBackend, driver: Driver) -> None:
+        self.run = run
+        self.graph = run.graph
+        self.plan = run.plan
+        self.kernels = run.kernels
+        self.source = run.source
+        self.reads, self.reads_all = run.reads, run.reads_all
+        self.read_of = run.read_of
+        self.arrays = arrays
+        self.driver = driver
+        self.reason = _reason(run)
+        """Why nothing is recorded; empty where it is."""
+        self.inputs = _inputs(run)
+        self._multiplies = any(type(action) is Gemm for action in run.plan.actions)
+        self.recordings: dict[int, list[RecordedGraph]] = {}
+        """By stream, but for the default streams of threads."""
+        self._own = _OwnRecordings()
+        self._seen: list[set[int]] = [set() for _ in self.inputs]
+        """For each input the addresses that it has had."""
+        self._calls = 0
+        self._is_counted = False
+        writer = run.writer
+        self._prepare, self._finish = writer.prepare(), writer.finish()
+        self._host_values = writer.host_values()
+        self._sizes = [nbytes for _, nbytes in writer.outputs()]
+        if self.reason:
+            self._tell_never()
+
+    def __call__(self, given: list[Window]) -> list[Window | None]:
+        return self.run.called(given, self.compact)
+
+    def compact(self, box: list[Value]) -> list[Value]:
+        """Values as they travel, in and out."""
+        if self.reason:
+            return self.run.compact(box)
+        is_current = self.driver.is_current
+        if is_current is not None and not is_current():
+            found: list[Value] = self.driver.guarded(self.compact, box)
+            return found
+        stream = self.driver.current_stream()
+        with pool_of(self.driver, stream).lock:
+            return self._compact(box, stream)
+
+    def _compact(self, box: list[Value], stream: int) -> list[Value]:
+        addresses = self._addresses(box)
+        recording = self._recording(box, addresses, stream)
+        for seen, place in zip(self._seen, addresses, strict=True):
+            if len(seen) < 2 * MOST:
+                seen.add(place)
+        self._calls += 1
+        if recording is None:
+            return self.run.compact(box)
+        return self._replayed(recording, box, addresses, stream)
+
+    def _addresses(self, box: Sequence[Value]) -> list[int]:
+        """Of the inputs on the device. No frame above keeps their memory."""
+        address, found = self.driver.address, []
+        for each in self.inputs:
+            buffer, start = box[each.place]
+            found.append(address(buffer) + start * each.itemsize)
+        return found
+
+    def _replayed(
+        self, recording: RecordedGraph, box: list[Value], addresses: Sequence[int], stream: int
+    ) -> list[Value]:
+        values = list(box)
+        box.clear()
+        try:
+            self._launch(recording, values, addresses, stream)
+        except BaseException as error:
+            values.clear()  # an error's trace keeps none of the memory
+            self.driver.explain(error)
+            raise
+        found: list[Value] = self._finish(values, recording.results())
+        return found
+
+    def _launch(
+        self,
+        recording: RecordedGraph,
+        values: list[Value],
+        addresses: Sequence[int],
+        stream: int,
+    ) -> None:
+        for number, to in recording.copied:
+            self.driver.move(stream, to, addresses[number], self.inputs[number].nbytes)
+        if self._host_values is not None:
+            at = recording.arena + self.plan.hosted_at
+            self.driver.put(stream, at, self._host_values(values))
+        recording.graph.launch(stream)
+
+    # --- recording
+    def _recording(
+        self, values: Sequence[Value], addresses: Sequence[int], stream: int
+    ) -> RecordedGraph | None:
+        """The recording for a call, made now if need be; None for a call that goes without."""
+        known = self._recordings_on(stream)
+        room = pool_of(self.driver, stream).known()
+        known[:] = [each for each in known if each.room is room]  # others were too small
+        for each in known:
+            if each.fits(addresses):
+                return each
+        if not self._calls:  # the first one: it loads what is loaded late
+            return None
+        if len(known) >= MOST:
+            self._tell(f"there are {MOST} recordings whose results are held")
+            return None
+        moving = [each.written and a not in seen for each, a, seen in self._known(addresses)]
+        if any(moving):
+            self._tell("an input that is written is somewhere else at each call")
+            return None
+        try:
+            made = self._recorded(values, addresses, stream, careful=len(known) < MOST // 2)
+        except (AotliteError, MemoryError) as error:
+            self.reason = f"recording fails: {error}"
+            self._tell_never()
+            return None
+        known.append(made)
+        return made
+
+    def _recordings_on(self, stream: int) -> list[RecordedGraph]:
+        return self._own.known if stream == PER_THREAD else self.recordings.setdefault(stream, [])
+
+    def _known(self, addresses: Sequence[int]) -> Any:
+        return zip(self.inputs, addresses, self._seen, strict=True)
+
+    def _tell_never(self) -> None:
+        """Loud: whoever asked for recordings has none."""
+        LOG.warning("aotlite: graph %s is not recorded: %s (CUG-5)", self.graph.name, self.reason)
+
+    def _tell(self, why: str) -> None:
+        LOG.info("%s: a call runs without a recording: %s (CUG-5)", self.graph.name, why)
+
+    def _recorded(
+        self, values: Sequence[Value], addresses: Sequence[int], stream: int, *, careful: bool
+    ) -> RecordedGraph:
+        """A new recording. Inputs that were where they are before are read there."""
+        stays = [
+            each.written or (careful and a in seen and a % ALIGNED == 0)
+            for each, a, seen in self._known(addresses)
+        ]
+        numbers = range(len(self.inputs))
+        moved = [number for number in numbers if not stays[number]]
+        starts, size = self._starts(moved)
+        workspace = self.driver.workspace if self._multiplies else 0
+        pool = pool_of(self.driver, stream)
+        room = pool.room(self.arrays, max(size + workspace, LINE))
+        arena = self.driver.address(room.buffer)
+        given = list(values)
+        for number, start in zip(moved, starts, strict=True):
+            each = self.inputs[number]
+            given[each.place] = (room.buffer, start // each.itemsize)
+        outputs = [self.arrays.allocate(nbytes, uint8) for nbytes in self._sizes]
+        products = (arena + size, workspace) if workspace else None
+        capture = partial(self.driver.capture, products=products)
+        graph, table = self._prepare(given, outputs, room.buffer, capture)
+        if not self._is_counted:
+            self._is_counted = True
+            _count(self.graph.name)
+        return RecordedGraph(
+            graph,
+            room,
+            arena,
+            [(number, addresses[number]) for number in numbers if stays[number]],
+            [(number, arena + start) for number, start in zip(moved, starts, strict=True)],
+            [(buffer, self.driver.address(buffer)) for buffer in outputs],
+            table,
+        )
+
+    def _starts(self, moved: Sequence[int]) -> tuple[list[int], int]:
+        """Where in the room inputs are copied to, behind the arena; and its size."""
+        starts, size = [], -(-self.plan.arena // LINE) * LINE
+        for number in moved:
+            starts.append(size)
+            size += -(-self.inputs[number].nbytes // LINE) * LINE
+        return starts, size
+
+
+def _inputs(run: CudaRun) -> list[RecordedInput]:
+    """The inputs on the device that are read."""
+    found = []
+    program = run.plan.program
+    buffers = {buffer.number: buffer for buffer in program.buffers}
+    written = {n for step in program.steps for n in writes(step)}
+    pairs = zip(run.graph.placeholders, program.inputs, strict=True)
+    for place, (node, number) in enumerate(compress(pairs, run.reads)):
+        meta: Any = node.meta
+        if number is None or meta.device is CPU:
+            continue
+        assert buffers[number].kind is BufferKind.INPUT
+        size = meta.dtype.itemsize
+        found.append(RecordedInput(place, size, max(meta.span, 0) * size, number in written))
+    return found
+
+
+def _reason(run: CudaRun) -> str:
+    """Why a graph cannot be recorded; empty where it can."""
+    if run.plan.waits:
+        return "a check waits for the device"
+    if run.plan.copied:
+        return "an input is copied from the host"
+    for action in run.plan.actions:
+        if type(action) is Extern:
+            return f"{action.op.name} is computed by the array library, which allocates"
+    metas = [node.meta for node in run.graph.placeholders]
+    if not all(type(meta) is TensorMeta for meta in metas):
+        return "an input is no tensor"
+    return ""
+
+
+_counts: dict[str, int] = {}
+
+
+def _count(name: str) -> None:
+    """Counts compiled graphs that are recorded, of which there can be one for each size."""
+    _counts[name] = _counts.get(name, 0) + 1
+    if _counts[name] == MANY:
+        warn_once(
+            f"aotlite: {MANY} device graphs were recorded of {name}, one for each size; name the "
+            "sizes that recur in device_graph_sizes, or pad to few of them (CUG-3)"
+        )

@@ -1,0 +1,442 @@
+"""A plan as a backend's callable: straight-line Python, written for each program.
+
+A call finds the addresses of its inputs, allocates its results and the arena, writes all addresses
+into a table, and launches. Spec: `specs/cuda_backend.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import compress
+from typing import Any
+
+from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.cuda.driver.driver_protocol import Driver
+from aotlite.backends.cuda.emit.cuda_program import Launch
+from aotlite.backends.cuda.execution.argument_tables import maker
+from aotlite.backends.cuda.execution.extern_ops import extern, windows_of
+from aotlite.backends.cuda.execution.kernel_report import CudaKernels
+from aotlite.backends.cuda.execution.launch_plan import SLOT, Checks, LaunchPlan, buffers_of
+from aotlite.backends.loops.program import BufferKind, Extern, Gemm, Placed, ProgramBuffer
+from aotlite.backends.loops.program import MatrixWindow as Matrix
+from aotlite.backends.protocol import Window
+from aotlite.ir.arrays import copied
+from aotlite.ir.arrays.device import CPU, Device
+from aotlite.ir.dtypes import uint8
+from aotlite.ir.errors import BackendError, GraphError
+from aotlite.ir.graph import Graph
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
+
+
+class CudaRun:
+    """A compiled graph: called with windows, or through `compact` with values as they travel."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: LaunchPlan,
+        device: Device,
+        driver: Driver,
+        flags: Sequence[str],
+        *,
+        tf32: bool,
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.reads = is_read(graph)
+        """Which inputs anything reads: `compact` takes these alone."""
+        self.reads_all = all(self.reads)
+        module = driver.module(plan.kernels, plan.printed, flags)
+        self.writer = LaunchWriter(graph, plan, device, driver, module, tf32=tf32)
+        self.writer.scope["refused"] = self._refused
+        self.compact, self.source = self.writer.function()
+        self.kernels = CudaKernels(
+            make=lambda: plan.program,
+            text=plan.printed.text,
+            plan=plan,
+            target=driver.target,
+            flags=tuple(flags),
+        )
+
+    def __call__(self, given: list[Window]) -> list[Window | None]:
+        return self.called(given, self.compact)
+
+    def called(
+        self, given: list[Window], compact: Callable[[list[Value]], list[Value]]
+    ) -> list[Window | None]:
+        """The results of a call of a compact face by windows."""
+        values = [
+            _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
+            for window, node, read in zip(given, self.graph.placeholders, self.reads, strict=True)
+            if read
+        ]
+        given.clear()
+        return [
+            value if value is None or type(value) is tuple else (value, 0)
+            for value in compact(values)
+        ]
+
+    def read_of(self, values: list[Value]) -> list[Value]:
+        """Of the values of all inputs those that `compact` takes."""
+        return list(compress(values, self.reads))
+
+    def _refused(self, values: Sequence[Value]) -> None:
+        """Raises what the op raises whose values a check has refused."""
+        given = iter(values)
+        inputs = []
+        for node, read in zip(self.graph.placeholders, self.reads, strict=True):
+            meta: Any = node.meta
+            inputs.append(_copy(next(given), meta) if read else ArrayValue(None, meta))
+        run_graph(self.graph, *inputs)
+        raise GraphError(
+            f"{self.graph.name}: a check gave its program up, expected one of its ops to raise"
+        )
+
+
+def _copy(value: Value, meta: TensorMeta) -> ArrayValue:
+    return array_value(_array(value, meta) if type(value) is tuple else value, meta)
+
+
+def _array(window: Window, meta: TensorMeta) -> Any:
+    buffer, start = window
+    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
+
+
+class LaunchWriter:
+    """Writes the function that is the compact face."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: LaunchPlan,
+        device: Device,
+        driver: Driver,
+        module: Any,
+        *,
+        tf32: bool,
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.device = device
+        self.driver = driver
+        self.module = module
+        self.tf32 = tf32
+        self.buffers = buffers_of(plan.program)
+        self.launches = [each for each in plan.actions if type(each) is Launch]
+        self.slots = sorted({number for launch in self.launches for number in launch.buffers})
+        """The buffers whose addresses are in the table, in order."""
+        self.unpacked: list[str] = []
+        self.placed: list[str] = []
+        self.made: list[str] = []
+        self.work: list[str] = []
+        """Lines: inputs as memory and first elements; their addresses; new results; launches."""
+        self.arena = ""
+        """The line that allocates the arena, if there is one."""
+        self.names: list[str] = []
+        self.given = self.results = ""
+        self.windows: dict[int, tuple[str, str]] = {}
+        """Of each buffer with memory of its own: variables of memory and first element."""
+        self.copies: dict[int, str] = {}
+        """Of inputs that are copied from the host: the variable of the copy."""
+        self.arrays: dict[int, str] = {}
+        """Of values of the host that travel as arrays: their variable."""
+        self.places: dict[int, str] = {}
+        """The first byte of each buffer: an expression."""
+        self.scope: dict[str, Any] = {
+            "stock": [],
+            "make": maker(self.slots, self.launches),
+            "address": driver.address,
+            "current_stream": driver.current_stream,
+            "explain": driver.explain,
+            "put": driver.put,
+            "read": driver.read,
+        }
+        self._write()
+
+    def _write(self) -> None:
+        """Writes all parts of the function."""
+        self.names = self._inputs()
+        self.given = f"[{', '.join(self.names)}]"
+        self._constants()
+        self._outputs()
+        self._arena()
+        for action in self.plan.actions:
+            self._action(action)
+        self.results = f"return [{', '.join(self._results())}]"
+
+    def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
+        """The compact face, and its source."""
+        arena = [self.arena] if self.arena else []
+        filled = self._filled()
+        put = [f"put(stream, arena_at + {self.plan.hosted_at}, {filled})"] if filled else []
+        lines = [
+            *self.unpacked,
+            *self.looks(),
+            *self._uploads(),
+            *self.placed,
+            *self.made,
+            "stream = current_stream()",
+            *arena,
+        ]
+        lines += [*put, *self._table(), *self.work, self.results]
+        held = sorted({*self.names, *self._held()})
+        guard = self.driver.is_current
+        if guard is not None:
+            self.scope |= {"is_current": guard, "guarded": self.driver.guarded}
+        source = _text(self.given if self.names else "", lines, held, guard)
+        return self._compiled(source, "run"), source
+
+    def _compiled(self, source: str, name: str) -> Any:
+        exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
+        return self.scope[name]
+
+    # --- for device graphs
+    def prepare(self) -> Callable[..., Any]:
+        """`prepare(values, outputs, arena, capture)`: what the work on these is recorded as."""
+        outputs = [number for number, _ in self.outputs()]
+        lines = [*self._unboxed(), *self.placed, f"[{_listed('o', outputs)}] = outputs"]
+        lines += [f"p{number} = address(o{number})" for number in outputs]
+        lines += ["arena_at = address(arena)" if self.arena else "pass", "table = make()"]
+        lines += [*self._table(), "def work():", "    stream = current_stream()"]
+        lines += [f"    {line}" for line in self.work]
+        return self._defined("prepare(box, outputs, arena, capture)", lines, "capture(work), table")
+
+    def finish(self) -> Callable[..., Any]:
+        """`finish(values, outputs)`: the results of a call."""
+        outputs = _listed("o", [number for number, _ in self.outputs()])
+        lines = [*self._unboxed(), f"[{outputs}] = outputs", self.results]
+        return self._defined("finish(box, outputs)", lines)
+
+    def host_values(self) -> Callable[..., Any] | None:
+        """`host_values(values)`: the bytes of the values of the host; None where there are none."""
+        filled = self._filled()
+        if not filled:
+            return None
+        return self._defined("host_values(box)", [*self._unboxed(), *self.looks()], filled)
+
+    def outputs(self) -> list[tuple[int, int]]:
+        """The buffers that a call allocates and gives away, and their bytes."""
+        buffers = self.plan.program.buffers
+        return [
+            (b.number, b.size * b.dtype.itemsize) for b in buffers if b.kind is BufferKind.OUTPUT
+        ]
+
+    def _unboxed(self) -> list[str]:
+        return [f"{self.given} = box" if self.names else "pass", *self.unpacked]
+
+    def _defined(self, head: str, lines: Sequence[str], result: str = "") -> Any:
+        ending = [f"return {result}"] if result else []
+        body = [f"    {line}" for line in (*lines, *ending)]
+        return self._compiled("\n".join([f"def {head}:", *body, ""]), head.partition("(")[0])
+
+    def _constant(self, value: Any, kind: str) -> str:
+        name = f"{kind}{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    # --- inputs
+    def _inputs(self) -> list[str]:
+        names = []
+        reads = is_read(self.graph)
+        for index, node in enumerate(self.graph.placeholders):
+            if reads[index]:
+                names.append(f"x{index}")
+                self._input(f"x{index}", node.meta, self.plan.program.inputs[index])
+        return names
+
+    def _input(self, name: str, meta: Any, number: int | None) -> None:
+        if number is None:
+            return
+        if number in self.plan.copied:
+            place = f"u{number}"
+            self.copies[number] = place
+            self.places[number] = f"p{number}"
+        if travels_as_array(meta):
+            self.arrays[number] = name
+            self.windows[number] = name, "0"
+            return
+        memory, start = self.windows[number] = f"m{name[1:]}", f"s{name[1:]}"
+        self.unpacked.append(f"{memory}, {start} = {name}")
+        if meta.device is not CPU:
+            self.places[number] = f"p{number}"
+            place = f"address({memory}) + {start} * {meta.dtype.itemsize}"
+            self.placed.append(f"p{number} = {place}")
+
+    def _filled(self) -> str:
+        """The values of the host as they lie in the arena's head; empty where there are none."""
+        arrays = self._host_arrays()
+        self.scope["ZERO"] = b"\0"
+        parts = [f"{arrays[number]}.tobytes().ljust({SLOT}, ZERO)" for number in self.plan.hosted]
+        return f"b''.join(({', '.join(parts)}))" if len(parts) > 1 else "".join(parts)
+
+    def _host_arrays(self) -> dict[int, str]:
+        """The arrays of the values of the host: expressions."""
+        pairs = zip(self.plan.program.inputs, self.graph.placeholders, strict=True)
+        found = {}
+        for number, node in pairs:
+            if number in self.arrays:
+                found[number] = self.arrays[number]
+            elif number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
+                window = f"({', '.join(self.windows[number])})"
+                meta: Any = node.meta
+                found[number] = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
+        return found
+
+    def _uploads(self) -> list[str]:
+        """Lines that copy inputs from the host."""
+        arrays, lines = self._host_arrays(), []
+        nodes = dict(zip(self.plan.program.inputs, self.graph.placeholders, strict=True))
+        for number, name in self.copies.items():
+            meta: Any = nodes[number].meta
+            on_device = tensor_meta(meta.shape, meta.stride, meta.dtype, self.device)
+            copy = partial(copied, self.device.arrays, meta=on_device)
+            lines.append(f"{name} = {self._constant(copy, 'U')}({arrays[number]})")
+            lines.append(f"p{number} = address({name})")
+        return lines
+
+    def looks(self) -> list[str]:
+        """Lines that look at values of the host, and raise what an op raises."""
+        if not self.plan.refuses:
+            return []
+        arrays = ", ".join([f"{n}: {array}" for n, array in self._host_arrays().items()])
+        names = [self._constant(each, "R") for each in self.plan.refuses]
+        return [f"if {name}({{{arrays}}}): refused({self.given})" for name in names]
+
+    # --- memory
+    def _constants(self) -> None:
+        for buffer in self.plan.program.buffers:
+            if buffer.kind is BufferKind.CONSTANT:
+                memory = self._uploaded(buffer)
+                self.windows[buffer.number] = self._constant(memory, "C"), "0"
+                self.places[buffer.number] = str(self.driver.address(memory))
+
+    def _uploaded(self, buffer: ProgramBuffer) -> Any:
+        meta = tensor_meta((buffer.size,), None, buffer.dtype, self.device)
+        return self.driver.guarded(copied, self.device.arrays, buffer.value, meta)
+
+    def _outputs(self) -> None:
+        for buffer in self.plan.program.buffers:
+            if buffer.kind is BufferKind.OUTPUT:
+                name = f"o{buffer.number}"
+                new = partial(self.device.arrays.allocate, buffer.size, buffer.dtype)
+                self.made.append(f"{name} = {self._constant(new, 'N')}()")
+                self.windows[buffer.number] = name, "0"
+                self.places[buffer.number] = f"p{buffer.number}"
+                self.made.append(f"p{buffer.number} = address({name})")
+
+    def _arena(self) -> None:
+        if not self.plan.arena:
+            return
+        self.arena = self._arena_line()
+        for number, offset in self.plan.offsets.items():
+            self.places[number] = f"arena_at + {offset}"
+            if self.buffers[number].kind is not BufferKind.INPUT:
+                start = offset // self.buffers[number].dtype.itemsize
+                self.windows[number] = "arena", str(start)
+
+    def _arena_line(self) -> str:
+        arrays, count = self.device.arrays, self.plan.arena
+        if any(type(action) is Extern for action in self.plan.actions):
+            new = partial(arrays.allocate, count, uint8)
+            return f"arena = {self._constant(new, 'N')}(); arena_at = address(arena)"
+        return f"arena, arena_at = {self._constant(self.driver.scratch(arrays, count), 'N')}()"
+
+    def _table(self) -> list[str]:
+        places = ", ".join([self.places[number] for number in self.slots])
+        return [f"table[0]({places})"] if self.launches else []
+
+    # --- work
+    def _action(self, action: Any) -> None:
+        match action:
+            case Launch():
+                name = self._constant(self.module.launcher(action), "L")
+                place = 1 + self.launches.index(action)
+                self.work.append(f"{name}(stream, table[{place}], 0)")
+            case Gemm():
+                self._product(action)
+            case Extern():
+                name = self._constant(extern(action, self.device.arrays), "E")
+                windows = [self._window(placed) for placed in windows_of(action)]
+                self.work.append(f"{name}([{', '.join(windows)}])")
+            case Checks(first=first, count=count):
+                flags = f"read(stream, arena_at + {SLOT * first}, {SLOT * count})[::{SLOT}]"
+                self.work.append(f"if any({flags}): refused({self.given})")
+
+    def _product(self, gemm: Gemm) -> None:
+        dtype = self.buffers[gemm.c.buffer].dtype
+        name = self._constant(self.driver.product(gemm, dtype, tf32=self.tf32), "G")
+        places = [self._matrix_place(each, dtype.itemsize) for each in (gemm.a, gemm.b, gemm.c)]
+        self.work.append(f"{name}(stream, {', '.join(places)})")
+
+    def _matrix_place(self, matrix: Matrix, itemsize: int) -> str:
+        place = self.places[matrix.buffer]
+        return f"{place} + {matrix.start * itemsize}" if matrix.start else place
+
+    def _window(self, placed: Placed) -> str:
+        """The window of a value of the device."""
+        if placed.buffer in self.plan.hosted:  # in the arena, not where the host has it
+            size = self.buffers[placed.buffer].dtype.itemsize
+            return f"(arena, {self.plan.offsets[placed.buffer] // size + placed.start})"
+        if placed.buffer in self.copies:
+            return f"({self.copies[placed.buffer]}, {placed.start})"
+        memory, start = self.windows[placed.buffer]
+        return f"({memory}, {self._start(placed, start)})"
+
+    def _start(self, placed: Placed, start: str) -> str:
+        sizes = self.buffers[placed.buffer].dtype.itemsize, placed.meta.dtype.itemsize
+        if start.isdigit():
+            return str(int(start) * sizes[0] // sizes[1] + placed.start)
+        first = start if sizes[0] == sizes[1] else f"{start} * {sizes[0]} // {sizes[1]}"
+        return f"{first} + {placed.start}" if placed.start else first
+
+    def _held(self) -> list[str]:
+        """The variables that keep memory, but for the inputs' values."""
+        names = [memory for memory, _ in self.windows.values() if memory not in self.scope]
+        names += self.copies.values()
+        return sorted({*names, "arena"} if self.plan.arena else {*names})
+
+    # --- results
+    def _results(self) -> Iterable[str]:
+        as_arrays = returned_as_arrays(self.graph)
+        placed = self.plan.program.outputs
+        for one, node, as_array in zip(placed, self.graph.outputs, as_arrays, strict=True):
+            yield "None" if one is None else self._result(one, node.meta, as_array)
+
+    def _result(self, placed: Placed, meta: TensorMeta, as_array: bool) -> str:
+        # Places of the program do not know their device.
+        given = {*self.plan.hosted, *self.plan.copied}
+        if meta.device is CPU and meta.numel and placed.buffer not in given:
+            raise BackendError(
+                f"cuda: graph {self.graph.name} computes a result on cpu, expected results on "
+                f"{self.device}: a call would wait for the device"
+            )
+        memory, start = self.windows[placed.buffer]
+        window = f"({memory}, {self._start(placed, start)})"
+        if not as_array:
+            return window
+        return f"{self._constant(partial(_array, meta=meta), 'V')}({window})"
+
+
+def _listed(kind: str, numbers: Iterable[int]) -> str:
+    return ", ".join([f"{kind}{number}" for number in numbers])
+
+
+def _text(given: str, lines: Sequence[str], held: Sequence[str], guard: Any) -> str:
+    """The source of the function. An error's trace keeps its frame, but none of the memory."""
+    head = ["def run(box):"]
+    if guard is not None:
+        head.append("    if not is_current(): return guarded(run, box)")
+    if given:
+        head += [f"    {given} = box", "    box.clear()"]
+    head += ["    try: table = stock.pop()", "    except IndexError: table = make()", "    try:"]
+    body = [f"        {line}" for line in lines]
+    dropped = [f"        {' = '.join(held)} = None"] if held else []
+    tail = [
+        "    except BaseException as error:",
+        *dropped,
+        "        explain(error)",
+        "        raise",
+    ]
+    return "\n".join([*head, *body, *tail, "    finally: stock.append(table)", ""])

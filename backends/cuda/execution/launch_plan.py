@@ -1,0 +1,151 @@
+"""How a program is run on a device: its launches, where its memory lies, what it waits for.
+
+Input: a program whose passes are done; output: a frozen `LaunchPlan`, which `launch_code.py` writes
+as Python. Temporaries lie in one arena, behind a head with the flags of checks and the values that
+come from the host. Spec: `specs/cuda_backend.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.cuda.driver.driver_protocol import MOST_PUT
+from aotlite.backends.cuda.emit.cuda_program import Launch, PrintedKernels, print_program
+from aotlite.backends.cuda.passes.host_checks import Refuses
+from aotlite.backends.cuda.passes.merge_checks import with_checks_together
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.arena import planned
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Extern,
+    Gemm,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Step,
+    ValueCheck,
+)
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.graph import Graph
+
+LINE = 256
+"""Bytes at whose multiples temporaries begin."""
+SLOT = 16
+"""Bytes of the arena's head for each flag, and for each value of the host."""
+
+
+@attrs.frozen
+class Checks:
+    """Checks whose flags are read at once: so many slots of the head."""
+
+    first: int
+    count: int
+
+
+Action = Launch | Gemm | Extern | Checks
+
+
+@attrs.frozen
+class LaunchPlan:
+    """A program as launches."""
+
+    program: LoopProgram
+    """With its checks together."""
+    kernels: LoopProgram
+    """Of its kernels alone, as they were printed."""
+    printed: PrintedKernels
+    actions: tuple[Action, ...]
+    offsets: Mapping[int, int]
+    """Of each temporary, and each value of the host, in the arena. Bytes."""
+    arena: int
+    """Bytes."""
+    hosted: tuple[int, ...]
+    """The buffers whose values the host has at each call, in the order of their slots."""
+    hosted_at: int
+    """Where the first of them lies in the arena."""
+    copied: tuple[int, ...] = ()
+    """The inputs that are copied to the device at each call."""
+    refuses: tuple[Refuses, ...] = ()
+    """What looks at values of the host before anything is launched."""
+
+    @property
+    def waits(self) -> int:
+        """How often a call waits for the device."""
+        return sum([type(action) is Checks for action in self.actions])
+
+
+def plan_of(
+    program: LoopProgram, graph: Graph, target: Target, refuses: tuple[Refuses, ...] = ()
+) -> LaunchPlan:
+    """The plan of a graph's program. Raises BackendError for what does not run on a GPU."""
+    program = with_checks_together(program)
+    checks = [step for step in program.steps if type(step) is ValueCheck]
+    flags = list(dict.fromkeys([check.buffer for check in checks]))
+    hosted, copied = _hosted(program, graph)
+    head = -(-SLOT * (len(flags) + len(hosted)) // LINE) * LINE
+    apart = {*flags, *hosted}
+    rest = planned(_without(program, apart), LINE, in_place=False)
+    offsets = {number: SLOT * k for k, number in enumerate([*flags, *hosted])}
+    offsets |= {number: head + at for number, at in rest.offsets.items()}
+    kernels = [step for step in program.steps if type(step) is Kernel]
+    alone = attrs.evolve(program, steps=tuple(kernels))
+    printed = print_program(alone, target=target)
+    size = max(head + rest.size, LINE) if offsets else 0  # of temporaries without elements, too
+    actions = _actions(program.steps, printed, flags)
+    at = SLOT * len(flags)
+    return LaunchPlan(
+        program, alone, printed, actions, offsets, size, tuple(hosted), at, tuple(copied), refuses
+    )
+
+
+def _hosted(program: LoopProgram, graph: Graph) -> tuple[list[int], list[int]]:
+    """The inputs that lie in the host's memory: single elements, and those that are copied."""
+    found, copied = list[int](), list[int]()
+    for node, number in zip(graph.placeholders, program.inputs, strict=True):
+        meta: Any = node.meta
+        if number is not None and meta.device is CPU:
+            is_small = meta.numel == 1 and SLOT * len(found) < MOST_PUT
+            (found if is_small else copied).append(number)
+    return found, copied
+
+
+def _without(program: LoopProgram, numbers: set[int]) -> LoopProgram:
+    """The program in which these buffers are nothing that is planned."""
+    buffers = [
+        attrs.evolve(b, kind=BufferKind.OUTPUT) if b.number in numbers else b
+        for b in program.buffers
+    ]
+    return attrs.evolve(program, buffers=tuple(buffers))
+
+
+def _actions(
+    steps: Sequence[Step], printed: PrintedKernels, flags: Sequence[int]
+) -> tuple[Action, ...]:
+    """The steps as actions: neighbouring checks are one, kernels of no points none."""
+    launches = {int(launch.name.rpartition("_")[2]): launch for launch in printed.launches}
+    found: list[Action] = []
+    kernels = 0
+    for step in steps:
+        if type(step) is Kernel:
+            if kernels in launches:
+                found.append(launches[kernels])
+            kernels += 1
+        elif type(step) is ValueCheck:
+            place = flags.index(step.buffer)
+            last = found[-1] if found else None
+            if type(last) is Checks and place == last.first + last.count:
+                found[-1] = Checks(last.first, last.count + 1)
+            else:
+                found.append(Checks(place, 1))
+        else:
+            assert isinstance(step, (Gemm, Extern))
+            found.append(step)
+    return tuple(found)
+
+
+def buffers_of(program: LoopProgram) -> dict[int, ProgramBuffer]:
+    """The buffers by number."""
+    return {buffer.number: buffer for buffer in program.buffers}

@@ -1,0 +1,74 @@
+"""Checks of values that the host has: looked at there, so that no call waits for them.
+
+Input: a lowered program; output: the same without these checks, and what looks at them before
+anything is launched. What the generator itself gives is not looked at. Spec:
+`specs/cuda_backend.md` (CUB-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from aotlite.backends.cuda.passes.merge_checks import needed_by
+from aotlite.backends.loops.interpreter.program_interpreter import run_step
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    Step,
+    ValueCheck,
+    reads,
+    writes,
+)
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.graph import Graph
+from aotlite.ir.graph.role import RNG_INPUTS
+
+Refuses = Callable[[Mapping[int, Any]], bool]
+"""Whether a check refuses the arrays of these buffers."""
+
+
+def without_host_checks(
+    program: LoopProgram, graph: Graph
+) -> tuple[LoopProgram, tuple[Refuses, ...]]:
+    """The program without checks that depend on values of the host alone; what looks at them."""
+    hosted, generators = set[int](), set[int]()
+    for node, number in zip(graph.placeholders, program.inputs, strict=True):
+        if number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
+            hosted.add(number)
+            if isinstance(node.role, RNG_INPUTS):
+                generators.add(number)
+    known = hosted | {b.number for b in program.buffers if b.kind is BufferKind.CONSTANT}
+    steps, found = list[Step](), list[Refuses]()
+    for place, step in enumerate(program.steps):
+        needed = [program.steps[k] for k in sorted(needed_by(program.steps, place))]
+        if type(step) is not ValueCheck or not _is_of(needed, known):
+            steps.append(step)
+        elif {number for each in needed for number in reads(each)} & (hosted - generators):
+            found.append(_looking(program, needed, step.buffer))
+    return attrs.evolve(program, steps=tuple(steps)), tuple(found)
+
+
+def _is_of(steps: Sequence[Step], known: set[int]) -> bool:
+    """Whether kernels depend on nothing else."""
+    own = {number for step in steps for number in writes(step)}
+    return all(type(step) is Kernel and reads(step) <= known | own for step in steps)
+
+
+def _looking(program: LoopProgram, steps: Sequence[Step], flag: int) -> Refuses:
+    own = {number for step in steps for number in writes(step)}
+    buffers = [buffer for buffer in program.buffers if buffer.number in own]
+    constants = {b.number: b.value for b in program.buffers if b.kind is BufferKind.CONSTANT}
+
+    def refuses(arrays: Mapping[int, Any]) -> bool:
+        memory = {**constants, **{n: array.reshape(-1) for n, array in arrays.items()}}
+        memory |= {b.number: np.empty(b.size, b.dtype.numpy) for b in buffers}
+        for step in steps:
+            run_step(step, memory)
+        return bool(memory[flag][0])
+
+    return refuses

@@ -1,0 +1,235 @@
+"""Stores at positions that are read, made such that no order of points matters.
+
+Input: a program whose passes are done; output: the same, bit for bit, where stores whose result no
+order changes are marked (K-12), so that all points are computed at once: whole numbers that are
+added up, and what all points store alike. Where the last of several numbers stays, a kernel before
+finds which point is the last one at each address, and all store what that one has. Other stores
+are marked only if whoever compiles does not ask for the same bits at each call. Sums of many
+floats are sums of whole numbers instead (`exact_sums.py`): other bits, but the same at each call.
+Spec: `specs/cuda_printer.md`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+from aotlite.backends.cuda.emit.kernel_code import apart
+from aotlite.backends.cuda.emit.owner_scatter import cycles
+from aotlite.backends.cuda.passes.exact_sums import MOST, ExactSum
+from aotlite.backends.cuda.target import Target
+from aotlite.backends.loops.analysis.affine import Forms, fixed, unit
+from aotlite.backends.loops.analysis.expression_facts import facts, varies_along
+from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Step,
+    Store,
+    in_order,
+    stores_of,
+    values_of,
+)
+from aotlite.backends.loops.rewrite import Memo, moved, moved_body, without_lets
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+EXACT = frozenset(("sum", "prod", "max", "min", "any", "all"))
+"""Combinations of which whole numbers have the same result in any order."""
+BYTES = 16
+"""That a multiprocessor moves in a cycle, to and from memory, roughly."""
+LAUNCH = 2000
+"""Cycles that one more kernel takes."""
+SECTOR = 32
+"""Bytes that one access somewhere moves."""
+
+
+def with_unordered(
+    program: LoopProgram, target: Target, *, deterministic: bool = True
+) -> LoopProgram:
+    """The program with stores in any order, where that is right and worth it."""
+    if not any(_is_candidate(step) for step in program.steps):
+        return program
+    buffers, steps = list(program.buffers), list[Step]()
+    for step in program.steps:
+        if type(step) is Kernel and _is_candidate(step):
+            steps += _Scatter(step, buffers, target).kernels(deterministic=deterministic)
+        else:
+            steps.append(step)
+    return attrs.evolve(program, buffers=tuple(buffers), steps=tuple(steps))
+
+
+def _is_candidate(step: Step) -> bool:
+    """Whether a kernel does nothing but store, at positions that are read along inner axes."""
+    if type(step) is not Kernel or 0 in step.extents or in_order(step):
+        return False
+    step = without_lets(step)
+    stores = stores_of(step)
+    if len(stores) < len(step.body) or math.prod(step.extents[step.space :]) == 1:
+        return False
+    written = {store.buffer for store in stores}
+    loaded = {load.args[0] for s in stores for v in values_of(s) for load in facts(v).loads}
+    if len(written) < len(stores) or written & loaded or any(store.each_row for store in stores):
+        return False
+    return any(store.address.dynamic for store in stores)
+
+
+class _Scatter:
+    """One kernel of stores."""
+
+    def __init__(self, kernel: Kernel, buffers: list[ProgramBuffer], target: Target) -> None:
+        self.kernel = without_lets(kernel)
+        self.buffers, self.target = buffers, target
+        self.inner = range(kernel.space, len(kernel.extents))
+        self.points = math.prod([kernel.extents[k] for k in self.inner])
+
+    def kernels(self, *, deterministic: bool) -> list[Step]:
+        """What computes the same; the kernel itself where some store needs its order."""
+        stores = stores_of(self.kernel)
+        body = [self._marked(store, deterministic=deterministic) for store in stores]
+        ordered = [store for store in body if not store.unordered]
+        if apart(ordered, self.kernel.extents, range(len(self.kernel.extents))):
+            return [attrs.evolve(self.kernel, body=tuple(body))]
+        if len(body) == 1 and self.points <= MOST:
+            if body[0].combine is None and self._is_worth(body[0]):
+                return self._by_last(body[0])
+            if body[0].combine == "sum" and self._is_worth_exactly(body[0]):
+                return self._by_exact_sums(body[0])
+        return [self.kernel]
+
+    def _marked(self, store: Store, *, deterministic: bool) -> Store:
+        if not store.address.dynamic:
+            return store
+        if store.combine is None:
+            free = not any(self._varies(store.value, k) for k in self.inner)
+        else:
+            free = store.value.dtype.kind < dtypes.FLOATING and store.combine in EXACT
+        return attrs.evolve(store, unordered=free or not deterministic)
+
+    def _varies(self, value: Scalar, k: int) -> bool:
+        """Whether points along an axis may have other values."""
+        return self.kernel.extents[k] > 1 and varies_along(value, k)
+
+    # --- sums of floats
+    def _is_worth_exactly(self, store: Store) -> bool:
+        """Whether sums of whole numbers take less time than stripes, by a model of both."""
+        rows = math.prod(self.kernel.extents[: self.kernel.space])
+        size, itemsize = self._size(store.buffer), store.value.dtype.itemsize
+        places = 4 + 8 * ExactSum(store.value.dtype, self.points).parts
+        units = self.points * rows
+        moved_bytes = size * 2 * (places + itemsize) + units * 2 * (SECTOR + itemsize)
+        return self._time(moved_bytes, 3) < self._stripes(store)
+
+    def _by_exact_sums(self, store: Store) -> list[Step]:
+        """What empties sums and exponents, what finds the largest ones, what adds, what stores."""
+        kernel, dtype = self.kernel, store.value.dtype
+        exact, size = ExactSum(dtype, self.points), self._size(store.buffer)
+        codes = self._temporary(dtypes.int32, size)
+        sums = [self._temporary(dtypes.int64, size) for _ in range(exact.parts)]
+        each = Affine((1,))
+        nothing = [Store(codes, each, const(0, dtypes.int32))]
+        nothing += [Store(number, each, const(0, dtypes.int64)) for number in sums]
+        code = exact.code(store.value)
+        find = Store(codes, store.address, code, combine="max", unordered=True)
+        largest = load(codes, store.address, dtypes.int32)
+        add = [
+            Store(number, store.address, term, combine="sum", unordered=True)
+            for number, term in zip(sums, exact.terms(store.value, largest), strict=True)
+        ]
+        found = [load(number, each, dtypes.int64) for number in sums]
+        old = load(store.buffer, each, dtype)
+        total = exact.added(old, found, load(codes, each, dtypes.int32))
+        return [
+            Kernel(f"{kernel.name}_none", (size,), 1, tuple(nothing)),
+            attrs.evolve(kernel, name=f"{kernel.name}_largest", body=(find,), vector=None),
+            attrs.evolve(kernel, name=f"{kernel.name}_sums", body=tuple(add), vector=None),
+            Kernel(kernel.name, (size,), 1, (Store(store.buffer, each, total),)),
+        ]
+
+    # --- the last one stays
+    def _is_worth(self, store: Store) -> bool:
+        """Whether it takes less time than stripes, by a model of both."""
+        rows = math.prod(self.kernel.extents[: self.kernel.space])
+        places, _, forms = self._places(store)
+        units = self.points if forms is not None else self.points * rows
+        moved_bytes = places * 4 + units * 2 * SECTOR + self.points * rows * SECTOR
+        return self._time(moved_bytes, 2) < self._stripes(store)
+
+    def _by_last(self, store: Store) -> list[Step]:
+        """What empties a place for each address, what finds the last point there, what stores."""
+        kernel = self.kernel
+        size, address, forms = self._places(store)
+        dtype = dtypes.int32
+        number = self._temporary(dtype, size)
+        nothing = Store(number, Affine((1,)), const(-1, dtype))
+        first = Kernel(f"{kernel.name}_none", (size,), 1, (nothing,))
+        find = Store(number, address, cast(self._point(), dtype), combine="max", unordered=True)
+        last = attrs.evolve(kernel, name=f"{kernel.name}_last", body=(find,), vector=None)
+        if forms is not None:
+            count = len(self.inner)
+            extents = kernel.extents[kernel.space :]
+            body = moved_body((find,), forms, count)
+            last = Kernel(last.name, extents, 0, body)
+        value = self._of(store.value, cast(load(number, address, dtype), dtypes.int64))
+        put = attrs.evolve(store, value=value, unordered=True)
+        return [first, last, attrs.evolve(kernel, body=(put,))]
+
+    def _places(self, store: Store) -> tuple[int, Affine, Forms | None]:
+        """How many places there are for points, where a point's is, and the inner axes alone as
+        forms where no space axis has a say: rows beside each other have the same last point."""
+        address, space = store.address, self.kernel.space
+        size = self._size(store.buffer)
+        if any(varies_along(v, k) for v, _ in address.dynamic for k in range(space)):
+            return size, address, None
+        count, inner = len(self.inner), address.coefficients[space:]
+        grain = math.gcd(*inner, *[step for _, step in address.dynamic]) or 1
+        # Where the first row stores, but with nothing between its addresses.
+        first = Affine(
+            (*[0] * space, *[c // grain for c in inner]),
+            address.start // grain,
+            tuple([(value, step // grain) for value, step in address.dynamic]),
+        )
+        forms = (*[fixed(0, count)] * space, *[unit(k, count) for k in range(count)])
+        return (size - 1) // grain + 1, first, forms
+
+    def _point(self) -> Scalar:
+        """The number of a point of a row, in order."""
+        total: Scalar = const(0, dtypes.int64)
+        for k in self.inner:
+            total = total * self.kernel.extents[k] + axis(k) if k > self.inner[0] else axis(k)
+        return total
+
+    def _of(self, value: Scalar, point: Scalar) -> Scalar:
+        """A value at another point of the row, by its number."""
+        kernel, count = self.kernel, len(self.kernel.extents)
+        forms = [unit(k, count) for k in range(count)]
+        step = 1
+        for k in reversed(self.inner):
+            digit = make("idiv", point, step) if step > 1 else point
+            digit = make("irem", digit, kernel.extents[k]) if k > self.inner[0] else digit
+            forms[k] = Affine((0,) * count, 0, ((digit, 1),))
+            step *= kernel.extents[k]
+        memo: Memo = {}
+        return moved(value, tuple(forms), count, memo)
+
+    # --- both
+    def _time(self, moved_bytes: int, launches: int) -> float:
+        """Cycles that more kernels take."""
+        return moved_bytes / (BYTES * self.target.multiprocessors) + launches * LAUNCH
+
+    def _stripes(self, store: Store) -> int:
+        """Cycles that stripes take."""
+        rows = math.prod(self.kernel.extents[: self.kernel.space])
+        return cycles(rows, self.points, store, self._size(store.buffer), self.target)
+
+    def _temporary(self, dtype: DType, size: int) -> int:
+        number = 1 + max([buffer.number for buffer in self.buffers])
+        self.buffers.append(ProgramBuffer(number, dtype, size, BufferKind.TEMPORARY))
+        return number
+
+    def _size(self, number: int) -> int:
+        (found,) = [buffer.size for buffer in self.buffers if buffer.number == number]
+        return found

@@ -1,0 +1,148 @@
+"""Where expressions are executed: bounds of axes inside the branches of `where`.
+
+Input: expressions; output: for each scalar the bounds of the axes at all points where it is
+executed. A branch whose condition compares axes has tighter bounds. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from aotlite.backends.loops.analysis.affine import Bounds, added, form_of, reach, whole
+from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk, with_operands
+from aotlite.backends.loops.program import Statement, values_of
+from aotlite.backends.loops.rewrite import replaced_body
+
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+
+
+def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | None]:
+    """For each scalar of the trees the least bounds known to hold wherever it is executed.
+
+    None for one that is executed nowhere.
+    """
+    roots = list(roots)
+    order = list(walk(roots))
+    if all(value.op != "where" for value in order):
+        return dict.fromkeys(order, bounds)
+    known: Narrowed = {}
+    found: dict[Scalar, Bounds | None] = dict.fromkeys(order)
+    found.update(dict.fromkeys(roots, bounds))
+    for value in reversed(order):
+        inside = found[value]
+        if inside is None:
+            continue
+        branches: tuple[Bounds | None, ...] = (inside, inside, inside)
+        if value.op == "where":
+            condition = value.args[0]
+            branches = (
+                inside,
+                narrowed(inside, condition, known, holds=True),
+                narrowed(inside, condition, known, holds=False),
+            )
+        for operand, each in zip(value.operands, _all(value, branches), strict=True):
+            found[operand] = hull(found[operand], each)
+    return found
+
+
+def _all(value: Scalar, branches: tuple[Bounds | None, ...]) -> tuple[Bounds | None, ...]:
+    return branches if value.op == "where" else branches[:1] * len(value.operands)
+
+
+def hull(first: Bounds | None, second: Bounds | None) -> Bounds | None:
+    """The least bounds that hold both."""
+    if first is None or second is None or first is second:
+        return second if first is None else first
+    return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True)])
+
+
+Narrowed = dict[tuple[Scalar, bool, Bounds], Bounds | None]
+"""Of conditions, whether they hold, and bounds: the bounds that are left."""
+
+
+def narrowed(
+    bounds: Bounds | None, condition: Scalar, known: Narrowed, *, holds: bool
+) -> Bounds | None:
+    """Bounds of the points within `bounds` where the condition holds, or does not.
+
+    Adds what it finds to `known`: conditions are made of conditions that others use, too.
+    """
+    if bounds is None:
+        return None
+    key = condition, holds, bounds
+    if key not in known:
+        known[key] = _narrowed(bounds, condition, known, holds)
+    return known[key]
+
+
+def _narrowed(bounds: Bounds, condition: Scalar, known: Narrowed, holds: bool) -> Bounds | None:
+    match condition.op:
+        case "const":
+            return bounds if bool(condition.args[0]) is holds else None
+        case "not":
+            return narrowed(bounds, condition.args[0], known, holds=not holds)
+        case "and" | "or":
+            first, second = condition.args
+            one = narrowed(bounds, first, known, holds=holds)
+            if (condition.op == "and") is holds:
+                return narrowed(one, second, known, holds=holds)
+            return hull(one, narrowed(bounds, second, known, holds=holds))
+        case op if op in COMPARISONS:
+            return _compared(bounds, condition, op if holds else _OPPOSITE[op])
+    return bounds
+
+
+def _compared(bounds: Bounds, condition: Scalar, op: str) -> Bounds | None:
+    left, right = [form_of(operand, len(bounds)) for operand in condition.args]
+    if left is None or right is None or op == "ne":
+        return bounds
+    apart = added(left, right, -1)
+    back = added(right, left, -1)
+    below = {"lt": [(apart, 1)], "le": [(apart, 0)], "gt": [(back, 1)], "ge": [(back, 0)]}
+    both = [(apart, 0), (back, 0)]
+    found: Bounds | None = bounds
+    for form, margin in below.get(op, both):
+        found = None if found is None else _at_most(found, form, -margin)
+    return found
+
+
+def _at_most(bounds: Bounds, form: Affine, limit: int) -> Bounds | None:
+    """The bounds where form <= limit."""
+    low, _ = reach(form, bounds)
+    if low > limit:
+        return None
+    result = list(bounds)
+    for k, coefficient in enumerate(form.coefficients):
+        first, last = bounds[k]
+        if coefficient > 0:
+            result[k] = (first, min(last, first + (limit - low) // coefficient))
+        elif coefficient:
+            result[k] = (max(first, last - (limit - low) // -coefficient), last)
+    return tuple(result)
+
+
+def decided(body: Sequence[Statement], extents: Sequence[int]) -> tuple[Statement, ...]:
+    """The statements without branches that no point takes."""
+    roots = [value for statement in body for value in values_of(statement)]
+    if not any(facts(root).branches for root in roots):
+        return tuple(body)
+    bounds = executed(roots, whole(extents))
+    memo: dict[Scalar, Scalar] = {}
+    known: Narrowed = {}
+    for value in bounds:
+        same = with_operands(value, tuple([memo[operand] for operand in value.operands]))
+        memo[value] = same if value.op != "where" else _taken(value, same, bounds[value], known)
+    return replaced_body(body, memo)
+
+
+def _taken(value: Scalar, same: Scalar, bounds: Bounds | None, known: Narrowed) -> Scalar:
+    """The only branch that is taken, or the `where` itself."""
+    if same.op != "where" or bounds is None:
+        return same
+    condition = value.args[0]
+    if narrowed(bounds, condition, known, holds=True) is None:
+        return same.operands[2]
+    if narrowed(bounds, condition, known, holds=False) is None:
+        return same.operands[1]
+    return same

@@ -1,0 +1,201 @@
+"""What is decided by comparing or by looking at bits: extremes, signs, questions, neighbours.
+
+All exact. As NumPy says: nan wins an extreme, of equal operands the second is taken (which tells
+with zeros of both signs), and integers are never nan.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.loops.expr import Scalar, bits, cast, const, where
+from aotlite.backends.loops.functions.function_registry import (
+    declare,
+    is_bool,
+    is_float,
+    is_integer,
+    is_ordered,
+    is_signed,
+    is_unsigned,
+)
+from aotlite.backends.loops.functions.scalar_terms import (
+    INF,
+    MANTISSA,
+    NAN,
+    SIGNED,
+    eq,
+    is_nan,
+    ne,
+    negated,
+    rint,
+    sign_mask,
+    signed,
+    signed_as,
+    size,
+    unsigned,
+)
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+
+
+def is_exact(dtype: DType) -> bool:
+    """bool and integers."""
+    return is_bool(dtype) or is_integer(dtype)
+
+
+def has_bits(dtype: DType) -> bool:
+    """The floating dtypes whose neighbours are counted by their bits."""
+    return dtype in MANTISSA
+
+
+# ---------------------------------------------------------------------------------------- extremes
+@declare("maximum", is_float, 2)
+def _maximum(a: Scalar, b: Scalar) -> Scalar:
+    return where(is_nan(a), a, where(a > b, a, b))
+
+
+@declare("minimum", is_float, 2)
+def _minimum(a: Scalar, b: Scalar) -> Scalar:
+    return where(is_nan(a), a, where(a < b, a, b))
+
+
+@declare("maximum", is_bool, 2)
+def _maximum_of_bools(a: Scalar, b: Scalar) -> Scalar:
+    return a | b
+
+
+@declare("minimum", is_bool, 2)
+def _minimum_of_bools(a: Scalar, b: Scalar) -> Scalar:
+    return a & b
+
+
+@declare("maximum", is_integer, 2)
+def _maximum_of_integers(a: Scalar, b: Scalar) -> Scalar:
+    return where(a > b, a, b)
+
+
+@declare("minimum", is_integer, 2)
+def _minimum_of_integers(a: Scalar, b: Scalar) -> Scalar:
+    return where(a < b, a, b)
+
+
+# ------------------------------------------------------------------------------------------- signs
+@declare("sign", is_float)
+def _sign(x: Scalar) -> Scalar:
+    """0 of nan, as PyTorch has it."""
+    return where(x > 0.0, const(1.0, x.dtype), where(x < 0.0, const(-1.0, x.dtype), 0.0))
+
+
+@declare("sign", is_signed)
+def _sign_of_signed(x: Scalar) -> Scalar:
+    one, nothing = const(1, x.dtype), const(0, x.dtype)
+    return where(x > 0, one, where(x < 0, const(-1, x.dtype), nothing))
+
+
+@declare("sign", is_unsigned)
+def _sign_of_unsigned(x: Scalar) -> Scalar:
+    return where(eq(x, 0), x, const(1, x.dtype))
+
+
+@declare("sign", is_bool)
+def _sign_of_bool(x: Scalar) -> Scalar:
+    return x
+
+
+@declare("signbit", is_float)
+def _signbit(x: Scalar) -> Scalar:
+    return signed(x) < 0
+
+
+@declare("signbit", is_integer)
+def _signbit_of_integer(x: Scalar) -> Scalar:
+    return x < 0
+
+
+@declare("signbit", is_bool)
+def _signbit_of_bool(x: Scalar) -> Scalar:
+    return const(False, x.dtype)
+
+
+@declare("copysign", is_float, 2)
+def _copysign(a: Scalar, b: Scalar) -> Scalar:
+    return signed_as(a, b)
+
+
+# --------------------------------------------------------------------------------------- questions
+@declare("isnan", is_float)
+def _isnan(x: Scalar) -> Scalar:
+    return is_nan(x)
+
+
+@declare("isinf", is_float)
+def _isinf(x: Scalar) -> Scalar:
+    return eq(size(x), INF)
+
+
+@declare("isnan", is_exact)
+@declare("isinf", is_exact)
+def _never(x: Scalar) -> Scalar:
+    return const(False, dtypes.bool_)
+
+
+def truth(x: Scalar) -> Scalar:
+    """Whether it is not 0; nan is true."""
+    return x if is_bool(x.dtype) else ne(x, 0)
+
+
+@declare("logical_not", is_ordered)
+def _logical_not(x: Scalar) -> Scalar:
+    return negated(truth(x))
+
+
+@declare("logical_and", is_ordered, 2)
+def _logical_and(a: Scalar, b: Scalar) -> Scalar:
+    return truth(a) & truth(b)
+
+
+@declare("logical_or", is_ordered, 2)
+def _logical_or(a: Scalar, b: Scalar) -> Scalar:
+    return truth(a) | truth(b)
+
+
+@declare("logical_xor", is_ordered, 2)
+def _logical_xor(a: Scalar, b: Scalar) -> Scalar:
+    return truth(a) ^ truth(b)
+
+
+# ---------------------------------------------------------------------------------------- rounding
+@declare("round", is_float)
+def _round(x: Scalar) -> Scalar:
+    return rint(x)
+
+
+@declare("round", is_exact)
+@declare("floor", is_exact)
+@declare("ceil", is_exact)
+@declare("trunc", is_exact)
+@declare("real", is_ordered)
+@declare("conj", is_ordered)
+def _itself(x: Scalar) -> Scalar:
+    return x
+
+
+# -------------------------------------------------------------------------------------- neighbours
+@declare("nextafter", has_bits, 2)
+def _nextafter(a: Scalar, b: Scalar) -> Scalar:
+    """The bits of floats of one sign count them in order: one more away from 0, one less to it."""
+    ints = SIGNED[a.dtype.itemsize]
+    wide_a, wide_b = comparable(a), comparable(b)
+    outwards = eq(wide_a < wide_b, wide_a > 0.0)
+    step = where(outwards, const(1, ints), const(-1, ints))
+    moved = bits(bits(a, ints) + step, a.dtype)
+    least = bits((unsigned(b) & sign_mask(a.dtype)) | 1, a.dtype)
+    found = where(eq(wide_a, 0.0), least, moved)
+    same = (
+        a if a.dtype is dtypes.float16 else b
+    )  # which zero it is, NumPy says one way or the other
+    found = where(eq(wide_a, wide_b), same, found)
+    return where(is_nan(wide_a) | is_nan(wide_b), const(NAN, a.dtype), found)
+
+
+def comparable(x: Scalar) -> Scalar:
+    """The number in a dtype that has arithmetic."""
+    return x if is_float(x.dtype) else cast(x, dtypes.float32)

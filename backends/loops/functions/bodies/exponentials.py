@@ -1,0 +1,133 @@
+"""exp, exp2, expm1: 2^k times a polynomial of the rest; exp of what is not positive.
+
+x = k log(2) + r with k whole, by a log(2) in two parts of which k times the first is exact. Results
+below the normal numbers are rounded once (`scaled`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from aotlite.backends.loops.expr import Scalar, where
+from aotlite.backends.loops.functions.coefficients import (
+    EXP2_32,
+    EXP2_64,
+    EXP_32,
+    EXP_64,
+    EXPM1_32,
+    EXPM1_64,
+)
+from aotlite.backends.loops.functions.function_registry import declare, is_f32, is_f64, is_float
+from aotlite.backends.loops.functions.scalar_terms import (
+    BIAS,
+    F32,
+    F64,
+    above,
+    below,
+    horner,
+    power_of_two,
+    scaled,
+    size,
+    whole,
+)
+
+LOG2_E = math.log2(math.e)
+# log(2): its first 15 (32) bits, of which a product with k is exact; the rest.
+LOG_2 = {
+    F32: (float.fromhex("0x1.62e4p-1"), float.fromhex("0x1.7f7d1cf79abcap-20")),
+    F64: (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
+}
+_EXP = {F32: EXP_32, F64: EXP_64}
+_LIFTED = {F32: 100, F64: 600}  # makes the least result and 1 normal numbers
+_DENORMAL = {F32: -104.0, F64: -746.0}  # exp rounds to 0
+_OVERFLOWS = {F32: 89.0, F64: 710.0}
+_MOST = {F32: 129, F64: 1025}
+"""A power of two that times any result of a polynomial here is infinite."""
+
+
+def reduced(x: Scalar, more: int, most: int | None = None) -> tuple[Scalar, Scalar]:
+    """(r, k + more): x = k log(2) + r and |r| is at most half of log(2), or a trifle more.
+
+    Where k would be above `most` it is `most`, and r the larger for it.
+    """
+    n, k = whole(x * LOG2_E, more, most)
+    high, low = LOG_2[x.dtype]
+    return x - n * high - n * low, k
+
+
+def _near_one(r: Scalar) -> Scalar:
+    """exp(r), |r| at most half of log(2); of larger r > 0 it is larger, or infinite."""
+    return horner(r, (*_EXP[r.dtype], 1.0, 1.0))
+
+
+def _exp(x: Scalar) -> Scalar:
+    """No limits of x: gcc 12 makes seven instructions of two, since nan is to stay.
+
+    What is too large has the largest k and a large r, and overflows by itself.
+    """
+    r, k = reduced(x, 2 * BIAS[x.dtype], _MOST[x.dtype])
+    return where(x < _DENORMAL[x.dtype], 0.0, scaled(_near_one(r), k))
+
+
+def bounded_exp(x: Scalar) -> Scalar:
+    """exp of a float32 |x| <= 86: no limits, and one step of scaling."""
+    r, k = reduced(x, BIAS[x.dtype])
+    return _near_one(r) * power_of_two(k, x.dtype)
+
+
+declare("exp", is_float, ulp=1.5)(_exp)
+
+
+@declare("exp_nonpositive", is_float, ulp=1.5, domain="x <= 0, nan")
+def _exp_nonpositive(x: Scalar) -> Scalar:
+    """What exp is there, bit for bit: 2^k too large by a number by which it then is multiplied."""
+    lifted = _LIFTED[x.dtype]
+    r, k = reduced(x, BIAS[x.dtype] + lifted)
+    found = _near_one(r) * power_of_two(k, x.dtype) * 2.0**-lifted
+    return where(x < _DENORMAL[x.dtype], 0.0, found)
+
+
+def _exp2(x: Scalar, coefficients: tuple[float, ...], low: float) -> Scalar:
+    n, k = whole(x, 2 * BIAS[x.dtype], _MOST[x.dtype])
+    found = scaled(horner(x - n, (*coefficients, 1.0)), k)
+    return where(x < low, 0.0, found)
+
+
+@declare("exp2", is_f32, ulp=1.5)
+def _exp2_32(x: Scalar) -> Scalar:
+    return _exp2(x, EXP2_32, -151.0)
+
+
+@declare("exp2", is_f64, ulp=1.5)
+def _exp2_64(x: Scalar) -> Scalar:
+    return _exp2(x, EXP2_64, -1076.0)
+
+
+_NEAR = 0.52
+_LINEAR = {F32: 1e-8, F64: 1e-17}  # expm1(x) rounds to x
+
+
+def _expm1(x: Scalar, coefficients: tuple[float, ...], minus_one: float) -> Scalar:
+    """2^k (exp(r) - 1) + (2^k - 1), where both parts are exact but for the first's polynomial.
+
+    Twice half of it, for 2^k itself may be too large by one.
+    """
+    small = above(below(x, _OVERFLOWS[x.dtype]), minus_one)
+    # Near 1/2 the two parts would cancel: the polynomial reaches further than exp's.
+    near = size(small) < _NEAR
+    r, k = reduced(small, BIAS[x.dtype] - 1)
+    r, k = where(near, small, r), where(near, BIAS[x.dtype] - 1, k)
+    rest = r * r * horner(r, coefficients) + r
+    half = power_of_two(k, x.dtype)
+    found = (half * rest + (half - 0.5)) * 2.0
+    return where(size(x) < _LINEAR[x.dtype], x, found)
+
+
+@declare("expm1", is_f32, ulp=1.5)
+def _expm1_32(x: Scalar) -> Scalar:
+    return _expm1(x, EXPM1_32, -18.0)
+
+
+@declare("expm1", is_f64, ulp=2.0)
+def _expm1_64(x: Scalar) -> Scalar:
+    return _expm1(x, EXPM1_64, -38.0)

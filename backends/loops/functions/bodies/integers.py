@@ -1,0 +1,56 @@
+"""Shifts and the complement. All exact.
+
+As in PyTorch a shift by a negative number of bits, or by all of them, leaves only the sign. `gcd`
+and `lcm` are left out: a loop of as many steps as the numbers take has no short tree.
+"""
+
+from __future__ import annotations
+
+from aotlite.backends.loops.expr import Scalar, const, make, where
+from aotlite.backends.loops.functions.function_registry import declare, is_bool, is_integer
+
+
+def _amount(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
+    """(whether b shifts a by less than all bits, b where it does)."""
+    width = 8 * a.dtype.itemsize
+    inside = (b < width) if not b.dtype.is_signed else (b >= 0) & (b < width)
+    return inside, where(inside, b, const(0, b.dtype))
+
+
+@declare("left_shift", is_integer, 2)
+def _left_shift(a: Scalar, b: Scalar) -> Scalar:
+    inside, amount = _amount(a, b)
+    return where(inside, a << amount, const(0, a.dtype))
+
+
+@declare("right_shift", is_integer, 2)
+def _right_shift(a: Scalar, b: Scalar) -> Scalar:
+    inside, amount = _amount(a, b)
+    nothing = const(0, a.dtype)
+    left = where(a < 0, const(-1, a.dtype), nothing) if a.dtype.is_signed else nothing
+    return where(inside, a >> amount, left)
+
+
+@declare("invert", is_integer)
+def _invert(a: Scalar) -> Scalar:
+    return make("bit_not", a)
+
+
+@declare("invert", is_bool)
+def _invert_bool(a: Scalar) -> Scalar:
+    return make("not", a)
+
+
+@declare("bit_and", is_bool, 2)
+def _and(a: Scalar, b: Scalar) -> Scalar:
+    return a & b
+
+
+@declare("bit_or", is_bool, 2)
+def _or(a: Scalar, b: Scalar) -> Scalar:
+    return a | b
+
+
+@declare("bit_xor", is_bool, 2)
+def _xor(a: Scalar, b: Scalar) -> Scalar:
+    return a ^ b

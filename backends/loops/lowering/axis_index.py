@@ -1,0 +1,154 @@
+"""Positions along the axes of a kernel, as declarations of ops compute with them.
+
+An `AxisIndex` is an affine form of the axes. Comparisons that the extents decide are decided;
+others are bounds of a single axis where that is possible, which passes and printers know how to
+split loops at. Spec: `specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.backends.loops.expr import Scalar, axis, cast, const, make
+from aotlite.ir import dtypes
+from aotlite.ir.errors import GraphError
+
+_TRUE, _FALSE = const(True, dtypes.bool_), const(False, dtypes.bool_)
+
+
+@attrs.frozen(eq=False, slots=True)
+class AxisIndex:
+    """start + sum of coefficient x axis, where axis k runs from 0 to extents[k] - 1.
+
+    Sums with ints and indexes, and products with ints, are indexes again; sums with a Scalar are
+    Scalars, as are quotients and remainders that are not affine.
+    """
+
+    extents: tuple[int, ...]
+    coefficients: tuple[int, ...]
+    start: int = 0
+
+    # --- arithmetic
+    def __add__(self, other: Any) -> Any:
+        if type(other) is AxisIndex:
+            sums = [a + b for a, b in zip(self.coefficients, other.coefficients, strict=True)]
+            return AxisIndex(self.extents, tuple(sums), self.start + other.start)
+        if type(other) is Scalar:
+            return self.scalar + cast(other, dtypes.int64)
+        return AxisIndex(self.extents, self.coefficients, self.start + other)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> AxisIndex:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        if type(other) is Scalar:
+            return self.scalar - cast(other, dtypes.int64)
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, factor: int) -> AxisIndex:
+        scaled = tuple([c * factor for c in self.coefficients])
+        return AxisIndex(self.extents, scaled, self.start * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Any:
+        """Of an index that is nowhere negative."""
+        low, high = self.range
+        if low // divisor == high // divisor:
+            return AxisIndex(self.extents, (0,) * len(self.extents), low // divisor)
+        if all(c % divisor == 0 for c in self.coefficients) and low >= 0:
+            parts = tuple([c // divisor for c in self.coefficients])
+            return AxisIndex(self.extents, parts, self.start // divisor)
+        return make("idiv", self._natural(), divisor)
+
+    def __mod__(self, divisor: int) -> Any:
+        """Of an index that is nowhere negative."""
+        low, high = self.range
+        if low // divisor == high // divisor:
+            return self - low // divisor * divisor
+        return make("irem", self._natural(), divisor)
+
+    # --- comparisons
+    def __lt__(self, other: Any) -> Scalar:
+        return _negative(self - other)
+
+    def __le__(self, other: Any) -> Scalar:
+        return _negative(self - other - 1)
+
+    def __gt__(self, other: Any) -> Scalar:
+        return _negative(other - self)
+
+    def __ge__(self, other: Any) -> Scalar:
+        return _negative(other - self - 1)
+
+    def equals(self, other: Any) -> Scalar:
+        """Whether both are the same position. `==` compares objects."""
+        return _zero(self - other)
+
+    # --- what it is
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest position."""
+        low = high = self.start
+        for coefficient, extent in zip(self.coefficients, self.extents, strict=True):
+            reach = coefficient * (extent - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        return low, high
+
+    @property
+    def scalar(self) -> Scalar:
+        """The position as an int64."""
+        total: Scalar | None = None
+        for k, coefficient in enumerate(self.coefficients):
+            if coefficient:
+                term = axis(k) if coefficient == 1 else axis(k) * coefficient
+                total = term if total is None else total + term
+        if total is None:
+            return const(self.start, dtypes.int64)
+        return total + self.start if self.start else total
+
+    def _natural(self) -> Scalar:
+        if self.range[0] < 0:
+            raise GraphError(f"loops: {self} is divided and may be negative, expected from 0 on")
+        return self.scalar
+
+    def __str__(self) -> str:
+        return str(self.scalar)
+
+
+def _negative(form: Any) -> Scalar:
+    """Whether the position is below 0."""
+    if type(form) is Scalar:
+        return form < 0
+    low, high = form.range
+    if high < 0 or low >= 0:
+        return _TRUE if high < 0 else _FALSE
+    used = [k for k, c in enumerate(form.coefficients) if c]
+    if len(used) > 1:
+        return form.scalar < 0
+    k, c = used[0], form.coefficients[used[0]]
+    # c * i + start < 0: a bound of the axis.
+    return axis(k) < -(form.start // c) if c > 0 else axis(k) >= form.start // -c + 1
+
+
+def _zero(form: Any) -> Scalar:
+    """Whether the position is 0."""
+    if type(form) is Scalar:
+        return make("eq", form, 0)
+    low, high = form.range
+    if low == high == 0:
+        return _TRUE
+    if low > 0 or high < 0:
+        return _FALSE
+    used = [k for k, c in enumerate(form.coefficients) if c]
+    if len(used) > 1:
+        return make("eq", form.scalar, 0)
+    k, c = used[0], form.coefficients[used[0]]
+    return _FALSE if form.start % c else make("eq", axis(k), -form.start // c)

@@ -1,0 +1,270 @@
+"""`lower`: one walk over a graph, from its nodes to values in buffers.
+
+Input: a verified pure graph, which may be closed by `copy_` into inputs (FUN-22). Output: a
+`LoopProgram`. Spec: `specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
+from aotlite.backends.loops.lowering.pointwise import pointwise_loops
+from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
+from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ValueCheck
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.effects import TokenOp
+from aotlite.ir.errors import AotliteError, BackendError
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.graph.effect_chains import has_tokens
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.op import MultiViewOp, PureOp, ViewOp
+from aotlite.ir.ops.shape.copies import COPY, COPY_
+from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.ops.views.reinterpret import VIEW_DTYPE_COPY
+
+_WITH_LOOPS = frozenset(
+    set(dtypes.DTYPES)
+    - {dtypes.float8_e4m3fn, dtypes.float8_e5m2, dtypes.complex64, dtypes.complex128}
+)
+
+
+def lower(graph: Graph) -> LoopProgram:
+    """The program of a pure graph: a kernel an op, or several, or an `Extern` step.
+
+    Raises BackendError for a graph that is not pure.
+    """
+    return _Lowering(graph).program()
+
+
+def has_loops(dtype: DType) -> bool:
+    """Whether kernels may compute with this dtype."""
+    return dtype in _WITH_LOOPS
+
+
+@attrs.define
+class _Lowering:
+    """The state of the walk."""
+
+    graph: Graph
+    builder: ProgramBuilder = attrs.field(factory=ProgramBuilder)
+    values: dict[Node, Any] = attrs.field(factory=dict)
+    """Placed, or a tuple of them (None for results that nobody needs)."""
+    readable: dict[Node, Placed] = attrs.field(factory=dict)
+    """Of values that are seen as a dtype of another size than their buffer's: a copy."""
+    copies: dict[int, int] = attrs.field(factory=dict)
+    """Buffers of constants that are returned: their copies."""
+    checks_late: bool = attrs.field(init=False, default=False)
+    """Whether effects happen before a program may be given up: then ops raise by themselves."""
+
+    def program(self) -> LoopProgram:
+        self.checks_late = has_tokens(self.graph)
+        inputs = [self._input(node) for node in self.graph.placeholders]
+        closing = []
+        for node in self.graph.nodes:
+            if node.op == "get_attr":
+                self.values[node] = self._constant(node)
+            elif node.target is COPY_:
+                closing.append(node)
+            elif node.op == "call":
+                self._call(node)
+        self._close(closing)
+        outputs = [self._output(value) for value in self.graph.outputs]
+        return self.builder.finish(self.graph.name, inputs, outputs)
+
+    # --- where values come from
+    def _input(self, node: Node) -> int | None:
+        if not self.graph.users[node]:
+            return None
+        placed = self.builder.new(_meta(node), BufferKind.INPUT)
+        self.values[node] = placed
+        return placed.buffer
+
+    def _constant(self, node: Node) -> Placed:
+        meta = _meta(node)
+        buffer = meta.device.arrays.allocate(meta.span, meta.dtype)
+        flat = meta.device.arrays.strided(buffer, meta.dtype, (meta.span,), (1,), 0)
+        window = meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
+        meta.device.arrays.copy(window, node.target.value)
+        return self.builder.new(meta, BufferKind.CONSTANT, flat)
+
+    # --- calls
+    def _call(self, node: Node) -> None:
+        op = node.target
+        if op is GETITEM:
+            self.values[node] = self.values[node.args[0]][node.args[1]]
+        elif type(op) is ViewOp:
+            self.values[node] = self._viewed(node, op, self.values[node.args[0]])
+        elif type(op) is MultiViewOp:
+            whole = self.values[node.args[0]]
+            metas: Any = node.meta
+            starts = [view.start((node.args[0], *rest)) for view, rest in op.parts(node.args)]
+            self.values[node] = tuple(
+                [
+                    Placed(whole.buffer, whole.start + start, meta)
+                    for start, meta in zip(starts, metas, strict=True)
+                ]
+            )
+        elif isinstance(op, PureOp):
+            self.values[node] = self._computed(node, op)
+        elif isinstance(op, TokenOp):
+            self.values[node] = self._extern(node, op, tuple([self._read(a) for a in node.args]))
+        else:
+            raise BackendError(
+                f"loops: the graph calls {op.name}, expected pure ops and views only"
+            )
+
+    def _viewed(self, node: Node, op: ViewOp, source: Placed) -> Placed:
+        meta, copy = _meta(node), self.readable.get(node.args[0])
+        if copy is not None:
+            self.readable[node] = self._window(copy.buffer, op.at(node.args, copy.start), meta)
+        placed = Placed(source.buffer, op.at(node.args, source.start), meta)
+        if copy is None and not self._fits(placed.buffer, meta.dtype):
+            self.readable[node] = self._window(placed.buffer, placed.start, meta)
+        return placed
+
+    def _window(self, buffer: int, start: int, meta: TensorMeta) -> Placed:
+        """The window in the buffer, or in a copy of its bytes where that is of another size."""
+        if self._fits(buffer, meta.dtype):
+            return Placed(buffer, start, meta)
+        old = self.builder.buffers[buffer]
+        count = old.size * old.dtype.itemsize // meta.dtype.itemsize
+        copied = tensor_meta((count,), None, meta.dtype, meta.device)
+        taken = count * meta.dtype.itemsize // old.dtype.itemsize
+        flat = Placed(buffer, 0, tensor_meta((taken,), None, old.dtype, meta.device))
+        placed = self.builder.new(copied)
+        step = Extern(VIEW_DTYPE_COPY, (flat, meta.dtype), (placed,), copied)
+        self.builder.steps.append(step)
+        return Placed(placed.buffer, start, meta)
+
+    def _fits(self, buffer: int, dtype: DType) -> bool:
+        """Whether a window of this dtype may be loaded from the buffer."""
+        stored = self.builder.buffers[buffer].dtype
+        if stored is dtype:
+            return True
+        return stored.itemsize == dtype.itemsize and has_loops(stored) and has_loops(dtype)
+
+    def _computed(self, node: Node, op: PureOp) -> Any:
+        args = tuple([self._read(a) for a in node.args])
+        if op.loops is not None or (op.scalar is not None and op.computes is not None):
+            made = self._loops(node, op, args)
+            if made is not None:
+                return made
+        return self._extern(node, op, args)
+
+    def _read(self, argument: Any) -> Any:
+        """The argument with values for nodes."""
+        if type(argument) is Node:
+            return self.readable.get(argument) or self.values[argument]
+        if type(argument) is tuple:
+            return tuple([self._read(item) for item in argument])
+        return argument
+
+    def _loops(self, node: Node, op: PureOp, args: tuple[Any, ...]) -> Any:
+        """Where the results lie, computed by kernels; None where there is no loop form."""
+        mark = self.builder.mark
+        k = LoopWriter(self.builder, op.name)
+        try:
+            operands = tuple([_operand(k, a) for a in args])
+            _check_dtypes(node.meta)
+            if op.loops is not None:
+                made = op.loops(k, node.meta, *operands)
+            else:
+                made = pointwise_loops(k, op, _meta(node), operands)
+        except (NoLoops, AotliteError, ArithmeticError):
+            # An error that the op raises is raised when the op is run, as the graph would.
+            made = None
+        if made is not None and self.checks_late and self._gives_up(mark):
+            made = None
+        if made is None:
+            self.builder.back_to(mark)
+            return None
+        return tuple([each.placed for each in made]) if type(made) is tuple else made.placed
+
+    def _gives_up(self, mark: tuple[int, int]) -> bool:
+        """Whether a step since the mark is a check, after which the graph would run once more, and
+        its effects happen twice (TOK-6)."""
+        return any(type(step) is ValueCheck for step in self.builder.steps[mark[1] :])
+
+    def _extern(self, node: Node, op: PureOp | TokenOp, args: tuple[Any, ...]) -> Any:
+        metas: Any = node.meta
+        if type(metas) is not tuple:
+            placed = self.builder.new(metas)
+            self.builder.steps.append(Extern(op, args, (placed,), metas))
+            return placed
+        needed = {user.args[1] for user in self.graph.users[node] if user.target is GETITEM}
+        results = tuple(
+            [self.builder.new(meta) if i in needed else None for i, meta in enumerate(metas)]
+        )
+        self.builder.steps.append(Extern(op, args, results, metas))
+        return results
+
+    # --- where values go
+    def _output(self, value: Any) -> Placed | None:
+        if type(value) is not Node:
+            return None
+        placed: Placed = self.values[value]
+        buffer = self.builder.buffers[placed.buffer]
+        if buffer.kind is not BufferKind.CONSTANT:
+            return placed
+        return attrs.evolve(placed, buffer=self._given_away(placed.buffer))
+
+    def _given_away(self, constant: int) -> int:
+        """A copy of a constant's memory, which the caller may write. Outputs share it."""
+        if constant not in self.copies:
+            buffer = self.builder.buffers[constant]
+            flat = Placed(constant, 0, tensor_meta((buffer.size,), None, buffer.dtype))
+            self.copies[constant] = self._copied(flat).buffer
+        return self.copies[constant]
+
+    def _copied(self, placed: Placed) -> Placed:
+        """A copy that is laid out alike."""
+        copy = self.builder.new(placed.meta)
+        self._write(copy, placed)
+        return copy
+
+    def _write(self, into: Placed, value: Placed) -> None:
+        k = LoopWriter(self.builder, "copy")
+        if has_loops(into.meta.dtype) and has_loops(value.meta.dtype):
+            source = LoopOperand(k, value)
+            try:
+                k.store(LoopOperand(k, into), lambda *i: k.cast(source.at(i), into.meta.dtype))
+                return
+            except NoLoops:  # places that several elements have: the library's copy orders them
+                pass
+        self.builder.steps.append(Extern(COPY, (into, value), (into,), into.meta))
+
+    def _close(self, copies: Sequence[Node]) -> None:
+        """Writes inputs, after all else is computed (FUN-22, K-9)."""
+        values = [self._read(node.args[1]) for node in copies]
+        kinds = [self.builder.buffers[value.buffer].kind for value in values]
+        # What is seen of an input is copied before any of them is written.
+        values = [
+            self._copied(value) if kind is BufferKind.INPUT else value
+            for value, kind in zip(values, kinds, strict=True)
+        ]
+        for node, value in zip(copies, values, strict=True):
+            self._write(self.values[node.args[0]], value)
+
+
+def _meta(node: Node) -> TensorMeta:
+    assert type(node.meta) is TensorMeta
+    return node.meta
+
+
+def _operand(k: LoopWriter, value: Any) -> Any:
+    """The argument with operands for values. Raises NoLoops for a dtype that has none."""
+    if type(value) is Placed:
+        _check_dtypes(value.meta)
+        return LoopOperand(k, value)
+    return tuple([_operand(k, item) for item in value]) if type(value) is tuple else value
+
+
+def _check_dtypes(meta: Any) -> None:
+    for each in meta if type(meta) is tuple else (meta,):
+        if each.dtype not in _WITH_LOOPS:
+            raise NoLoops

@@ -1,0 +1,164 @@
+"""Matrix products: windows of BLAS, and copies for operands that it cannot read.
+
+Input: operands (*batch, m, k), (*batch, k, n) and a result (*batch, m, n), whose batch dimensions
+broadcast. Output: a `Gemm` step, and kernels around it. Batches that are further rows of one matrix
+are made such. Spec: `specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.backends.loops.program import Gemm, MatrixWindow
+from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import layout
+from aotlite.ir.meta import tensor_meta
+
+
+@attrs.define
+class _Matrix:
+    """A matrix for each batch: rows, columns, and strides. Elements."""
+
+    operand: Any
+    batch: list[int]
+    rows: int
+    columns: int
+    row: int
+    column: int
+
+    @property
+    def turned(self) -> _Matrix:
+        """The transposed matrix."""
+        return _Matrix(self.operand, self.batch, self.columns, self.rows, self.column, self.row)
+
+    def window(self) -> MatrixWindow:
+        placed = self.operand.placed
+        return MatrixWindow(placed.buffer, placed.start, tuple(self.batch), self.row, self.column)
+
+
+def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
+    """Adds out = a b, computed in the dtype of `out`, which is float32 or float64."""
+    shape, n = list(out.shape[:-2]), out.shape[-1]
+    if 0 in out.shape:
+        return
+    left, right = (_readable(k, x, len(shape), out.dtype) for x in (a, b))
+    result = _matrix(out, len(shape))
+    if result.column != 1 and n != 1:  # BLAS writes rows
+        left, right, result = right.turned, left.turned, result.turned
+    _merge_batch(shape, left, right, result)
+    result.row, result.column = _unit(result) or (result.row, result.column)
+    windows = (left.window(), right.window(), result.window())
+    sizes = (tuple(shape), left.rows, right.columns, left.columns)
+    k.add(Gemm(f"{k.name}_{len(k.program.steps)}", *sizes, *windows))
+
+
+def _matrix(operand: Any, rank: int) -> _Matrix:
+    """The operand with `rank` batch dimensions; those that are missing or broadcast do not move."""
+    *batch, rows, columns = operand.shape
+    steps = [0 if n == 1 else step for n, step in zip(batch, operand.stride[:-2], strict=True)]
+    missing = [0] * (rank - len(batch))
+    return _Matrix(operand, missing + steps, rows, columns, *operand.stride[-2:])
+
+
+def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
+    """The operand as BLAS reads it, copied if it does not read it as it lies."""
+    stored = k.program.buffers[operand.placed.buffer].dtype
+    matrix = _matrix(operand, rank)
+    unit = _unit(matrix)
+    if unit is None or stored is not dtype:
+        repeated = zip(operand.shape, operand.stride, strict=True)
+        shape = [1 if step == 0 else n for n, step in repeated]
+        shape[-2:] = operand.shape[-2:]
+        meta = tensor_meta(tuple(shape), None, dtype)
+        matrix = _matrix(k.map(meta, lambda *i: k.cast(operand[i], dtype)), rank)
+        unit = _unit(matrix)
+    assert unit is not None
+    matrix.row, matrix.column = unit
+    return matrix
+
+
+def _unit(matrix: _Matrix) -> tuple[int, int] | None:
+    """(row, column) strides of which one is 1 and the other a leading dimension; None if they are
+    not. Dimensions of one element may have any.
+    """
+    rows, columns, row, column = matrix.rows, matrix.columns, matrix.row, matrix.column
+    if columns == 1:
+        column = 1
+    if rows == 1 and column == 1:
+        row = columns
+    elif rows == 1:
+        row = 1
+    if column == 1 and row >= columns:
+        return row, column
+    return (row, column) if row == 1 and column >= rows else None
+
+
+def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matrix) -> None:
+    """Makes innermost batches rows where the right matrix is one for them all, in place; drops
+    batch dimensions of one element, and makes one of two that are counted through as one.
+    """
+    parts = (left, right, result)
+    for axis in reversed(range(len(shape))):
+        if shape[axis] == 1:
+            _drop(shape, axis, parts)
+    while shape and right.batch[-1] == 0 and _continues(left) and _continues(result):
+        count = shape[-1]
+        _drop(shape, -1, parts)
+        left.rows *= count
+        result.rows *= count
+    for axis in reversed(range(1, len(shape))):
+        if all(part.batch[axis - 1] == shape[axis] * part.batch[axis] for part in parts):
+            shape[axis - 1] *= shape[axis]
+            for part in parts:
+                part.batch[axis - 1] = part.batch[axis]
+            _drop(shape, axis, parts)
+
+
+def _continues(matrix: _Matrix) -> bool:
+    """Whether the matrix of the next batch lies behind the last row."""
+    return matrix.column == 1 and matrix.batch[-1] == matrix.rows * matrix.row
+
+
+def _drop(shape: list[int], axis: int, parts: Sequence[_Matrix]) -> None:
+    del shape[axis]
+    for part in parts:
+        del part.batch[axis]
+
+
+def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+    """(*batch, m, k) (*batch, k, n) -> (*batch, m, n), formed in a dtype and cast to the result's.
+
+    By BLAS where there is something to gain by it; products by vectors, of few or of no elements
+    and of integers are kernels, which fuse.
+    """
+    inner, (m, n) = a.shape[-1], meta.shape[-2:]
+    if inner == 0:
+        return k.map(meta, lambda *i: 0)
+    if not formed.is_floating_point or 1 in (m, n, inner):
+        return _summed(k, meta, a, b, formed)
+    if meta.dtype is formed:
+        out = k.new(meta)
+        gemm(k, out, a, b)
+        return out
+    wide = k.new(tensor_meta(meta.shape, layout.contiguous_strides(meta.shape), formed))
+    gemm(k, wide, a, b)
+    return k.map(meta, lambda *i: k.cast(wide[i], meta.dtype))
+
+
+def _summed(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
+    inner = a.shape[-1]
+
+    def term(i: Any, j: Any) -> Any:
+        *batch, row, column = i
+        left, right = a.at((*batch, row, j)), b.at((*batch, j, column))
+        return k.cast(left, formed) * k.cast(right, formed)
+
+    def rounded(total: Any) -> Any:
+        return k.cast(total, meta.dtype)
+
+    if inner == 1:
+        return k.map(meta, lambda *i: rounded(term(i, 0)))
+    return k.reduce("sum", meta, (inner,), lambda i, j: term(i, j[0]), finish=rounded)

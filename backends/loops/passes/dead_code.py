@@ -1,0 +1,70 @@
+"""What nothing needs removed: stores, reductions, steps and buffers.
+
+Input: any program; output: the same results with fewer steps. Numbers of buffers and names stay.
+Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Extern,
+    Kernel,
+    LoopProgram,
+    Statement,
+    Step,
+    Store,
+    ValueCheck,
+    happens,
+    names_of,
+    names_used,
+    reads,
+    writes,
+)
+
+
+def without_dead(program: LoopProgram) -> LoopProgram:
+    """The program with nothing that neither its results nor its inputs depend on."""
+    needed = {placed.buffer for placed in program.outputs if placed is not None}
+    needed |= {number for number in program.inputs if number is not None}
+    kept: list[Step] = []
+    for step in reversed(program.steps):
+        alive = writes(step) & needed
+        if alive or type(step) is ValueCheck or happens(step):
+            step = _needed(step, alive)
+            kept.append(step)
+            needed |= reads(step)
+    kept.reverse()
+    buffers = [b for b in program.buffers if b.number in needed or b.kind is BufferKind.INPUT]
+    return attrs.evolve(program, buffers=tuple(buffers), steps=tuple(kept))
+
+
+def _needed(step: Step, alive: set[int]) -> Step:
+    """The step without what it does for nobody; an extern's results are marked so."""
+    match step:
+        case Kernel():
+            return with_stores(step, alive)
+        case Extern():
+            results = [p if p is not None and p.buffer in alive else None for p in step.results]
+            return attrs.evolve(step, results=tuple(results))
+    return step
+
+
+def with_stores(kernel: Kernel, alive: set[int]) -> Kernel:
+    """The kernel with those of its stores that go to these buffers, and what they need."""
+    kept: list[Statement] = []
+    names: set[int] = set()
+    for statement in reversed(kernel.body):
+        if type(statement) is Store:
+            is_needed = statement.buffer in alive
+        else:
+            is_needed = not names.isdisjoint(names_of(statement))
+        if is_needed:
+            kept.append(statement)
+            names |= names_used(statement)
+    if len(kept) == len(kernel.body):
+        return kernel
+    kept.reverse()
+    return Kernel(kernel.name, kernel.extents, kernel.space, tuple(kept), vector=kernel.vector)

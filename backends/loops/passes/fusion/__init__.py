@@ -1,0 +1,1 @@
+"""Kernels merged with kernels. Spec: `specs/fusion.md`."""

@@ -1,0 +1,247 @@
+"""Programs of tiny kernels into programs of few good ones.
+
+Input: what `lower` gives, or any program; output: one that computes the same, bit for bit.
+Pointwise values are inlined where they are used (`inline`), then kernels are merged: producers with
+consumers, and kernels that load the same (`merge`). Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+
+import attrs
+
+from aotlite.backends.loops.analysis.cost import KEPT_BYTES
+from aotlite.backends.loops.passes.dead_code import with_stores, without_dead
+from aotlite.backends.loops.passes.fusion.inline import inlined
+from aotlite.backends.loops.passes.fusion.merge import merged
+from aotlite.backends.loops.passes.vectorization import vector_axis
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Extern,
+    Kernel,
+    LoopProgram,
+    Step,
+    ValueCheck,
+    happens,
+    loads_of,
+    reads,
+    stores_of,
+    writes,
+)
+
+
+def fused(program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> LoopProgram:
+    """The program with as few and as good kernels as the cost model finds; rows that load and store
+    more than `kept_bytes` are not gone over several times where two kernels would do."""
+    program = without_dead(inlined(program))
+    steps = StepOrder(program, kept_bytes)
+    steps.merge_producers(of_columns=False)
+    steps.merge_producers(of_columns=True)
+    steps.merge_neighbours()
+    return without_dead(attrs.evolve(program, steps=steps.in_order()))
+
+
+@attrs.frozen
+class Replacement:
+    """Kernels that do what two did: what computes, and what comes after."""
+
+    kernels: tuple[Kernel, ...]
+    after: Kernel
+
+
+class StepOrder:
+    """The steps of a program with what must come before what."""
+
+    def __init__(self, program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> None:
+        self.kept_bytes = kept_bytes
+        self.temporaries = {b.number for b in program.buffers if b.kind is BufferKind.TEMPORARY}
+        self.temporaries -= {placed.buffer for placed in program.outputs if placed is not None}
+        self.inputs = {b.number for b in program.buffers if b.kind is BufferKind.INPUT}
+        self.steps: dict[int, Step] = dict(enumerate(program.steps))
+        self.reads = {k: reads(step) for k, step in self.steps.items()}
+        self.writes = {k: writes(step) for k, step in self.steps.items()}
+        self.after: dict[int, set[int]] = {k: set() for k in self.steps}
+        self.before: dict[int, set[int]] = {k: set() for k in self.steps}
+        self.readers: dict[int, set[int]] = {}
+        self.columns: dict[int, bool] = {}
+        self._connect()
+        self.below = self._reached()
+
+    def _connect(self) -> None:
+        """Edges from writers to readers, from readers to later writers, among writers; and to what
+        writes inputs from all that may raise (K-11). What happens keeps its place among its like
+        and all that may raise (TOK-6)."""
+        writers: dict[int, list[int]] = {}
+        raising: list[int] = []
+        happened: list[int] = []
+        for k, step in self.steps.items():
+            if type(step) is ValueCheck or type(step) is Extern:
+                self._edges(raising if happens(step) else happened, k)
+                happened = [k] if happens(step) else happened
+                raising.append(k)
+            elif self.writes[k] & self.inputs:
+                self._edges(raising, k)
+            for number in self.reads[k]:
+                self._edges(writers.get(number, ()), k)
+                self.readers.setdefault(number, set()).add(k)
+            for number in self.writes[k]:
+                self._edges(writers.get(number, ()), k)
+                self._edges(self.readers.get(number, ()), k)
+                writers.setdefault(number, []).append(k)
+
+    def _edges(self, sources: Iterable[int], k: int) -> None:
+        for source in sources:
+            if source != k:
+                self.after[source].add(k)
+                self.before[k].add(source)
+
+    def _reached(self) -> dict[int, int]:
+        """For each step the steps that must come later, as the bits of a number."""
+        found: dict[int, int] = {}
+        for k in sorted(self.steps, reverse=True):
+            found[k] = 0
+            for each in self.after[k]:
+                found[k] |= found[each] | 1 << each
+        return found
+
+    # --- merging
+    def merge_producers(self, *, of_columns: bool) -> None:
+        """Merges kernels with those whose results they load, the nearest first.
+
+        Kernels that reduce columns wait for a second round: what is computed for each row and each
+        point then belongs to the rows, where columns may join it (`columns`).
+        """
+        for k in list(self.steps):
+            while k in self.steps and self._with_producer(k, of_columns=of_columns):
+                pass
+
+    def _with_producer(self, k: int, *, of_columns: bool) -> bool:
+        if not of_columns and self._is_of_columns(k):
+            return False
+        for source in sorted(self.before[k], reverse=True):
+            if not self.writes[source] & self.reads[k]:
+                continue
+            waits = not of_columns and self._is_of_columns(source)
+            if not waits and self._merge(source, k):
+                return True
+        return False
+
+    def _is_of_columns(self, k: int) -> bool:
+        if k not in self.columns:
+            self.columns[k] = _reduces_columns(self.steps[k])
+        return self.columns[k]
+
+    def merge_neighbours(self) -> None:
+        """Merges kernels that load the same and do not depend on each other."""
+        for k, other in self._neighbours():
+            if k in self.steps and other in self.steps:
+                # Where one overwrites what the other reads, they come in this order.
+                self._merge(*((other, k) if self.below[other] >> k & 1 else (k, other)))
+
+    def _neighbours(self) -> Iterator[tuple[int, int]]:
+        loading: dict[int, list[int]] = {}
+        for k, step in list(self.steps.items()):
+            if type(step) is Kernel:
+                found = {place for v in loads_of(step) for place in loading.get(v.args[0], ())}
+                for place in sorted(found, reverse=True):
+                    yield place, k
+                for number in self.reads[k]:
+                    loading.setdefault(number, []).append(k)
+
+    def _merge(self, first: int, second: int) -> bool:
+        """Merges two steps if they are kernels, may become one, and nothing must lie between."""
+        one, two = self.steps[first], self.steps[second]
+        if not (type(one) is Kernel and type(two) is Kernel and self.may_be_one(first, second)):
+            return False
+        kernel = merged(one, two, self.kept_bytes)
+        if kernel is None:
+            return False
+        self.put(first, second, self._without_dead(kernel, first, second))
+        return True
+
+    def may_be_one(self, first: int, second: int) -> bool:
+        """Whether nothing must run after the first and before the second, nor the second first."""
+        if self.below[second] >> first & 1:
+            return False
+        return not any(self.below[k] >> second & 1 for k in self.after[first] if k != second)
+
+    def replace(self, first: int, second: int, parts: Replacement) -> None:
+        """Puts other kernels for two, the first of `parts.kernels` in the second's place."""
+        users = set(self.after[second])
+        self.put(first, second, parts.kernels[0])
+        sources = set(self.before[second])
+        after = self._added(parts.after, (second,), users)
+        for kernel in parts.kernels[1:]:
+            self._added(kernel, sources, (after, *self.after[second]))
+
+    def _added(self, step: Kernel, sources: Iterable[int], users: Iterable[int]) -> int:
+        k = 1 + max(self.steps)
+        self.steps[k], self.after[k], self.before[k] = step, set(), set()
+        self._edges(list(sources), k)
+        for each in list(users):
+            self._edges([k], each)
+        self.below[k] = self._behind(k)
+        for each, found in self.below.items():
+            if each in self.before[k] or any(found >> source & 1 for source in self.before[k]):
+                self.below[each] = found | self.below[k] | 1 << k
+        return k
+
+    def _behind(self, k: int) -> int:
+        """The steps that must run after step k, as bits."""
+        found = 0
+        for each in self.after[k]:
+            found |= self.below[each] | 1 << each
+        return found
+
+    def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
+        """The merged kernel without stores that only it loaded."""
+        for number in self.reads[first] | self.reads[second]:
+            self.readers[number] -= {first, second}
+        for number in reads(kernel):
+            self.readers[number].add(second)
+        stored = {store.buffer for store in stores_of(kernel)}
+        alive = {n for n in stored if n not in self.temporaries or self.readers.get(n)}
+        return kernel if alive == stored else with_stores(kernel, alive)
+
+    def put(self, first: int, second: int, kernel: Kernel) -> None:
+        """The kernel in the second's place, and the first nowhere."""
+        gone = 1 << first
+        below = (self.below[first] | self.below[second]) & ~(gone | 1 << second)
+        for k in self.after.pop(first):
+            self.before[k].discard(first)
+            self._edges([second], k)
+        for k in self.before.pop(first):
+            self.after[k].discard(first)
+            self._edges([k], second)
+        del self.steps[first], self.below[first]
+        self.steps[second] = kernel
+        self.columns.pop(second, None)
+        self.reads[second], self.writes[second] = reads(kernel), writes(kernel)
+        self.below[second] = below
+        for k, found in self.below.items():
+            if found & (gone | 1 << second):
+                self.below[k] = (found | below | 1 << second) & ~gone
+
+    def in_order(self) -> tuple[Step, ...]:
+        """The steps, each after those it depends on; otherwise as they were."""
+        waiting = {k: len(self.before[k]) for k in self.steps}
+        ready = sorted([k for k, count in waiting.items() if not count])
+        result: list[Step] = []
+        while ready:
+            k = heappop(ready)
+            result.append(self.steps[k])
+            for each in self.after[k]:
+                waiting[each] -= 1
+                if not waiting[each]:
+                    heappush(ready, each)
+        assert len(result) == len(self.steps)
+        return tuple(result)
+
+
+def _reduces_columns(step: Step) -> bool:
+    """Whether a kernel goes over inner axes, but not along them in memory."""
+    if type(step) is not Kernel or step.space in (0, len(step.extents)):
+        return False
+    return vector_axis(step) < step.space

@@ -1,0 +1,291 @@
+"""Values of pointwise kernels written into the expressions that load them.
+
+Input: a program of small kernels; output: one where a pointwise value is computed where it is used,
+if that is cheaper than storing and loading it. What nothing loads any more is still stored: `dead`
+removes it. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import attrs
+
+from aotlite.backends.loops.analysis.affine import Bounds, Forms, Split, identity, solve, whole
+from aotlite.backends.loops.analysis.conditions import executed
+from aotlite.backends.loops.analysis.cost import (
+    FLOP,
+    LONG_ROW,
+    MOST_BUFFERS,
+    MOST_OPERATIONS,
+    bytes_of,
+    operations,
+    points,
+)
+from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
+from aotlite.backends.loops.passes.axis_order import ordered_kernel
+from aotlite.backends.loops.passes.vectorization import across, lies_across, vector_axis
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    Step,
+    Store,
+    loads_of,
+    reads,
+    stores_of,
+    values_of,
+    writes,
+)
+from aotlite.backends.loops.rewrite import (
+    moved,
+    replaced_body,
+    split_axis,
+    without_lets,
+    without_unit_axes,
+)
+from aotlite.ir.geometry.overlap import has_internal_overlap
+
+
+@attrs.frozen(eq=False)
+class StoredValue:
+    """What a pointwise kernel stores in a buffer."""
+
+    buffer: int
+    extents: tuple[int, ...]
+    target: Affine
+    value: Scalar
+    place: int
+    """Of the storing step in the program."""
+    operations: float
+    loads: dict[int, int]
+    """The bytes that it loads of each buffer, each element once."""
+    moved: dict[tuple[Forms, int], Scalar] = attrs.field(factory=dict)
+
+    def at(self, forms: Forms, count: int) -> Scalar:
+        """The value with its axes replaced."""
+        if forms == identity(count) and len(self.extents) == count:
+            return self.value
+        found = self.moved.get((forms, count))
+        if found is None:
+            found = self.moved[forms, count] = moved(self.value, forms, count, {})
+        return found
+
+
+def prepared(step: Step) -> Step:
+    """The step as the passes of fusion take it: no lets, no axes of one point."""
+    if type(step) is Kernel and 0 not in step.extents:
+        return without_unit_axes(without_lets(step))
+    return step
+
+
+def inlined(program: LoopProgram) -> LoopProgram:
+    """The program with pointwise values computed where they are used, where that is cheaper."""
+    return _Inliner(program).run()
+
+
+@attrs.define(eq=False)
+class _Pull:
+    """What is written into one kernel."""
+
+    place: int
+    """Of the kernel in the program."""
+    streams: set[int]
+    """The buffers that it loads so far."""
+    own: float
+    """Operations of the kernel itself."""
+    operations: dict[int, float] = attrs.field(factory=dict)
+    """Of what is written into it, by the buffer that it would have loaded."""
+
+
+class _Inliner:
+    def __init__(self, program: LoopProgram) -> None:
+        self.program = program
+        self.steps: list[Step] = list(map(prepared, program.steps))
+        self.kinds = {buffer.number: buffer.kind for buffer in program.buffers}
+        self.readers: dict[int, list[int]] = defaultdict(list)
+        self.writers: dict[int, list[int]] = defaultdict(list)
+        for place, step in enumerate(self.steps):
+            for number in reads(step):
+                self.readers[number].append(place)
+            for number in writes(step):
+                self.writers[number].append(place)
+        self.chosen: dict[int, StoredValue] = {}
+
+    def run(self) -> LoopProgram:
+        """The program with what is chosen inlined."""
+        for place, step in enumerate(self.steps):
+            if type(step) is Kernel and 0 not in step.extents:
+                kernel, found = self._pulled(step, place)
+                self.steps[place] = kernel
+                if is_pointwise(kernel):
+                    self._define(kernel, place, sum(found.values()) + operations(step))
+        return attrs.evolve(self.program, steps=tuple(self.steps))
+
+    # --- producers
+    def _define(self, kernel: Kernel, place: int, cost: float) -> None:
+        for store in stores_of(kernel):
+            if self.writers[store.buffer] == [place] and self.readers[store.buffer]:
+                found = _definition(store, kernel, place, cost)
+                if self._is_worth_it(found):
+                    self.chosen[store.buffer] = found
+
+    def _is_worth_it(self, found: StoredValue) -> bool:
+        """Whether computing the value in each reader costs less than storing and loading it."""
+        size, stored = found.value.dtype.itemsize, math.prod(found.extents)
+        stays = self.kinds[found.buffer] is not BufferKind.TEMPORARY
+        again = loaded = 0.0
+        for place in self.readers[found.buffer]:
+            step = self.steps[place]
+            if type(step) is not Kernel:
+                stays = True
+                continue
+            buffers = [value.args[0] for value in loads_of(step)]
+            own, sites = set(buffers), buffers.count(found.buffer)
+            evaluations = sites * points(step)
+            part = min(evaluations / stored, 1.0)
+            loaded += part * stored * size
+            again += FLOP * found.operations * evaluations
+            again += part * sum([n for number, n in found.loads.items() if number not in own])
+        once = (FLOP * found.operations + size) * stored + sum(found.loads.values())
+        return again <= (loaded if stays else once + loaded)
+
+    # --- consumers
+    def _pulled(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
+        """The kernel with what is chosen written into it, and the operations of that by buffer."""
+        while True:
+            streams = {value.args[0] for value in loads_of(kernel)}
+            pull = _Pull(place, streams, operations(kernel))
+            result = self._once(kernel, pull)
+            if not isinstance(result, Split):
+                return result, pull.operations
+            kernel = split_axis(kernel, result.axis, result.inner)
+
+    def _once(self, kernel: Kernel, pull: _Pull) -> Kernel | Split:
+        if pull.streams.isdisjoint(self.chosen):
+            return kernel
+        roots = [value for statement in kernel.body for value in values_of(statement)]
+        everywhere = whole(kernel.extents)
+        branches = any(facts(root).branches for root in roots)
+        bounds = executed(roots, everywhere) if branches else {}
+        memo: dict[Scalar, Scalar] = {}
+        for value in walk(roots):
+            operands = value.operands
+            same = (
+                with_operands(value, tuple([memo[each] for each in operands]))
+                if operands
+                else value
+            )
+            memo[value] = same
+            if value.op == "load" and value.args[0] in self.chosen:
+                new = self._instead(same, bounds.get(value, everywhere), kernel, pull)
+                if isinstance(new, Split):
+                    return new
+                memo[value] = new
+        body = replaced_body(kernel.body, memo)
+        return Kernel(kernel.name, kernel.extents, kernel.space, body)
+
+    def _instead(
+        self,
+        value: Scalar,
+        inside: Bounds | None,
+        kernel: Kernel,
+        pull: _Pull,
+    ) -> Scalar | Split:
+        """What a load of the kernel becomes."""
+        if inside is None:
+            return const(0, value.dtype)
+        found = self.chosen[value.args[0]]
+        if len(pull.streams | found.loads.keys()) > MOST_BUFFERS:
+            return value
+        if pull.own + sum(pull.operations.values()) + found.operations > MOST_OPERATIONS:
+            return value
+        forms = _forms(value.args[1], inside, found, kernel.extents)
+        if forms is None or isinstance(forms, Split):
+            return forms or value
+        new = found.at(forms, len(kernel.extents))
+        if _jumps(value, new, kernel) or not self._is_unchanged(found, new, kernel, pull.place):
+            return value
+        pull.streams |= found.loads.keys()
+        pull.operations[found.buffer] = found.operations
+        return new
+
+    def _is_unchanged(self, found: StoredValue, new: Scalar, kernel: Kernel, place: int) -> bool:
+        """Whether what the value loads is still there when the kernel runs."""
+        for number in found.loads:
+            between = [w for w in self.writers[number] if found.place < w <= place]
+            if between and (between != [place] or not _in_place(number, new, kernel)):
+                return False
+        return True
+
+
+def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
+    """Whether the value loads what the kernel overwrites at the same point only: K-6."""
+    addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
+    loads = [each for each in facts(value).loads if each.args[0] == number]
+    if any(_meets_itself(each, kernel.extents) for each in addresses):
+        return False  # a later point would load what an earlier one has stored
+    return all({each.args[1]} == addresses for each in loads)
+
+
+def _meets_itself(address: Affine, extents: tuple[int, ...]) -> bool:
+    """Whether two points have one address: a tensor that overlaps itself is written."""
+    steps = tuple([abs(step) for step in address.coefficients])
+    return has_internal_overlap(extents[: len(steps)], steps)
+
+
+def _jumps(value: Scalar, new: Scalar, kernel: Kernel) -> bool:
+    """Whether a reduction would have to load across what a pointwise kernel can transpose.
+
+    One that may go over its inner axes in another order does so where that helps.
+    """
+    if kernel.space == len(kernel.extents) or points(kernel) <= LONG_ROW:
+        return False
+    vector = vector_axis(kernel)
+    loads = facts(new).loads
+    if not any(lies_across(load.args[1], vector, kernel.extents) for load in loads):
+        return False
+    body = replaced_body(kernel.body, {value: new})
+    changed = ordered_kernel(Kernel(kernel.name, kernel.extents, kernel.space, body))
+    return across(changed) > across(kernel)
+
+
+def _forms(
+    address: Affine, bounds: Bounds, found: StoredValue, extents: tuple[int, ...]
+) -> Forms | Split | None:
+    if address == found.target and extents == found.extents:
+        return identity(len(extents))
+    forms = solve(address, bounds, found.target, found.extents)
+    if isinstance(forms, Split) and extents[forms.axis] % forms.inner:
+        return None  # a part of the axis could be divided, but not all of it
+    return forms
+
+
+def is_pointwise(kernel: Kernel) -> bool:
+    """Whether a kernel computes each of its results from loads alone, point by point."""
+    if kernel.space != len(kernel.extents) or 0 in kernel.extents:
+        return False
+    stores = [s for s in kernel.body if type(s) is Store and is_plain(s)]
+    if len(stores) != len(kernel.body):
+        return False
+    return not {s.buffer for s in stores} & {value.args[0] for value in loads_of(kernel)}
+
+
+def is_plain(store: Store) -> bool:
+    """Whether a store replaces at an affine address."""
+    return store.combine is None and not store.address.dynamic
+
+
+def _definition(store: Store, kernel: Kernel, place: int, cost: float) -> StoredValue:
+    loads = bytes_of(facts(store.value).loads, kernel.extents)
+    return StoredValue(
+        store.buffer,
+        kernel.extents,
+        store.address,
+        store.value,
+        place,
+        cost,
+        loads,
+    )

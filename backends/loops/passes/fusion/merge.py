@@ -1,0 +1,194 @@
+"""Two kernels as one: a producer with its consumer, or two that load the same.
+
+Input: two kernels, the second of which comes later and depends on the first at most directly.
+Output: one kernel that does what both do, or None where their points do not belong together.
+Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotlite.backends.loops.analysis.affine import Split, solve, unit, whole
+from aotlite.backends.loops.analysis.cost import (
+    ABREAST,
+    FEW_ROWS,
+    KEPT_BYTES,
+    LONG_ROW,
+    inner_points,
+    is_too_big,
+    points,
+    row_bytes,
+    rows,
+)
+from aotlite.backends.loops.analysis.expression_facts import facts
+from aotlite.backends.loops.expr import Scalar, with_operands
+from aotlite.backends.loops.passes.fusion.align_kernels import Link, aligned, is_flexible
+from aotlite.backends.loops.passes.fusion.inline import is_plain
+from aotlite.backends.loops.passes.split_reductions import is_inexact
+from aotlite.backends.loops.passes.vectorization import across, vector_axis
+from aotlite.backends.loops.program import (
+    Kernel,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    loads_in,
+    loads_of,
+    names_of,
+    names_used,
+    stores_of,
+)
+from aotlite.backends.loops.rewrite import (
+    free_name,
+    moved,
+    renumbered,
+    replaced,
+    replaced_body,
+    split_axis,
+)
+
+
+def merged(first: Kernel, second: Kernel, kept_bytes: int = KEPT_BYTES) -> Kernel | None:
+    """One kernel for both, or None."""
+    if not (_is_mergeable(first) and _is_mergeable(second)):
+        return None
+    for _ in range(4):
+        result = _merged(first, second, kept_bytes)
+        if not isinstance(result, Split):
+            return result
+        second = split_axis(second, result.axis, result.inner)
+    return None
+
+
+def _is_mergeable(kernel: Kernel) -> bool:
+    return 0 not in kernel.extents and all(map(is_plain, stores_of(kernel)))
+
+
+def _merged(first: Kernel, second: Kernel, kept_bytes: int) -> Kernel | Split | None:
+    wanted: Split | None = None
+    for link in _links(first, second):
+        pair = aligned(first, second, link)
+        if isinstance(pair, Split):
+            wanted = pair
+        elif pair is not None:
+            kernel = joined(*pair)
+            if kernel is None or is_too_big(kernel):
+                continue
+            if not _is_slower((first, second), kernel, kept_bytes):
+                return kernel
+    return wanted
+
+
+def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
+    """What may tell how axes belong together: what is stored and loaded, or else loaded by both."""
+    stored = {store.buffer: store for store in stores_of(first)}
+    loads = loads_of(second)
+    direct = False
+    for value in loads:
+        store = stored.get(value.args[0])
+        if store is not None:
+            direct = True
+            yield Link(store.address, value.args[1], store.each_row)
+    if direct:
+        return
+    whole_loads = {v.args[0]: v.args[1] for v in loads_of(first) if _is_whole(v, first)}
+    for value in loads:
+        if value.args[0] in whole_loads and points(first) == points(second):
+            yield Link(whole_loads[value.args[0]], value.args[1], of_rows=False)
+
+
+def _is_whole(value: Scalar, kernel: Kernel) -> bool:
+    address = value.args[1]
+    return not address.dynamic and all(
+        c or n == 1 for c, n in zip(address.coefficients, kernel.extents, strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------- joining
+def joined(first: Kernel, second: Kernel) -> Kernel | None:
+    """Both bodies, the second's loads of what the first stores being the stored values."""
+    later = renumbered(second.body, free_name(first.body))
+    stored = {store.buffer: store for store in stores_of(first)}
+    memo: dict[Scalar, Scalar] = {}
+    for value in loads_in(later):
+        store = stored.get(value.args[0])
+        if store is not None:
+            # A gather's positions may be what the first stores as well: they come before it.
+            positions = tuple([replaced(each, memo) for each in value.operands])
+            new = _stored_value(with_operands(value, positions), store, first)
+            if new is None:
+                return None
+            memo[value] = new
+    body = (*first.body, *replaced_body(later, memo))
+    kernel = Kernel(f"{first.name}_{second.name}"[:60], first.extents, first.space, body)
+    return kernel if _keeps_memory(kernel) else None
+
+
+def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:
+    """What the load finds: the value at this point, or at another inner point of this row."""
+    address = value.args[1]
+    if address == store.address:
+        return store.value
+    count, space = len(kernel.extents), kernel.space
+    if store.each_row:
+        return None
+    forms = solve(address, whole(kernel.extents), store.address, kernel.extents)
+    if not isinstance(forms, tuple) or forms[:space] != tuple(
+        [unit(k, count) for k in range(space)]
+    ):
+        return None
+    scans = {k for s in kernel.body if type(s) is Scan for k in s.names}
+    if not scans.isdisjoint(facts(store.value).names):
+        return None
+    return moved(store.value, forms, count, {})
+
+
+def _keeps_memory(kernel: Kernel) -> bool:
+    """K-6, and no buffer is stored to twice."""
+    stores = stores_of(kernel)
+    addresses = {store.buffer: store.address for store in stores}
+    return len(addresses) == len(stores) and all(
+        value.args[1] == addresses.get(value.args[0], value.args[1]) for value in loads_of(kernel)
+    )
+
+
+# ------------------------------------------------------------------------------------------- cost
+def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel, kept_bytes: int) -> bool:
+    """Whether the one kernel has to go over its rows again where that is dear."""
+    if is_flexible(kernel):
+        return False
+    if points(kernel) > LONG_ROW and _lies_across_now(pair, kernel):
+        return True
+    if _passes(kernel.body) <= max(_passes(each.body) for each in pair):
+        return False
+    few = rows(kernel) < FEW_ROWS and inner_points(kernel) > LONG_ROW
+    vector = vector_axis(kernel)
+    of_columns = vector < kernel.space
+    together = min(kernel.extents[vector], ABREAST) if of_columns else 1
+    if of_columns and is_inexact(kernel):
+        return True
+    return few or row_bytes(kernel) * together > kept_bytes
+
+
+def _lies_across_now(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
+    """Whether what a kernel without inner axes loads or stores across would be so beside them."""
+    before = sum([across(each) for each in pair if not is_flexible(each)])
+    return across(kernel) > before
+
+
+def _passes(body: tuple[Statement, ...]) -> int:
+    """How often the inner points are gone over: the longest chain of reductions and what uses
+    them at element level."""
+    depth: dict[int, int] = {}
+    most = 0
+    for statement in body:
+        own = 1 + max([depth[k] for k in names_used(statement)], default=0)
+        if type(statement) is Reduce:
+            depth.update(dict.fromkeys(names_of(statement), own))
+        elif type(statement) is Scan:
+            depth.update(dict.fromkeys(names_of(statement), own - 1))
+        elif type(statement) is Store and statement.each_row:
+            continue
+        most = max(most, own)
+    return most

@@ -1,0 +1,216 @@
+"""Sums of columns made while rows are computed, so that both share one reading of memory.
+
+Input: a program of canonical kernels; output: one in which a kernel of rows (i | j) and a kernel
+that reduces the columns of the same data (j | i) are one kernel over (chunk, row | j): it combines
+what goes to column j into a partial result of the chunk, in ascending order of its rows. A small
+kernel after combines those of all chunks.
+This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from aotlite.backends.loops.analysis.affine import unit
+from aotlite.backends.loops.analysis.cost import points
+from aotlite.backends.loops.combiners import combiner
+from aotlite.backends.loops.expr import Affine, Scalar, load
+from aotlite.backends.loops.passes.dead_code import without_dead
+from aotlite.backends.loops.passes.fusion.fuse import Replacement, StepOrder
+from aotlite.backends.loops.passes.fusion.merge import joined
+from aotlite.backends.loops.passes.split_reductions import (
+    LONGEST_COLUMN,
+    SMALL,
+    UNITS,
+    chunks_for,
+    is_divisible,
+    reduces_of,
+)
+from aotlite.backends.loops.passes.vectorization import vector_axis
+from aotlite.backends.loops.program import (
+    BufferKind,
+    Kernel,
+    LoopProgram,
+    ProgramBuffer,
+    Reduce,
+    Statement,
+    Step,
+    Store,
+    loads_of,
+    stores_of,
+)
+from aotlite.backends.loops.rewrite import moved, restricted, split_axis
+
+ChunksOf = Callable[[Kernel, Kernel], int]
+"""How many chunks a kernel of rows has beside which one of columns reduces."""
+LONGEST = 4096
+"""Columns whose partial results stay in the nearest cache while rows go by."""
+
+
+def with_columns(program: LoopProgram, threads: int) -> LoopProgram:
+    """The program with reductions of columns in the kernels of the rows that load the same."""
+
+    def chunks_of(row: Kernel, columns: Kernel) -> int:
+        wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
+        return chunks_for(row.extents[0], wanted)
+
+    return with_columns_beside(program, chunks_of, LONGEST)
+
+
+def with_columns_beside(program: LoopProgram, chunks_of: ChunksOf, most: int) -> LoopProgram:
+    """The same, the rows of each kernel in so many chunks, of at most so many columns."""
+    found = _families(program, most)
+    if not found:
+        return program
+    steps = StepOrder(program)
+    buffers = list(program.buffers)
+    taken: set[int] = set()
+    """Places where kernels of rows and columns are now."""
+    for row, columns in found:
+        known = [k for k in columns if k in steps.steps and k not in taken]
+        if row in steps.steps and known:
+            column = _as_one(steps, known)
+            if steps.may_be_one(row, column):
+                parts = _Parts(steps.steps[row], steps.steps[column], buffers, chunks_of).steps()
+                if parts is not None:
+                    steps.replace(row, column, parts)
+                    taken.add(column)
+    program = attrs.evolve(program, buffers=tuple(buffers), steps=steps.in_order())
+    return without_dead(program)
+
+
+def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
+    """The place of each kernel of rows, with those of columns of the same extents."""
+    kernels = {
+        place: step
+        for place, step in enumerate(program.steps)
+        if type(step) is Kernel
+        and step.space == 1
+        and len(step.extents) == 2
+        and points(step) >= SMALL
+    }
+    columns = [k for k, each in kernels.items() if each.extents[0] <= most and _is_of_columns(each)]
+    found = []
+    for row, kernel in kernels.items():
+        own = [k for k in columns if k != row and kernels[k].extents == kernel.extents[::-1]]
+        if own and row not in columns:
+            found.append((row, own))
+    return found
+
+
+def _as_one(steps: StepOrder, columns: list[int]) -> int:
+    """The place of a kernel that does what those of columns do, as far as they may be one."""
+    place = columns[0]
+    for other in columns[1:]:
+        one, two = steps.steps[place], steps.steps[other]
+        assert type(one) is Kernel
+        assert type(two) is Kernel
+        kernel = joined(one, two) if steps.may_be_one(place, other) else None
+        # What waits for a whole column has to wait for all rows.
+        if kernel is not None and _is_of_columns(kernel):
+            steps.put(place, other, kernel)
+            place = other
+    return place
+
+
+def _is_of_columns(kernel: Kernel) -> bool:
+    """Whether a kernel does nothing but reduce, each value by itself."""
+    if not is_divisible(kernel) or not all(store.each_row for store in stores_of(kernel)):
+        return False
+    return all(combiner(statement.kind).parts == 1 for statement in reduces_of(kernel))
+
+
+class _Parts:
+    """The kernels that two become."""
+
+    def __init__(
+        self,
+        row: Step,
+        column: Step,
+        buffers: list[ProgramBuffer],
+        chunks_of: ChunksOf,
+    ) -> None:
+        assert type(row) is Kernel
+        assert type(column) is Kernel
+        self.row, self.column = row, column
+        self.buffers = buffers
+        self.chunks = chunks_of(row, column)
+        self.left = row.extents[0] % self.chunks
+        self.even = row.extents[0] - self.left
+
+    def steps(self) -> Replacement | None:
+        """What computes, and what combines; None if nothing is shared."""
+        inner = self.row.extents[1]
+        if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
+            return None
+        # Axes (chunk, row | column), and (row | column) of the rows that are left over.
+        each = self.even // self.chunks
+        first = split_axis(restricted(self.row, 0, 0, self.even), 0, each)
+        kernels = [self._joined(first, Affine((each, 1, 0)), Affine((inner, 0, 1)))]
+        if self.left:
+            last = restricted(self.row, 0, self.even, self.left)
+            row, into = Affine((1, 0), self.even), Affine((0, 1), self.chunks * inner)
+            kernels.append(self._joined(last, row, into))
+        done = [kernel for kernel in kernels if kernel is not None]
+        if len(done) < len(kernels) or vector_axis(done[0]) != 2:
+            return None
+        numbers = [self._buffer(reduce.values[0]) for reduce in reduces_of(self.column)]
+        done = [self._combining(kernel, numbers) for kernel in done]
+        return Replacement(tuple(done), self._rest(numbers))
+
+    def _joined(self, first: Kernel, row: Affine, into: Affine) -> Kernel | None:
+        """The kernel of rows with stores of what the columns reduce, to buffers below 0."""
+        count = len(first.extents)
+        forms, memo = (unit(count - 1, count), row), dict[Scalar, Scalar]()
+        values = [moved(s.values[0], forms, count, memo) for s in reduces_of(self.column)]
+        stores = [Store(-1 - k, into, value) for k, value in enumerate(values)]
+        second = Kernel(self.column.name, first.extents, count - 1, tuple(stores))
+        return joined(first, second) if _share(first, second) else None
+
+    def _combining(self, kernel: Kernel, numbers: list[int]) -> Kernel:
+        """The kernel with those stores combining in the partial results."""
+        kinds = [reduce.kind for reduce in reduces_of(self.column)]
+        body: list[Statement] = []
+        for statement in kernel.body:
+            if isinstance(statement, Store) and statement.buffer < 0:
+                k = -1 - statement.buffer
+                statement = attrs.evolve(
+                    statement, buffer=numbers[k], combine=kinds[k], from_identity=True
+                )
+            body.append(statement)
+        return Kernel(kernel.name, kernel.extents, kernel.space, tuple(body))
+
+    def _parts(self) -> int:
+        return self.chunks + (self.left > 0)
+
+    def _buffer(self, value: Scalar) -> int:
+        number = 1 + max([buffer.number for buffer in self.buffers])
+        size = self._parts() * self.column.extents[0]
+        self.buffers.append(ProgramBuffer(number, value.dtype, size, BufferKind.TEMPORARY))
+        return number
+
+    def _rest(self, numbers: list[int]) -> Kernel:
+        """Axes (column | chunk)."""
+        count = self.column.extents[0]
+        partial = iter(numbers)
+        body: list[Statement] = []
+        for statement in self.column.body:
+            if isinstance(statement, Reduce):
+                dtype = statement.values[0].dtype
+                value = load(next(partial), Affine((1, count)), dtype)
+                body.append(attrs.evolve(statement, values=(value,)))
+            else:
+                body.append(statement)
+        return Kernel(f"{self.column.name}_rest", (count, self._parts()), 1, tuple(body))
+
+
+def _share(first: Kernel, second: Kernel) -> bool:
+    """Whether the second loads, at every point, something that the first loads or stores."""
+    known = {(value.args[0], value.args[1]) for value in loads_of(first)}
+    known |= {(store.buffer, store.address) for store in stores_of(first)}
+    return any(
+        value.args[1].coefficients[-1] and (value.args[0], value.args[1]) in known
+        for value in loads_of(second)
+    )

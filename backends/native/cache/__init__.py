@@ -1,0 +1,1 @@
+"""The disk cache of what is compiled. Spec: `specs/cpu_toolchain.md`."""

@@ -1,0 +1,110 @@
+"""How much a disk cache holds, and what goes from it. Part of `specs/cpu_toolchain.md`.
+
+Removing is by name: what a process has loaded stays loaded. Files of others stay.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import attrs
+
+from aotlite.backends.native.cache.disk_cache import NEW, files
+
+LIMIT = 1 << 30
+"""Bytes. Beyond it what was not used for longest goes, down to four fifths."""
+
+FORGOTTEN = 3600.0
+"""Seconds after which a file that nobody renamed is what a crash left."""
+
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+@attrs.frozen
+class Entry:
+    """A file of a cache."""
+
+    path: str
+    size: int
+    used: float
+    """When it was last used, in seconds since the epoch."""
+
+    def remove(self) -> None:
+        """Removes the file, and its folder where that is empty then."""
+        with suppress(OSError):
+            os.unlink(self.path)
+            os.rmdir(os.path.dirname(self.path))
+
+
+def entries(folder: str) -> list[Entry]:
+    """All files of a cache, damaged ones too."""
+    keys = [each.path for each in _listed(folder) if _KEY.fullmatch(each.name)]
+    return [entry for key in keys for entry in _entries_of(key)]
+
+
+def cache_size(folder: str) -> int:
+    """Bytes."""
+    return sum(entry.size for entry in entries(folder))
+
+
+def clear(folder: str) -> list[Entry]:
+    """Removes all entries, and returns them."""
+    removed = entries(folder)
+    for entry in removed:
+        entry.remove()
+    sweep(folder)
+    return removed
+
+
+def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
+    """Removes entries, those not used for longest first, where all are more than `limit` bytes."""
+    sweep(folder)
+    found = sorted(entries(folder), key=lambda entry: entry.used)
+    size, removed = sum(entry.size for entry in found), list[Entry]()
+    target = limit * 4 // 5 if size > limit else size
+    for entry in found:
+        if size <= target:
+            break
+        entry.remove()
+        size -= entry.size
+        removed.append(entry)
+    return removed
+
+
+def sweep(folder: str) -> None:
+    """Removes what a crash left, and folders of keys without a file."""
+    for each in _listed(folder):
+        if each.name.endswith(".lock"):
+            _remove_forgotten(each)
+        elif _KEY.fullmatch(each.name):
+            for file in _listed(each.path):
+                if file.name.startswith(NEW):
+                    _remove_forgotten(file)
+            with suppress(OSError):
+                os.rmdir(each.path)
+
+
+def _listed(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _entries_of(folder: str) -> Iterator[Entry]:
+    for path in files(folder):
+        with suppress(OSError):  # another process removes it
+            status = os.stat(path)
+            yield Entry(path, status.st_size, status.st_mtime)
+
+
+def _remove_forgotten(file: os.DirEntry[str]) -> None:
+    with suppress(OSError):
+        if file.stat().st_mtime < time.time() - FORGOTTEN:
+            os.unlink(file)

@@ -1,0 +1,222 @@
+"""Where code is compiled and kept, and whether that place is safe. Part of
+`specs/cpu_toolchain.md`.
+
+Loading a library runs what is in it: a folder that somebody else can write is never used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory, gettempdir, mkdtemp
+
+import attrs
+
+from aotlite.backends.native.warn_once import warn_once
+from aotlite.ir.filesystem import trust
+from aotlite.ir.filesystem.trust import OTHERS, Step
+
+
+def chosen() -> str | None:
+    """The folder that the user wants: AOTLITE_CACHE, else `aotlite` in the user's cache folder.
+
+    None where there is no home folder to have it in. Neither made nor looked at.
+    """
+    given = os.environ.get("AOTLITE_CACHE")
+    if given:
+        return os.path.abspath(os.path.expanduser(given))
+    caches = os.environ.get("XDG_CACHE_HOME")
+    if not caches or not os.path.isabs(caches):  # the standard says to ignore others
+        caches = os.path.expanduser("~/.cache")
+    return os.path.join(caches, "aotlite") if os.path.isabs(caches) else None
+
+
+def made(folder: str) -> str:
+    """Makes a folder, and those above it, readable by its user alone; why it cannot be used, or
+    nothing."""
+    if not os.path.lexists(folder):
+        refused = refusal_to_make(folder)
+        if refused:
+            return refused
+    try:
+        _make(folder)
+    except FileExistsError:
+        return f"{folder} is no folder"
+    except OSError as error:
+        return f"{folder} cannot be made: {error.strerror}"
+    return refusal(folder)
+
+
+def _make(folder: str) -> None:
+    """As `os.makedirs`, which gives others rights to all that it makes but the last."""
+    if os.path.isdir(folder):
+        return
+    _make(os.path.dirname(folder))
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # or another process has just made it
+            raise
+
+
+def refusal(folder: str) -> str:
+    """Why code from a folder must not be loaded, or cannot be; empty where it may be.
+
+    It must belong to this user and be writable by nobody else. So must each folder above it, of
+    the path as it is given and of what links in it lead to, or nobody could say what is there a
+    moment later; those may be root's, too, or have a sticky bit, as /tmp.
+    """
+    if os.name != "posix":
+        return f"{folder} has no owner that {os.name} says"
+    try:
+        *above, last = trust.steps(folder)
+        is_of_use = not runs_nothing(folder)
+    except NotADirectoryError:
+        return f"{folder} is no folder"
+    except OSError as error:
+        return f"{folder} cannot be read: {error.strerror}"
+    refused = _refusal_above(above, folder)
+    if refused:
+        return refused
+    if last.status.st_uid != os.geteuid():
+        return f"{folder} belongs to {trust.user(last.status.st_uid)}"
+    if last.status.st_mode & OTHERS:
+        return f"{folder} {_written_by_others(last)}"
+    return "" if is_of_use else f"{folder} is mounted noexec, no library can be loaded from it"
+
+
+def refusal_to_make(folder: str) -> str:
+    """Why no code must be kept below where a folder would be made; empty where it may be."""
+    there = folder
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    try:
+        return _refusal_above(trust.steps(there), folder)
+    except NotADirectoryError:
+        return f"{there}, above {folder}, is no folder"
+    except OSError as error:
+        return f"{there}, above {folder}, cannot be read: {error.strerror}"
+
+
+def _refusal_above(steps: list[Step], folder: str) -> str:
+    # From the root down: nobody else can exchange what is in a folder that was passed.
+    for each in steps:
+        found = _fault_above(each)
+        if found:
+            return f"{each.path}, above {folder}, {found}"
+    return ""
+
+
+def _fault_above(step: Step) -> str:
+    if step.is_foreign:
+        kind = "is a link of" if step.is_link else "belongs to"
+        return f"{kind} {trust.user(step.status.st_uid)}"
+    return _written_by_others(step) if step.is_open else ""
+
+
+def _written_by_others(step: Step) -> str:
+    mode = stat.S_IMODE(step.status.st_mode)
+    return f"can be written by others (its mode is {mode:o}; chmod go-w would do)"
+
+
+def runs_nothing(folder: str) -> bool:
+    """Whether the system loads no library from a folder: it is mounted noexec."""
+    return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
+
+
+# ------------------------------------------------------------------------------ temporary folders
+SYSTEM_PLACES = ("/tmp", "/var/tmp")
+"""Where temporary folders are made if nobody but their user may turn the way there elsewhere."""
+
+
+def private(prefix: str = "aotlite-cache-") -> str:
+    """A new folder of this process alone, which goes when it ends."""
+    folder, owner = mkdtemp(prefix=prefix, dir=temporary_place()), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # and not in a child that was forked
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+@attrs.frozen
+class Scratch:
+    """A new folder of this user alone, which is removed at the end of a block."""
+
+    path: str
+    handle: int | None
+    """Its descriptor; None where the system has none for folders."""
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file that is in the folder that was made, whatever its path leads to now.
+
+        Raises PermissionError where it belongs to another user than this one and root.
+        """
+        path = name if self.handle is not None else os.path.join(self.path, name)
+        with open(os.open(path, _READ, dir_fd=self.handle), "rb") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            if self.handle is not None and owner not in (os.geteuid(), 0):
+                place = os.path.join(self.path, name)
+                raise PermissionError(errno.EPERM, f"{place} belongs to {trust.user(owner)}")
+            return file.read()
+
+
+_READ = os.O_RDONLY
+for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # not on each system
+    _READ |= getattr(os, _name, 0)
+
+
+@contextmanager
+def scratch() -> Iterator[Scratch]:
+    """A folder to compile or to copy in. Raises OSError where there is no place for one."""
+    with TemporaryDirectory(prefix="aotlite-", dir=temporary_place()) as path:
+        if not trust.HAS_DESCRIPTORS:
+            yield Scratch(path, None)
+            return
+        handle = trust.opened(path)
+        try:
+            yield Scratch(path, handle)
+        finally:
+            os.close(handle)
+
+
+def temporary_place() -> str:
+    """The folder in which temporary ones are made: that of Python's `tempfile`.
+
+    Where another user can turn the way to it elsewhere, the first place of SYSTEM_PLACES and the
+    disk cache's folder where nobody can, and the user is told, once. Raises PermissionError where
+    there is none.
+    """
+    wanted = gettempdir()
+    why = _refusal_below(wanted)
+    if not why:
+        return wanted
+    place = next((each for each in _other_places() if os.access(each, os.W_OK | os.X_OK)), None)
+    if place is None:
+        raise PermissionError(errno.EPERM, f"{why}, and no other place for it is safe")
+    warn_once(
+        f"aotlite: nothing is compiled in the folder for temporary files: {why}; {place} is used "
+        "instead; name another folder in TMPDIR, or mend this one"
+    )
+    return place
+
+
+def _other_places() -> Iterator[str]:
+    yield from (each for each in SYSTEM_PLACES if os.path.isdir(each) and not _refusal_below(each))
+    cache = chosen()
+    if cache is not None and not made(cache):
+        yield cache
+
+
+def _refusal_below(folder: str) -> str:
+    """Why no code must be in a new folder of a folder; empty where it may be."""
+    if os.name != "posix":  # its folder for temporary files is the user's own
+        return ""
+    return refusal_to_make(os.path.join(os.path.abspath(folder), "aotlite-..."))

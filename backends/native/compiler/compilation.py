@@ -1,0 +1,120 @@
+"""A C text becomes the bytes of a library, by one run of a compiler in a folder of its own.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from tempfile import mkstemp
+
+from aotlite.backends.native.cache.disk_cache import word
+from aotlite.backends.native.cache.integrity import fault
+from aotlite.backends.native.cache.trusted_folders import scratch
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
+from aotlite.backends.native.compiler.compiler_process import CommandResult, is_exiting, run
+from aotlite.backends.native.compiler.compilers import Compiler
+from aotlite.ir.errors import BackendError, noted
+
+LIBRARY = "library.so"
+
+ROOM = 1 << 20
+"""Bytes that a folder must have room for, or it is told to be full when a compiler fails in it."""
+
+
+def library_of(
+    compiler: Compiler, flags: Sequence[str], text: str, name: str, limit: float
+) -> bytes:
+    """The library of a text. Raises BackendError where the compiler makes none."""
+    source, command = f"{word(name)}.c", (*compiler.command, *flags)
+    try:
+        with scratch() as folder:
+            write(folder.path, source, text)
+            ended = built(command, folder.path, source, limit)
+            if not ended.problem:
+                return folder.read(LIBRARY)
+    except OSError as error:
+        raise BackendError(
+            f"cpu: {name!r} has no place to be compiled in ({error}), expected room in "
+            f"{temporary()}; TMPDIR names another one"
+        ) from error
+    what = f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
+    advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
+    save = partial(_saved, text, name)
+    failure = CompilerFailure(what, advice, compiler, ended.line(), save, is_late=ended.is_late)
+    place = None if failure.path is None else f"the text is in {failure.path}"
+    raise noted(failure, ended.last_lines() or None, f"command: {shlex.join(command)}", place)
+
+
+def built(command: Sequence[str], folder: str, source: str, limit: float) -> CommandResult:
+    """How a compiler ends that is to make LIBRARY of a file in a folder.
+
+    Raises OSError where it fails and the folder is full, whatever it says itself.
+    """
+    library = os.path.join(folder, LIBRARY)
+    with suppress(FileNotFoundError):
+        os.unlink(library)
+    behind = [word for word in command if word.startswith("-l")]  # archives: what is open by then
+    ended = run([*command, "-o", LIBRARY, source, *behind], folder, limit)
+    if not ended.problem:
+        ended = CommandResult(_problem(library), ended.said)
+    if ended.problem and _is_full(folder):
+        raise OSError(
+            f"{os.path.dirname(folder)} has less than 1 MiB left, and the compiler {ended.reason()}"
+        )
+    return ended
+
+
+def _problem(library: str) -> str:
+    """What is wrong with what a compiler made that says that it succeeded; empty if nothing is."""
+    if not os.path.isfile(library):
+        return "makes no library"
+    found = fault(library)
+    if found.startswith("half"):
+        return f"left {found} although its status is 0, as where its linker was killed"
+    return f"left a file that is {found}" if found else ""
+
+
+def temporary() -> str:
+    """The folder for temporary files, as messages call it."""
+    name = "the folder for temporary files"
+    return f"{name}, {tempfile.tempdir}" if tempfile.tempdir else name
+
+
+def _is_full(folder: str) -> bool:
+    """Whether there is no ROOM. Found out by writing, since a user may have less than is free."""
+    path = os.path.join(folder, "room")
+    try:
+        with open(path, "wb") as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+    return False
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Writes a file of a folder."""
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _saved(text: str, name: str) -> str | None:
+    """The file in which a text is that does not compile; none while Python exits."""
+    if is_exiting():
+        return None
+    try:
+        handle, path = mkstemp(prefix=f"aotlite-{word(name)}-", suffix=".c")
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return None
+    return path

@@ -1,0 +1,171 @@
+"""Compilers as child processes: with a time limit, ended with everything that they started.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import BinaryIO
+
+import attrs
+
+from aotlite.backends.native.blocked_threads import absent
+
+_SAID_LINES = 20
+_LONGEST_POLL = 2**31 - 1
+"""Milliseconds; what is left of a limit after these is waited for in naps."""
+_running: set[tuple[int, int]] = set()
+"""(pid of this process, pid of a child that leads a process group)."""
+_exiting = threading.Event()
+
+_starting = threading.Lock()
+"""No fork while a child is started: it would hold the pipe on which its start is waited for."""
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(
+        before=_starting.acquire,
+        after_in_parent=_starting.release,
+        after_in_child=_starting.release,
+    )
+
+
+@attrs.frozen
+class CommandResult:
+    """How a command ended: `problem` is empty where it succeeded; `said` is what it printed."""
+
+    problem: str
+    said: str = ""
+    is_refusal: bool = False
+    """Whether the command itself said no, and was not ended by something else."""
+    is_late: bool = False
+    """Whether it was ended because time was up."""
+
+    def reason(self) -> str:
+        """The problem, with the line that says most.
+
+        >>> CommandResult("status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
+        'status 1: f.c:2: error: no y'
+        """
+        return ": ".join(filter(None, [self.problem, self.line()]))
+
+    def line(self) -> str:
+        """The line that says most: the first that has such a word, or the last; or nothing.
+
+        A linker says `failed` or `cannot`, and its driver `error` after that.
+        """
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        words = ("error", "failed", "cannot")
+        telling = [line for line in lines if any(word in line.lower() for word in words)]
+        return (telling or lines[-1:] or [""])[0]
+
+    def last_lines(self) -> str:
+        """The end of what it printed."""
+        return "\n".join(self.said.rstrip().splitlines()[-_SAID_LINES:])
+
+
+def run(command: Sequence[str], folder: str, limit: float) -> CommandResult:
+    """Runs a command in `folder`, at most `limit` seconds.
+
+    What it prints goes through a file and not through a pipe: a process that it leaves behind with
+    the pipe open would be waited for. It leads a process group of its own, which is ended as a
+    whole when time is up, when the command itself is killed, at Ctrl-C, and at the exit of Python.
+    Its own temporary files, as object files that are linked, are in the folder as well.
+    """
+    if _exiting.is_set():
+        return CommandResult("is not started any more, Python exits")
+    with _file(folder) as said:
+        try:
+            with _starting:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    cwd=folder,
+                    env={**os.environ, "TMPDIR": folder},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            return CommandResult(f"cannot be run: {error.strerror}")
+        is_late = _wait(child, limit)
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+    problem = _problem(child.returncode, limit if is_late else None)
+    return CommandResult(problem, text, not is_late and child.returncode > 0, is_late)
+
+
+def _file(folder: str) -> BinaryIO:
+    """A new file for what is printed: in memory, so that a full disk is told of, where there is
+    such a thing, else in a folder."""
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
+        return open(os.memfd_create("said"), "w+b")
+    return open(os.path.join(folder, "said"), "w+b")
+
+
+def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
+    """Waits until a child has ended; whether it had to be ended because time was up."""
+    entry = (os.getpid(), child.pid)
+    _running.add(entry)
+    try:
+        with absent():
+            return not _ends(child, limit)
+    finally:
+        if child.returncode is None or child.returncode < 0:
+            _end_group(child.pid)
+            child.wait()
+        _running.discard(entry)
+
+
+def _ends(child: subprocess.Popen[bytes], limit: float) -> bool:
+    """Whether a child ends by itself within `limit` seconds.
+
+    Without a thread, for which there may be no memory. Linux says at once when a child ends; the
+    rest, and what no descriptor is left for, is waiting with a timeout: naps of up to 50 ms.
+    """
+    end = time.monotonic() + limit
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+        with suppress(OSError), open(os.pidfd_open(child.pid), "rb", buffering=0) as ended:
+            poll = select.poll()
+            poll.register(ended, select.POLLIN)
+            poll.poll(min(1000 * limit, _LONGEST_POLL))
+    try:
+        child.wait(max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _problem(status: int, late: float | None) -> str:
+    if late is not None:
+        return f"took more than {late:g} s"
+    if status < 0:
+        return f"was ended by signal {-status}"
+    return f"ended with status {status}" if status else ""
+
+
+def _end_group(leader: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def is_exiting() -> bool:
+    """Whether Python exits, and no compiler is started any more."""
+    return _exiting.is_set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Ends what daemon threads are still waiting for; of this process, not of the one it forked."""
+    _exiting.set()
+    for parent, leader in list(_running):
+        if parent == os.getpid():
+            _end_group(leader)

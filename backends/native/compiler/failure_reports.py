@@ -1,0 +1,76 @@
+"""Compilers that make no library of a text: what is told of it, and which are not asked again.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from aotlite.backends.native.compiler.compiler_failure import CompilerFailure
+from aotlite.backends.native.compiler.compilers import advice
+from aotlite.backends.native.compiler.toolchain import find_compiler
+from aotlite.backends.native.warn_once import warn_once
+from aotlite.ir.errors import BackendError
+
+_late: dict[tuple[str, ...], str] = {}
+"""Commands of compilers that ran out of time, and what is told of it."""
+
+
+def given_up() -> str | None:
+    """Why the compiler of this process is not asked again; None where it is."""
+    compiler = find_compiler() if _late else None
+    return None if compiler is None else _late.get(compiler.command)
+
+
+def tell(error: BackendError, then: str) -> None:
+    """Warns of a compilation that failed, where that is new; `then` is what becomes of its graph.
+
+    The file with the text stays where the warning names it.
+    """
+    if isinstance(error, CompilerFailure):
+        _tell(error, then)
+    else:
+        warn_once(f"aotlite: {error}; {then}")
+
+
+def _tell(error: CompilerFailure, then: str) -> None:
+    note(error)
+    if error.is_late:
+        warn_once(_late[error.compiler.command])
+        return
+    error.path = error.path or error.save()
+    text = f"aotlite: {_said(error)}; {then}; {advice()}"
+    if warn_once(text, _place(error)):
+        error.path = None
+    forget(error)
+
+
+def note(error: BackendError) -> None:
+    """Remembers a compiler that ran out of time."""
+    if not isinstance(error, CompilerFailure) or not error.is_late:
+        return
+    command = error.compiler.command
+    if command not in _late:
+        what = "it is not asked again in this process, where graphs run by NumPy"
+        _late[command] = f"aotlite: {_said(error)}; {what}; {advice()}{_place(error)}"
+        error.path = None  # it stays
+    forget(error)
+
+
+def forget(error: BackendError) -> None:
+    """Removes the file of a failure that nobody is told of, or not yet."""
+    if isinstance(error, CompilerFailure) and error.path is not None:
+        with suppress(OSError):
+            os.unlink(error.path)
+        error.path = None
+
+
+def _said(error: CompilerFailure) -> str:
+    said = f"says: {error.line}" if error.line else "says nothing"
+    return f"{error.what}; {error.compiler} {said}"
+
+
+def _place(error: CompilerFailure) -> str:
+    return "" if error.path is None else f"; the text is in {error.path}"

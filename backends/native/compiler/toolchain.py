@@ -1,0 +1,199 @@
+"""C text becomes a library: which compiler, which flags, at most how long, kept for the next time.
+
+In: one C11 text. Out: the path of a shared library. Spec: `specs/cpu_toolchain.md`. What only a
+text needs that is not in the disk cache is imported when it is needed: importing takes 20 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from aotlite.backends.native.cache import artifact_cache
+from aotlite.backends.native.cache.disk_cache import key_of, read
+from aotlite.backends.native.compiler import compilers, host_cpu
+from aotlite.backends.native.compiler.compilers import Candidate, Compiler, candidates, fingerprint
+from aotlite.backends.native.single_flight import Once
+from aotlite.backends.native.warn_once import warn_once
+from aotlite.ir.deferred import deferred
+from aotlite.ir.errors import BackendError
+
+if TYPE_CHECKING:
+    from aotlite.backends.native.compiler import compilation as building
+    from aotlite.backends.native.compiler import probe as probing
+else:
+    building = deferred("aotlite.backends.native.compiler.compilation")
+    probing = deferred("aotlite.backends.native.compiler.probe")
+
+__all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "is_known", "key_of_c"]
+
+TIME_LIMIT = 120.0
+"""Seconds of one compilation."""
+
+INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
+
+
+# ------------------------------------------------------------------------------------- the compiler
+Search = tuple[Compiler | None, tuple[str, ...]]
+"""The compiler that was found, if any, and why those asked before it were not taken."""
+
+_UNTRIED = "cannot be tried"
+"""How a reason begins for which another compiler would be of no use: it says itself what would."""
+
+_searches = Once[Search]()
+
+
+def find_compiler() -> Compiler | None:
+    """The first of $CC, gcc, clang and the wheel `ziglang` that works; None where none does.
+
+    Looked for at the first call of a process, which all its threads share. Where the disk cache
+    knows the compiler, nothing is run.
+    """
+    return _search()[0]
+
+
+def compiler_problem() -> str | None:
+    """Why there is no C compiler and what to install; None where there is one.
+
+    Of a $CC that does not work the user is told, once, by a warning, whatever comes after it.
+    """
+    compiler, failures = _search()
+    if compiler is not None:
+        return None
+    tried = "; ".join(failures) or "no gcc or clang on the path, no ziglang installed"
+    advice = "" if f": {_UNTRIED}: " in tried else f"; {INSTALL}"
+    return f"no C compiler works here: {tried}{advice}"
+
+
+def is_known() -> bool:
+    """Whether `find_compiler` answers at once, and runs nothing.
+
+    The process has looked for one, or the disk cache knows the first that would be asked.
+    """
+    if _searches.known("") is not None or os.name != "posix":
+        return True
+    first = next(candidates(), None)
+    try:
+        return first is None or bool(first.command) and _remembered(first) is not None
+    except (OSError, BackendError):
+        return False
+
+
+def _search() -> Search:
+    return _searches.get("", _searched)
+
+
+def _searched() -> Search:
+    if os.name != "posix":
+        return None, (f"C is compiled on Linux and macOS, and not on {os.name}",)
+    failures = list[str]()
+    for candidate in candidates():
+        found = _tried(candidate)
+        if isinstance(found, Compiler):
+            return found, tuple(failures)
+        failures.append(f"{candidate.title}: {found}")
+        if candidate.title.startswith("$CC"):
+            mend = "" if found.startswith(_UNTRIED) else "; unset or mend CC"
+            warn_once(f"aotlite: {failures[-1]}; the next compiler is asked{mend}")
+    return None, tuple(failures)
+
+
+def _key(candidate: Candidate) -> str:
+    # With what it would be asked for: another version of aotlite may ask for other flags.
+    asked = json.dumps([compilers.ESSENTIAL, compilers.OPTIONAL])
+    return key_of("compiler", fingerprint(candidate.command), host_cpu.identity(), asked)
+
+
+def _tried(candidate: Candidate) -> Compiler | str:
+    if not candidate.command:
+        return "cannot be read as a command"
+    try:
+        return _remembered(candidate) or _probed(candidate)
+    except (OSError, BackendError) as error:
+        return f"{_UNTRIED}: {error}"
+
+
+def _remembered(candidate: Candidate) -> Compiler | None:
+    """What the disk cache knows of a compiler; a record that cannot be read is not there."""
+    key = _key(candidate)
+    path = artifact_cache.found(key)
+    if path is None:
+        return None
+    try:
+        known = json.loads(read(path))
+        options = known.pop("options")
+        texts = [*options, *known.values()]
+        if type(options) is not list or not all(type(text) is str for text in texts):
+            raise TypeError
+        return Compiler(candidate.command, options=tuple(options), **known)
+    except OSError:  # removed, or exchanged, since by another process
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        artifact_cache.removed(key)
+        return None
+
+
+def _probed(candidate: Candidate) -> Compiler | str:
+    key = _key(candidate)
+
+    def place(library: bytes) -> str:
+        return artifact_cache.kept(key_of("probe", key), "probe", ".so", library)
+
+    found = probing.probed(candidate, place)
+    if isinstance(found, Compiler):
+        known = found._asdict()
+        del known["command"]
+        artifact_cache.kept(key, "compiler", ".json", json.dumps(known).encode())
+    return found
+
+
+# -------------------------------------------------------------------------------------- compilation
+def compile_c(
+    text: str,
+    name: str,
+    *,
+    contract: bool = True,
+    sanitize: str = "",
+    libraries: bool = True,
+    time_limit: float = TIME_LIMIT,
+) -> str:
+    """The path of a shared library of a C11 text, compiled if no disk cache has it.
+
+    `name` is what messages call it. Without `contract` no product and sum are rounded once, so
+    that results are those of NumPy, bit for bit. `sanitize` is a list for -fsanitize=, such as
+    "address,undefined". A text that calls no library needs no `libraries`, and is linked sooner;
+    what the compiler itself calls, such as memset, is found nevertheless. A compiler is given
+    `time_limit` seconds. Raises BackendError where there is no compiler, or where it fails.
+    """
+    compiler = _compiler()
+    flags = compiler.flags(contract, sanitize, libraries)
+    key = _key_of_c(compiler, flags, text)
+    found = artifact_cache.found(key)
+    if found is not None:
+        return found
+    with artifact_cache.locked(key):
+        found = artifact_cache.found(key)
+        if found is None:
+            library = building.library_of(compiler, flags, text, name, time_limit)
+            found = artifact_cache.kept(key, name, ".so", library)
+    return found
+
+
+def key_of_c(
+    text: str, *, contract: bool = True, sanitize: str = "", libraries: bool = True
+) -> str:
+    """The key of a library: other for another text, other flags, another compiler or processor."""
+    compiler = _compiler()
+    return _key_of_c(compiler, compiler.flags(contract, sanitize, libraries), text)
+
+
+def _key_of_c(compiler: Compiler, flags: tuple[str, ...], text: str) -> str:
+    return key_of("c", text, " ".join(flags), compiler.identity, host_cpu.identity())
+
+
+def _compiler() -> Compiler:
+    compiler = find_compiler()
+    if compiler is None:
+        raise BackendError(f"cpu: {compiler_problem()}")
+    return compiler

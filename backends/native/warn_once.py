@@ -1,0 +1,47 @@
+"""Warnings: each at the place that called aotlite, and each text once a process.
+
+Part of `specs/cpu_toolchain.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+
+from aotlite.backends.native.single_flight import Once
+
+_told = Once[None]()
+
+
+def warn_once(text: str, more: str = "") -> bool:
+    """Warns (RuntimeWarning) at the place that called aotlite; the same text once a process.
+
+    `more` goes with the text where it is told. Returns whether it was told now.
+    """
+    told: list[bool] = []
+
+    def tell() -> None:
+        told.append(True)
+        warn_caller(text + more)
+
+    _told.get(text, tell)
+    return bool(told)
+
+
+def warn_caller(text: str) -> None:
+    """Warns (RuntimeWarning) at the place that called aotlite."""
+    warnings.warn(text, RuntimeWarning, stacklevel=1 + _depth())
+
+
+def _depth() -> int:
+    """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread.
+
+    What was written at run time belongs to no module, and its file is called `<aotlite ...>`.
+    """
+    for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
+        name = frame.f_globals.get("__name__", "")
+        is_ours = name.startswith("aotlite.") or name == "contextlib"  # which enters our blocks
+        if not is_ours and not frame.f_code.co_filename.startswith("<aotlite "):
+            return depth
+    return 0
