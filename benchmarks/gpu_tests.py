@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 TESTS = (
     "tests/backends/cuda/test_device.py",
     "tests/cuda",
-    "tests/testing/test_conformance_cupy.py",
+    "tests/conformance/test_conformance_cupy.py",
 )
 """Those of our kernels first."""
 WORKERS = 14

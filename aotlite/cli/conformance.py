@@ -1,6 +1,6 @@
 """`aotlite conformance`: which rules about shared memory an array library keeps or breaks.
 
-`aotlite.testing.conformance` finds it out, each library in a process of its own; this module
+`aotlite.conformance` finds it out, each library in a process of its own; this module
 prints it. The status is 0 even where rules are broken, unless `--strict` is given, and 3 where the
 suite or an adapter made a mistake: nothing is known of a library then.
 """
@@ -17,19 +17,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from aotlite.cli import positive
+from aotlite.conformance.contained import examine
+from aotlite.conformance.libraries import LIBRARIES
+from aotlite.conformance.report import Report, line, markdown, rich_table, summary, title, witness
+from aotlite.conformance.rules import GROUPS, select
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.conformance.contained import examine
-from aotlite.testing.conformance.libraries import LIBRARIES
-from aotlite.testing.conformance.report import (
-    Report,
-    line,
-    markdown,
-    rich_table,
-    summary,
-    title,
-    witness,
-)
-from aotlite.testing.conformance.rules import GROUPS, select
 
 FAULT = 3
 """The exit status of a command that made a mistake itself."""

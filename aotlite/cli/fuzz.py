@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aotlite.cli import number, positive
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.coverage import ENOUGH
+from aotlite.testing.coverage.counts import ENOUGH
 from aotlite.testing.fuzzing import campaign
 from aotlite.testing.fuzzing.campaign import Campaign
 from aotlite.testing.fuzzing.ledger import read

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from aotlite.testing.checking import assert_same_effects as assert_same_effects
     from aotlite.testing.checking import check_program as check_program
     from aotlite.testing.compiled import differences_of as differences_of
-    from aotlite.testing.coverage import Coverage as Coverage
+    from aotlite.testing.coverage.counts import Coverage as Coverage
     from aotlite.testing.cuda import emulated_cuda as emulated_cuda
     from aotlite.testing.cuda import emulating_cuda as emulating_cuda
-    from aotlite.testing.draws.whole import draw as draw
     from aotlite.testing.engines import Engine as Engine
     from aotlite.testing.engines import engine as engine
     from aotlite.testing.fuzzing.campaign import fuzz as fuzz
+    from aotlite.testing.generate.random_programs import draw as draw
     from aotlite.testing.observe.differences import differences as differences
-    from aotlite.testing.observe.observation import World as World
+    from aotlite.testing.observe.observation import Observation as Observation
     from aotlite.testing.programs.program import Program as Program
     from aotlite.testing.programs.steps import Call as Call
     from aotlite.testing.programs.steps import Step as Step
@@ -50,11 +50,11 @@ _LAZY: dict[str, str] = {
     "assert_same_effects": "aotlite.testing.checking.assert_same_effects",
     "Call": "aotlite.testing.programs.program.Call",
     "check_program": "aotlite.testing.checking.check_program",
-    "Coverage": "aotlite.testing.coverage.Coverage",
+    "Coverage": "aotlite.testing.coverage.counts.Coverage",
     "Difference": "aotlite.testing.checking.Difference",
     "differences": "aotlite.testing.observe.differences.differences",
     "differences_of": "aotlite.testing.compiled.differences_of",
-    "draw": "aotlite.testing.draws.whole.draw",
+    "draw": "aotlite.testing.generate.random_programs.draw",
     "emulated_cuda": "aotlite.testing.cuda.emulated_cuda",
     "emulating_cuda": "aotlite.testing.cuda.emulating_cuda",
     "Engine": "aotlite.testing.engines.Engine",
@@ -67,22 +67,22 @@ _LAZY: dict[str, str] = {
     "smallest": "aotlite.testing.shrinking.smallest",
     "Step": "aotlite.testing.programs.program.Step",
     "subclass_laws": "aotlite.testing.subclasses.api.subclass_laws",
-    "World": "aotlite.testing.observe.observation.World",
+    "World": "aotlite.testing.observe.observation.Observation",
 }
 """Public name -> the object's place."""
 __all__ = sorted(_LAZY)
 _SUBMODULES: dict[str, str] = {
-    "cells": "aotlite.testing.cells",
+    "cells": "aotlite.testing.coverage.cells",
     "checking": "aotlite.testing.checking",
     "compiled": "aotlite.testing.compiled",
-    "conformance": "aotlite.testing.conformance",
-    "coverage": "aotlite.testing.coverage",
+    "conformance": "aotlite.conformance",
+    "coverage": "aotlite.testing.coverage.counts",
     "drawing": "aotlite.testing.drawing",
-    "draws": "aotlite.testing.draws",
+    "draws": "aotlite.testing.generate",
     "cuda": "aotlite.testing.cuda",
     "engines": "aotlite.testing.engines",
     "fuzzing": "aotlite.testing.fuzzing",
-    "generate": "aotlite.testing.draws",
+    "generate": "aotlite.testing.generate",
     "laws": "aotlite.testing.laws",
     "machines": "aotlite.testing.machines",
     "memory": "aotlite.testing.memory",

@@ -19,8 +19,8 @@ from aotlite.testing.compiled import Compile, differences_of, kind_of
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.base import SPECIAL
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.observing import Setting, play
+from aotlite.testing.observe.observation import Observation
+from aotlite.testing.observe.observing import Setting, observe
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import is_name
 from aotlite.testing.shrinking import shrunk
@@ -118,7 +118,7 @@ def assert_same_effects(
         raise _difference("assert_same_effects", [_named(line, its) for line in lines])
 
 
-def _unsteady(once: World, again: World) -> list[str]:
+def _unsteady(once: Observation, again: Observation) -> list[str]:
     """What to say where eager is not even like itself."""
     if once.error is not None and type(once.error) is type(again.error):
         return []
@@ -131,7 +131,7 @@ def _unsteady(once: World, again: World) -> list[str]:
 
 def _world_of(
     library: Engine, function: Callable[..., Any], inputs: Callable[[], Any], after: dict[str, Any]
-) -> World:
+) -> Observation:
     given = _given(inputs())
     wrong = sorted(set(after) - {"grad", "write"})
     if wrong:
@@ -145,7 +145,7 @@ def _world_of(
         # The structure comes last, as a plain result, so that places of results stay.
         return [*leaves, str(structure)]
 
-    return play(library, setting, body)
+    return observe(library, setting, body)
 
 
 def _given(made: Any) -> Inputs:
@@ -161,7 +161,7 @@ def _tensors(library: Engine, tree: Any) -> list[Any]:
     return list(found.values())
 
 
-def _named(line: str, its: World) -> str:
+def _named(line: str, its: Observation) -> str:
     """A line about "object 3" in the words of the call: "input 1", "result 0".
 
     Inputs are counted over the tensors of the arguments, then the further ones.

@@ -16,7 +16,7 @@ import aotlite
 from aotlite.ir.errors import AliasError, UnsupportedError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 
 REFUSED = (AliasError, UnsupportedError)
@@ -51,8 +51,8 @@ def _by_call(
 ) -> Iterator[list[str]]:
     eager = program.function_of(library)
     for number in range(len(program.calls)):
-        its = play_call(library, program, number, eager)
-        mine = play_call(library, program, number, compiled)
+        its = observe_call(library, program, number, eager)
+        mine = observe_call(library, program, number, compiled)
         refused = isinstance(mine.error, REFUSED) and type(mine.error) is not type(its.error)
         if not (refused and mine.untouched):
             yield [f"call {number}: {each}" for each in differences(mine, its)]

@@ -31,7 +31,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import kind_of_op
 from aotlite.testing.scripts.block import body_block, parameters, setup_block
-from aotlite.testing.scripts.language import Own
+from aotlite.testing.scripts.language import AotliteLanguage
 
 WIDE = 40
 """Columns; of a longer memory the middle is left out."""
@@ -232,8 +232,8 @@ class _Run:
 
 
 def _setup_names(library: Engine, program: Program, number: int, values: list[Any]) -> list[_Named]:
-    block = setup_block(program, number, Own())
-    arguments, inside = set(parameters(program)), set(body_block(program, Own()).values)
+    block = setup_block(program, number, AotliteLanguage())
+    arguments, inside = set(parameters(program)), set(body_block(program, AotliteLanguage()).values)
     names = [f"{name}'" if name in inside - arguments else name for name in block.values]
     lines = [
         name + line.removeprefix(block.values[i]) if line.startswith(block.values[i]) else line
@@ -243,7 +243,7 @@ def _setup_names(library: Engine, program: Program, number: int, values: list[An
 
 
 def _body_names(library: Engine, program: Program, values: list[Any]) -> list[_Named]:
-    block = body_block(program, Own())
+    block = body_block(program, AotliteLanguage())
     names = block.values[program.arity :]
     return list(_all_named(library, names, block.lines, values))
 

@@ -7,7 +7,7 @@
 Between calls the alias pattern of the arguments changes, their sizes, what requires grad, the grad
 mode; results of calls, and views of them, are arguments of later ones; values are written,
 forgotten, and gradients computed, at once or late. Each value has an eager twin, and after each
-rule all live values of both sessions are compared (`aotlite.testing.twins`): values, geometry,
+rule all live values of both sessions are compared (`aotlite.testing.sessions`): values, geometry,
 versions, who aliases whom, histories, gradients. A failure prints the session, which Hypothesis has
 made as short as it could. For other settings, or rules of one's own, derive from `RepeatedCalls`.
 
@@ -41,12 +41,12 @@ except ImportError as _error:
 import aotlite
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.compiled import compile_by_reference
-from aotlite.testing.draws.steps import name_of
-from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import setup_of
+from aotlite.testing.generate.random_programs import draw
+from aotlite.testing.generate.step_arguments import name_of
 from aotlite.testing.programs.program import Program
-from aotlite.testing.twins import Pair, Twins, is_leaf
+from aotlite.testing.sessions import Pair, PairedSessions, is_leaf
 
 Argument = tuple[tuple[int, ...], str]
 """Shape and dtype of an argument."""
@@ -111,7 +111,9 @@ class RepeatedCalls(RuleBasedStateMachine):
         self.program = body if isinstance(body, Program) else None
         eager = body.function_of(library) if isinstance(body, Program) else body
         self.forms = _forms(library, self.program) if self.program else _given(self.arguments)
-        self.twins = Twins(library, eager, self.compile(eager), self.program, atomic=self.atomic)
+        self.twins = PairedSessions(
+            library, eager, self.compile(eager), self.program, atomic=self.atomic
+        )
 
     # --- the rules
     @rule(

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import Seen, World
+from aotlite.testing.observe.observation import Observation, TensorSnapshot
 
 
-def memory_differences(mine: World, its: World) -> list[str]:
+def memory_differences(mine: Observation, its: Observation) -> list[str]:
     """What differs in results, identity, geometry, values, and who shares memory with whom.
 
     Not compared: histories and gradients, bases, counts of writes, names of errors, where nothing
@@ -27,11 +27,11 @@ def memory_differences(mine: World, its: World) -> list[str]:
     return differences(_plain(mine, its), _plain(its, its))
 
 
-def _plain(world: World, its: World) -> World:
+def _plain(world: Observation, its: Observation) -> Observation:
     """A world of which only values and memory are left."""
     given = {each.storage for each in its.called[: its.given]}
     written = [] if its.write is not None else world.written
-    return World(
+    return Observation(
         plain=world.plain,
         given=world.given,
         objects=world.objects,
@@ -40,11 +40,11 @@ def _plain(world: World, its: World) -> World:
     )
 
 
-def _all_plain(seen: Sequence[Seen], given: set[int]) -> list[Seen]:
+def _all_plain(seen: Sequence[TensorSnapshot], given: set[int]) -> list[TensorSnapshot]:
     return [_plain_one(each, is_given=each.storage in given) for each in seen]
 
 
-def _plain_one(seen: Seen, *, is_given: bool) -> Seen:
+def _plain_one(seen: TensorSnapshot, *, is_given: bool) -> TensorSnapshot:
     wide = zip(seen.shape, seen.stride, strict=True)
     stride = tuple([step for size, step in wide if size > 1]) if is_given else ()
     empty = 0 in seen.shape

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aotlite.backends.native.compiler.toolchain import find_compiler
-from aotlite.testing.cells import POSSIBLE
 from aotlite.testing.compiled import differences_of
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.coverage.cells import POSSIBLE
+from aotlite.testing.generate.random_programs import draw
 
 COUNT = 80
 FOUND = (1530, 1610, 2032, 2070, 2771)

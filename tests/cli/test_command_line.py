@@ -13,7 +13,7 @@ import pytest
 import aotlite
 from aotlite.cli import COMMANDS, EXAMPLES, STATUSES, _parser, main
 
-ADAPTERS = "tests.testing.conformance_adapters"
+ADAPTERS = "tests.conformance.conformance_adapters"
 
 
 def status_of(*argv):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.compiled_autograd import enable
 from aotlite.ir.op import OPS, Op
-from aotlite.testing.laws.running import bound, changes_first, has_gradient, run, tensors_in
+from aotlite.testing.laws.op_runs import bound, changes_first, has_gradient, run, tensors_in
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.compiled_autograd.resized import checked, resized, resized_sample

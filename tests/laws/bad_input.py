@@ -25,7 +25,7 @@ from aotlite.ir.errors import (
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, Op
 from aotlite.ir.op.composite import COMPOSITES, Composite
 from aotlite.ir.op.schema import Parameter, Schema
-from aotlite.testing.laws.running import memory, tensors_in
+from aotlite.testing.laws.op_runs import memory, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.samples import samples_of
 

@@ -17,7 +17,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Op
 from aotlite.testing.laws.forward import proxied
-from aotlite.testing.laws.running import bound, tensors_in
+from aotlite.testing.laws.op_runs import bound, tensors_in
 from tests.laws.stretching import stretched, window_of
 from tests.samples import samples_of
 

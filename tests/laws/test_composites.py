@@ -8,7 +8,7 @@ import aotlite.ir.ops
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.gradient import weights_of
-from aotlite.testing.laws.running import close, same_bits, tensors_in
+from aotlite.testing.laws.op_runs import close, same_bits, tensors_in
 from tests.laws.composites import (
     aliasing,
     arguments,

@@ -13,13 +13,13 @@ import attrs
 from hypothesis import Phase, given, seed, settings
 
 import aotlite as al
-from aotlite.testing.cells import POSSIBLE
-from aotlite.testing.draws.drafts import LIBRARY
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.coverage.cells import POSSIBLE
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.fuzzing.running import REFUSED, eager_call, options_of, outcome
+from aotlite.testing.fuzzing.one_program import REFUSED, eager_call, options_of, outcome
+from aotlite.testing.generate.bodies import LIBRARY
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 from tests.end_to_end.cases import Case
 from tests.end_to_end.cases import cases as drawn_cases
@@ -59,7 +59,7 @@ def alias_program_again(number: int) -> None:
     entries = 0
     for turn in range(4):
         for place, its in enumerate(worlds):
-            mine = play_call(LIBRARY, program, place, compiled)
+            mine = observe_call(LIBRARY, program, place, compiled)
             refused = isinstance(mine.error, REFUSED) and mine.untouched
             found = [] if refused else differences(mine, its)
             assert not found, f"call {place}, turn {turn}: {found[0]}"

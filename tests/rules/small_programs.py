@@ -22,10 +22,10 @@ from aotlite import autograd
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Saved
 from aotlite.ir.graph.storage_roots import storage_root
-from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.observing import Setting, play
+from aotlite.testing.observe.observation import Observation
+from aotlite.testing.observe.observing import Setting, observe
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 
@@ -190,11 +190,13 @@ class Small:
                 values.append(made)
         return [values[-1 - place % len(values)] for place in self.results]
 
-    def world(self, body: Callable[..., Any]) -> World:
+    def world(self, body: Callable[..., Any]) -> Observation:
         """What can be observed of a call, a backward and a write."""
         values, passed = ARGUMENTS[self.arguments]()
         write = (0, "mul_")
-        return play(LIBRARY, Setting(values, [values[i] for i in passed], self.grad, write), body)
+        return observe(
+            LIBRARY, Setting(values, [values[i] for i in passed], self.grad, write), body
+        )
 
 
 def drawn(rng: Random) -> Small:

@@ -10,7 +10,7 @@ from aotlite.eager.dispatch import _apply
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.running import bound, run
+from aotlite.testing.laws.op_runs import bound, run
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from tests.laws.composites import arguments, call, entry, runs_data_op
 from tests.own_ops import taken_out

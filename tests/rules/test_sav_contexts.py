@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.ir.errors import AliasError, UnsupportedError
-from aotlite.testing.draws.drafts import LIBRARY
-from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of
+from aotlite.testing.generate.bodies import LIBRARY
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observation import Observation
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 
 Hooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -30,7 +30,7 @@ HOOKS: tuple[Hooks, ...] = (
 seeds = st.integers(0, 10**9)
 
 
-def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> World:
+def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> Observation:
     """The world after a call under hooks."""
 
     def under(*args: Any) -> Any:
@@ -39,7 +39,7 @@ def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> Worl
         with saved_tensors_hooks(*hooks):
             return run(*args)
 
-    return play_call(LIBRARY, program, number, under)
+    return observe_call(LIBRARY, program, number, under)
 
 
 @pytest.mark.rules("SAV-7", "TEN-42")

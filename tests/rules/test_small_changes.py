@@ -14,9 +14,9 @@ import pytest
 
 import aotlite as al
 from aotlite import autograd
-from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import Setting, play
+from aotlite.testing.observe.observing import Setting, observe
 from tests.rules.small_programs import REFUSED
 
 Make = Callable[[], list[Any]]
@@ -39,7 +39,7 @@ def refusal(body: Callable[..., Any], make: Make, places: tuple[int, ...] = (0,)
     for run in (body, al.compile(body)):
         values = make()
         given = [values[place] for place in places]
-        worlds.append(play(LIBRARY, Setting(values, given, True, (0, "mul_")), run))
+        worlds.append(observe(LIBRARY, Setting(values, given, True, (0, "mul_")), run))
     eager, compiled = worlds
     if isinstance(compiled.error, REFUSED) and eager.error is None:
         assert compiled.untouched
@@ -380,7 +380,7 @@ def test_a_history_for_memory_that_overlaps_itself_is_refused_wherever_it_stands
             return xs[0] * 2
 
         values = make()
-        world = play(LIBRARY, Setting(values, [values[i] for i in order]), al.compile(body))
+        world = observe(LIBRARY, Setting(values, [values[i] for i in order]), al.compile(body))
         assert isinstance(world.error, al.AliasError) and world.untouched
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.testing.draws.drafts import LIBRARY
+from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import Setting, play
+from aotlite.testing.observe.observing import Setting, observe
 
 
 def _leaf() -> Any:
@@ -67,8 +67,8 @@ def _words(error: Any) -> str:
 def test_an_argument_of_any_kind_may_do_what_it_may_in_eager() -> None:
     """Written before the call or not; where eager raises, the words are eager's."""
     for kind, (name, body), written in product(KINDS, BODIES.items(), (False, True)):
-        its = play(LIBRARY, _setting(kind, written=written), body)
-        mine = play(LIBRARY, _setting(kind, written=written), al.compile(body))
+        its = observe(LIBRARY, _setting(kind, written=written), body)
+        mine = observe(LIBRARY, _setting(kind, written=written), al.compile(body))
         assert [] == differences(mine, its), (kind, name, written)
         assert _words(its.error) == _words(mine.error), (kind, name, written)
 
@@ -101,8 +101,8 @@ def test_views_of_a_base_and_of_a_detached_part_of_it_lie_where_they_lie() -> No
     names = tuple(MEMBERS)
     choices = [names[first:last] for last in range(1, 5) for first in range(last)]
     for chosen in (*choices, *[each[::-1] for each in choices]):
-        its = play(LIBRARY, _relatives(chosen), _write)
-        mine = play(LIBRARY, _relatives(chosen), al.compile(_write))
+        its = observe(LIBRARY, _relatives(chosen), _write)
+        mine = observe(LIBRARY, _relatives(chosen), al.compile(_write))
         assert [] == differences(mine, its), chosen
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import attrs
 
 from aotlite.testing import Program, differences_of
-from aotlite.testing.cells import POSSIBLE
-from aotlite.testing.draws.whole import draw
-from aotlite.testing.fuzzing.running import options_of
+from aotlite.testing.coverage.cells import POSSIBLE
+from aotlite.testing.fuzzing.one_program import options_of
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.shrinking import lines, smallest
 from tests.testing.planting import PLANTS, planted
 

@@ -9,9 +9,10 @@ from random import Random
 import pytest
 
 from aotlite.ir.errors import ArgumentError, FormatError
-from aotlite.testing import Coverage, cells, coverage
-from aotlite.testing.cells import CELLS, POSSIBLE, cells_of
-from aotlite.testing.coverage import ALIASING, Table
+from aotlite.testing import Coverage
+from aotlite.testing.coverage import cells, counts
+from aotlite.testing.coverage.cells import CELLS, POSSIBLE, cells_of
+from aotlite.testing.coverage.counts import ALIASING, Table
 from tests.testing.examples import program
 
 OWN = Table(
@@ -26,7 +27,7 @@ RAISES = program(
 
 
 def test_the_examples_of_the_docstrings_run() -> None:
-    assert doctest.testmod(cells).failed == doctest.testmod(coverage).failed == 0
+    assert doctest.testmod(cells).failed == doctest.testmod(counts).failed == 0
 
 
 def test_the_table_of_aliasing_has_the_cells_and_numbers_of_the_watcher() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aotlite.testing import Call, Program
 from aotlite.testing import drawing as module
 from aotlite.testing.drawing import Bar, drawing, picture
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.generate.random_programs import draw
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from aotlite import testing
-from aotlite.testing import cells as alias_cells
-from aotlite.testing.cells import (
+from aotlite.testing.coverage import cells as alias_cells
+from aotlite.testing.coverage.cells import (
     CELLS,
     NUMBER,
     OUTPUTS,
@@ -20,10 +20,10 @@ from aotlite.testing.cells import (
     Watcher,
     impossible,
 )
-from aotlite.testing.draws.drafts import LIBRARY, STEPS
-from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines.interpreter import body_of, setup_of
-from aotlite.testing.fuzzing.running import eager_call
+from aotlite.testing.fuzzing.one_program import eager_call
+from aotlite.testing.generate.bodies import LIBRARY, STEPS
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step
 from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op

@@ -9,16 +9,17 @@ import attrs
 import numpy as np
 import pytest
 
-from aotlite.testing import Program, differences, exactness
-from aotlite.testing.cells import CELLS, POSSIBLE
-from aotlite.testing.draws import drafts
-from aotlite.testing.draws.exact import COMPUTE, Exactly, has_exact_gradients, stays_exact
-from aotlite.testing.draws.sources import LIBRARY
-from aotlite.testing.draws.whole import draw
+from aotlite.testing import Program, differences
+from aotlite.testing.coverage.cells import CELLS, POSSIBLE
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.exactness import are_exact
+from aotlite.testing.generate import bodies
+from aotlite.testing.generate.choices import LIBRARY
+from aotlite.testing.generate.exact_steps import COMPUTE, Exactly, has_exact_gradients, stays_exact
+from aotlite.testing.generate.random_programs import draw
+from aotlite.testing.observe import exactness
 from aotlite.testing.observe.differences import NOT_EXACT, is_exact
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.exactness import are_exact
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.steps import Step
 from tests.testing.examples import program
 
@@ -74,7 +75,7 @@ def computed(given: Program) -> list[np.ndarray]:
             found.append(np.array(result.detach().numpy()))
 
     for number in range(len(given.calls)):
-        play_call(LIBRARY, given, number, body_of(LIBRARY, given, watch))
+        observe_call(LIBRARY, given, number, body_of(LIBRARY, given, watch))
     return found
 
 
@@ -96,7 +97,7 @@ def test_random_programs_compute_round_numbers_and_their_worlds_are_exact() -> N
 
 
 def test_programs_that_were_not_kept_exact_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafts, "stays_exact", lambda *_: True)
+    monkeypatch.setattr(bodies, "stays_exact", lambda *_: True)
     targets = OF_BITS[:: len(OF_BITS) // 40]
     drawn = [draw(seed, target) for seed, target in enumerate(targets)]
     assert not all(is_round(each) for given in drawn for each in computed(given))
@@ -147,7 +148,7 @@ CUBE = program([["mul", ["$0", "$0"]], ["mul", ["$1", "$0"]]], ["$2"], LEAF)
 
 
 def test_gradients_of_exact_programs_are_equal_to_the_last_bit() -> None:
-    its = play_call(LIBRARY, CUBE, 0, body_of(LIBRARY, CUBE))
+    its = observe_call(LIBRARY, CUBE, 0, body_of(LIBRARY, CUBE))
     assert is_exact(its)
     off = [g and attrs.evolve(g, values=_next(g.values)) for g in its.grads]
     found = differences(attrs.evolve(its, grads=off), its)
@@ -157,7 +158,7 @@ def test_gradients_of_exact_programs_are_equal_to_the_last_bit() -> None:
 
 def test_gradients_that_are_not_exact_may_differ_by_rounding() -> None:
     body = program([["mul", ["$0", 0.1]]], ["$1"], LEAF)
-    its = play_call(LIBRARY, body, 0, body_of(LIBRARY, body))
+    its = observe_call(LIBRARY, body, 0, body_of(LIBRARY, body))
     assert not is_exact(its)
     off = [g and attrs.evolve(g, values=_next(g.values)) for g in its.grads]
     assert [] == differences(attrs.evolve(its, grads=off), its)
@@ -173,7 +174,7 @@ def _next(values: bytes) -> bytes:
 
 
 def test_zeros_of_either_sign_and_any_nan_are_the_same_gradient() -> None:
-    its = play_call(LIBRARY, CUBE, 0, body_of(LIBRARY, CUBE))
+    its = observe_call(LIBRARY, CUBE, 0, body_of(LIBRARY, CUBE))
     for one, other, same in ((0.0, -0.0, True), (np.nan, -np.nan, True), (0.0, np.nan, False)):
         worlds = []
         for number in (one, other):
@@ -188,7 +189,7 @@ def test_bits_of_another_dtype_do_not_make_a_program_inexact() -> None:
     bits = program([["view_dtype", ["$0", "int64"]], ["add_", ["$1", 3]]], ["$0"], {
         "setup": [["make", [1, [3], "float64", False]]], "args": ["$0"],
     })  # fmt: skip
-    its = play_call(LIBRARY, bits, 0, body_of(LIBRARY, bits))
+    its = observe_call(LIBRARY, bits, 0, body_of(LIBRARY, bits))
     assert its.has_bits
     assert is_exact(its)
     assert not is_exact(attrs.evolve(its, has_bits=False))

@@ -18,16 +18,16 @@ import aotlite as al
 from aotlite.cli import main
 from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.testing import Call, Program, fuzz
-from aotlite.testing.cells import CELLS, NUMBER, POSSIBLE
-from aotlite.testing.engines.own import Aotlite
-from aotlite.testing.fuzzing import campaign, child, judges, smaller
-from aotlite.testing.fuzzing.child import Judge, judged
+from aotlite.testing.coverage.cells import CELLS, NUMBER, POSSIBLE
+from aotlite.testing.engines.own import AotliteEngine
+from aotlite.testing.fuzzing import campaign, child, judges, shrink_failure
+from aotlite.testing.fuzzing.child import JudgeOrder, judged
 from aotlite.testing.fuzzing.forking import in_fork
 from aotlite.testing.fuzzing.ledger import Ledger, read
 from aotlite.testing.fuzzing.outcomes import Failure, Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.fuzzing.reports import script_of
-from aotlite.testing.fuzzing.smaller import made_small
+from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.tally import Chunk, Tally
 from aotlite.testing.fuzzing.workers import Worker
 from tests.testing import planted_compilers
@@ -203,7 +203,7 @@ def test_programs_that_hang_or_crash_are_failures_and_say_where():
     found = []
     # First one that ends: what is imported and compiled once takes longer on a busy machine.
     for size, seconds in ((4, 60.0), (5, 1.0), (6, 20.0), (4, 20.0)):
-        found.append(worker.judged(Judge(program(size), 0), seconds).found)
+        found.append(worker.judged(JudgeOrder(program(size), 0), seconds).found)
     worker.stop()
     first, (hang, *where), (crash, *place), fine = found
     assert ([], "hang: no answer within 1 s", "crash: SIGABRT", []) == (first, hang, crash, fine)
@@ -215,7 +215,7 @@ def test_a_capture_may_meet_another_error_than_values_give():
     setup = [["make", [0, [2], "float64", False]]]
     body = [["ints", [[5]]], ["index_fill_", ["$0", 0, "$1", 3]], ["view", ["$0", [3]]]]
     program = Program(body, [], [Call(setup, ["$0"])])
-    found = judges.Compiled(Aotlite()).outcome(program, {})
+    found = judges.Compiled(AotliteEngine()).outcome(program, {})
     assert ([], 1, 1) == (found.found, len(found.refused), found.raised)
 
 
@@ -236,7 +236,7 @@ def test_a_chunk_goes_on_behind_a_program_that_ends_its_process():
 
 
 def test_a_program_that_ends_its_process_is_shrunk(monkeypatch):
-    monkeypatch.setattr(smaller, "SECONDS", 20.0)
+    monkeypatch.setattr(shrink_failure, "SECONDS", 20.0)
     found = "crash: exit status 3"
     body = [["alias", ["$0"]], ["neg", ["$1"]]]
     worker = Worker(Plan(function=f"{PLANTED}:ending"))
@@ -253,7 +253,7 @@ def test_what_hangs_in_a_fork_is_an_outcome():
 
 
 def test_an_error_of_the_fuzzer_itself_is_a_failure():
-    class Broken(Aotlite):
+    class Broken(AotliteEngine):
         def bytes_of(self, tensor):
             raise KeyError("no bytes")
 
@@ -268,14 +268,14 @@ def test_a_compiled_function_that_is_not_deterministic_is_named(monkeypatch):
     monkeypatch.setattr(
         planted_compilers.random, "choice", lambda two: two[0] if next(turns) else two[1]
     )
-    judge = judges.Compiled(Aotlite(), planted_compilers.unsteady)
+    judge = judges.Compiled(AotliteEngine(), planted_compilers.unsteady)
     found = judged(judge, VIEW, {}, 1).found
     assert found[0].startswith("call 0: nondeterministic: compiled gives version of object 1 after")
     assert re.search(r": 0, then 1$|: 1, then 0$", found[0])
 
 
 def test_an_eager_function_that_is_not_deterministic_is_named():
-    class Drifting(Aotlite):
+    class Drifting(AotliteEngine):
         count = 0.0
 
         def make(self, values, shape, dtype, *, grad):
@@ -288,7 +288,7 @@ def test_an_eager_function_that_is_not_deterministic_is_named():
 
 def test_a_failure_that_is_not_seen_again_is_named():
     turns = iter([planted_compilers.copying, *[al.compile] * 20])
-    judge = judges.Compiled(Aotlite(), lambda function, **_: next(turns)(function))
+    judge = judges.Compiled(AotliteEngine(), lambda function, **_: next(turns)(function))
     found = judged(judge, VIEW, {}, 0).found
     assert "nondeterministic: compiled differs from eager, then it does not" == found[0]
     assert "version of object 1" in found[1]
@@ -419,7 +419,7 @@ def test_options_are_given_to_what_compiles():
 
 
 # ----------------------------------------------------------------------------------- the libraries
-class Other(Aotlite):
+class Other(AotliteEngine):
     """aotlite as a library of another name, in which `neg` adds 1."""
 
     name = "other"
@@ -471,5 +471,5 @@ def test_pytorchs_own_compiled_functions_are_compared_with_its_eager_ones(torch)
 
 
 def test_cells_of_a_library_are_those_of_its_programs():
-    hit = judged(judges.Compiled(Aotlite()), VIEW, {}, 0).cells
+    hit = judged(judges.Compiled(AotliteEngine()), VIEW, {}, 0).cells
     assert NUMBER["alias", "pointwise", "view of an input", "alone"] in hit

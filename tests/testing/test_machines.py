@@ -20,7 +20,7 @@ from aotlite.testing.engines import engine
 from aotlite.testing.machines import QUICK, USUAL, run_machine
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call
-from aotlite.testing.twins import Twins
+from aotlite.testing.sessions import PairedSessions
 
 PAIR = [((2,), "float64"), ((2,), "float64")]
 SIZES = [PAIR, [((3, 2), "float64"), ((3, 2), "float64")]]
@@ -200,8 +200,8 @@ def test_the_session_of_a_program_tells_its_body() -> None:
 
 
 # -------------------------------------------------------------------------------------- the twins
-def twins_of(body: Body, compiled: Body | None = None) -> Twins:
-    return Twins(engine("aotlite"), body, compiled or al.compile(body))
+def twins_of(body: Body, compiled: Body | None = None) -> PairedSessions:
+    return PairedSessions(engine("aotlite"), body, compiled or al.compile(body))
 
 
 @pytest.mark.rules("META-10")
@@ -245,7 +245,7 @@ def test_a_call_that_raises_must_not_have_written() -> None:
     y = twins.do("make", 0, [2], "float64", False)
     with pytest.raises(Difference, match="touched: the call raised"):
         twins.call([x, y])
-    lenient = Twins(engine("aotlite"), touching, touching, atomic=False)
+    lenient = PairedSessions(engine("aotlite"), touching, touching, atomic=False)
     made = [lenient.do("make", 0, [count], "float64", False) for count in (3, 2)]
     assert [] == lenient.call(made)
 

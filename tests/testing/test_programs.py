@@ -11,13 +11,13 @@ import pytest
 
 import aotlite as al
 from aotlite.testing import fuzz
-from aotlite.testing.cells import CELLS, POSSIBLE
-from aotlite.testing.draws.drafts import LIBRARY
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.coverage.cells import CELLS, POSSIBLE
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.fuzzing.running import options_of, outcome, report
+from aotlite.testing.fuzzing.one_program import options_of, outcome, report
+from aotlite.testing.generate.bodies import LIBRARY
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences, same_numbers
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 from tests.testing.examples import EXAMPLES, program
@@ -77,9 +77,9 @@ MISTAKES: dict[str, Any] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_a_difference(mistake: str) -> None:
-    right = play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
-    assert [] == differences(right, play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES)))
-    assert [] != differences(play_call(LIBRARY, WRITES, 0, MISTAKES[mistake]), right)
+    right = observe_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
+    assert [] == differences(right, observe_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES)))
+    assert [] != differences(observe_call(LIBRARY, WRITES, 0, MISTAKES[mistake]), right)
 
 
 def test_a_compiled_call_that_raises_must_leave_its_arguments_alone() -> None:
@@ -87,8 +87,8 @@ def test_a_compiled_call_that_raises_must_leave_its_arguments_alone() -> None:
         x.mul_(2)
         raise al.UnsupportedError("too late")
 
-    right = play_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
-    assert "touched" in differences(play_call(LIBRARY, WRITES, 0, half), right)[0]
+    right = observe_call(LIBRARY, WRITES, 0, body_of(LIBRARY, WRITES))
+    assert "touched" in differences(observe_call(LIBRARY, WRITES, 0, half), right)[0]
 
 
 def test_numbers_are_the_same_up_to_the_order_of_sums_where_they_are_not_exact() -> None:
@@ -111,7 +111,7 @@ def test_shrinking_keeps_what_matters() -> None:
     def fails(smaller: Program) -> bool:
         ops = [step.op for step in smaller.body]
         try:
-            mine = play_call(LIBRARY, smaller, 0, body_of(LIBRARY, smaller))
+            mine = observe_call(LIBRARY, smaller, 0, body_of(LIBRARY, smaller))
         except Exception:
             return False
         return mine.error is None and "unbind" in ops

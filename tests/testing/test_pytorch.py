@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from aotlite.testing import Call, Program, Step
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.pytorch import excuses
 from aotlite.testing.pytorch.comparing import aot_difference, compared, is_same_error, worlds
 from aotlite.testing.pytorch.excuses import detached_leaves, excuse, unturned

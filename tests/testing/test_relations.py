@@ -14,9 +14,9 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.draws.whole import draw
-from aotlite.testing.engines.own import Aotlite
-from aotlite.testing.observe.observation import World
+from aotlite.testing.engines.own import AotliteEngine
+from aotlite.testing.generate.random_programs import draw
+from aotlite.testing.observe.observation import Observation
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step
 from aotlite.testing.relations import (
@@ -25,18 +25,18 @@ from aotlite.testing.relations import (
     Same,
     Subject,
     Traced,
-    arguments,
+    argument_passing,
     check,
     check_relation,
     compilers,
     examined,
-    order,
+    other_views,
     relation,
+    step_order,
     subject,
-    views,
 )
 from aotlite.testing.relations.__main__ import main
-from aotlite.testing.relations.checking import halves
+from aotlite.testing.relations.comparison import halves
 from aotlite.testing.relations.rewriting import Loose
 
 SEEDS = range(150)
@@ -117,7 +117,7 @@ def test_a_view_from_before_a_history_is_a_leaf_in_pytorch(torch: Any) -> None:
 
 
 # --------------------------------------------------------------------------- mistakes are found
-class Faulty(Aotlite):
+class Faulty(AotliteEngine):
     """aotlite's eager library with an op that is wrong."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
@@ -263,12 +263,12 @@ def test_a_wrong_engine_or_compiler_is_noticed(name: str, traced: list[Traced]) 
 
 
 CARELESS: dict[str, tuple[Any, str, Any]] = {
-    "reorder disjoint writes": (order, "_misses", lambda *_: True),
-    "read past a disjoint write": (order, "_misses", lambda *_: True),
+    "reorder disjoint writes": (step_order, "_misses", lambda *_: True),
+    "read past a disjoint write": (step_order, "_misses", lambda *_: True),
     "take a view before or after a write": (Traced, "is_fragile", lambda *_: False),
-    "clone and copy back": (arguments, "_is_replaceable", lambda *_: True),
-    "replay as as_strided": (views, "_geometry", lambda look: (look.shape, look.stride, 0)),
-    "merge equal arguments": (arguments, "_are_one", lambda *_: True),
+    "clone and copy back": (argument_passing, "_is_replaceable", lambda *_: True),
+    "replay as as_strided": (other_views, "_geometry", lambda look: (look.shape, look.stride, 0)),
+    "merge equal arguments": (argument_passing, "_are_one", lambda *_: True),
 }
 """Conditions under which a relation applies, dropped."""
 
@@ -354,7 +354,7 @@ def test_gradients_are_compared_where_no_backward_raises() -> None:
 
 
 def test_both_sides_may_raise_eagerly() -> None:
-    raised = World(error=ValueError(), untouched=False)
+    raised = Observation(error=ValueError(), untouched=False)
     assert Same().differences(raised, raised)  # a compiled call leaves its inputs as they were
 
 

@@ -15,9 +15,9 @@ import aotlite as al
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.testing import Difference, Program, differences_of, engine
-from aotlite.testing.cells import POSSIBLE
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.coverage.cells import POSSIBLE
 from aotlite.testing.engines.interpreter import setup_of
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.memory import memory_differences
 from aotlite.testing.observe.differences import NOT_EXACT, same_numbers
 from aotlite.testing.scripts import numpy_language

@@ -11,9 +11,9 @@ import pytest
 
 import aotlite as al
 from aotlite.testing import Program, differences_of, shrunk
-from aotlite.testing.cells import CELLS, POSSIBLE
 from aotlite.testing.compiled import kind_of
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.coverage.cells import CELLS, POSSIBLE
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.shrinking import lines, smallest
 from aotlite.testing.shrinking.costs import cost
 from tests.testing.examples import program

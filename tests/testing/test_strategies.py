@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from aotlite import testing
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing import Call, Program, layouts, shrunk, strategies
-from aotlite.testing.cells import (
+from aotlite.testing import Call, Program, shrunk, strategies
+from aotlite.testing.coverage.cells import (
     CELLS,
     OUTPUTS,
     POSSIBLE,
@@ -27,14 +27,15 @@ from aotlite.testing.cells import (
     cells_of,
     relations_of,
 )
-from aotlite.testing.draws.sources import DTYPES, LIBRARY, Seeded, times
 from aotlite.testing.engines.interpreter import body_of, setup_of
-from aotlite.testing.exactness import are_exact
-from aotlite.testing.layouts import Layout, Storage
+from aotlite.testing.generate import layouts
+from aotlite.testing.generate.choices import DTYPES, LIBRARY, Seeded, times
+from aotlite.testing.generate.layouts import Layout, Storage
 from aotlite.testing.observe.differences import is_exact
+from aotlite.testing.observe.exactness import are_exact
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
-from aotlite.testing.strategies import choices, memory, whole
+from aotlite.testing.strategies import hypothesis_choices, memory_strategies, program_strategies
 from tests.testing.examples import program
 
 few = settings(max_examples=60)
@@ -47,7 +48,9 @@ def smallest(strategy: st.SearchStrategy[Any], wanted: Callable[[Any], bool]) ->
     return find(strategy, wanted, settings=QUICK)
 
 
-@pytest.mark.parametrize("module", [layouts, choices, memory, whole])
+@pytest.mark.parametrize(
+    "module", [layouts, hypothesis_choices, memory_strategies, program_strategies]
+)
 def test_the_examples_of_the_docstrings_run(module: Any) -> None:
     failed, attempted = doctest.testmod(module)
     assert (0, True) == (failed, attempted > 0)
@@ -376,8 +379,8 @@ WITHOUT_HYPOTHESIS = """
 import sys
 sys.modules["hypothesis"] = None
 import aotlite.testing
-aotlite.testing.Program, aotlite.testing.draws, aotlite.testing.shrinking
-from aotlite.testing.draws.whole import draw
+aotlite.testing.Program, aotlite.testing.generate, aotlite.testing.shrinking
+from aotlite.testing.generate.random_programs import draw
 draw(0).run()
 try:
     aotlite.testing.strategies

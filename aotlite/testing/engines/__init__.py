@@ -16,8 +16,8 @@ from aotlite.testing.engines.base import ENGINES as ENGINES
 from aotlite.testing.engines.base import Engine as Engine
 from aotlite.testing.engines.base import engine as engine
 from aotlite.testing.engines.ndarray import NumPyEngine
-from aotlite.testing.engines.own import Aotlite
-from aotlite.testing.engines.pytorch import PyTorch
+from aotlite.testing.engines.own import AotliteEngine
+from aotlite.testing.engines.pytorch import TorchEngine
 
 
 def _torch() -> Engine:
@@ -27,7 +27,7 @@ def _torch() -> Engine:
         raise MissingExtraError(
             "engine: PyTorch is not installed, expected the extra: pip install 'aotlite[torch]'"
         ) from error
-    return PyTorch(torch)
+    return TorchEngine(torch)
 
 
-ENGINES.update({"aotlite": Aotlite, "numpy": NumPyEngine, "torch": _torch})
+ENGINES.update({"aotlite": AotliteEngine, "numpy": NumPyEngine, "torch": _torch})

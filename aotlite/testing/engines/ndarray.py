@@ -22,13 +22,13 @@ from aotlite.testing.programs.steps import Step, is_inplace
 from aotlite.testing.programs.vocabulary import GEOMETRY as MOVES
 from aotlite.testing.programs.vocabulary import MULTI, VIEWS
 from aotlite.testing.scripts.language import Name
-from aotlite.testing.scripts.numpy_language import HELPERS, NO_MEANING, NumPy
+from aotlite.testing.scripts.numpy_language import HELPERS, NO_MEANING, NumPyLanguage
 
 UNTRACKED = ("detach", "hidden_alias")
 """Views that have no base (TEN-5)."""
 
 
-class Memory:
+class ArrayMemory:
     """Bytes that arrays share."""
 
     def __init__(self, buffer: np.ndarray) -> None:
@@ -49,7 +49,7 @@ class Array:
     grad_fn = None
     grad = None
 
-    def __init__(self, memory: Memory, count: Count, like: np.ndarray, offset: int) -> None:
+    def __init__(self, memory: ArrayMemory, count: Count, like: np.ndarray, offset: int) -> None:
         self.memory = memory
         self.count = count
         self.base: Array | None = None
@@ -87,7 +87,7 @@ def on_new_memory(made: np.ndarray) -> Array:
     """An object on memory of its own."""
     dense = made if made.flags.owndata or not made.size else made.copy(order="K")
     flat = dense.ravel(order="K").view(np.uint8)
-    return Array(Memory(flat), Count(), dense, 0)
+    return Array(ArrayMemory(flat), Count(), dense, 0)
 
 
 def run(op: str, *args: Any) -> Any:
@@ -167,7 +167,7 @@ def _resized(target: Array, shape: Sequence[int]) -> Array:
 
 
 # --------------------------------------------------------------------------------- lines of NumPy
-LANGUAGE = NumPy()
+LANGUAGE = NumPyLanguage()
 
 
 def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> Any:

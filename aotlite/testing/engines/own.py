@@ -11,7 +11,7 @@ import aotlite as al
 from aotlite.testing.engines.base import Engine
 
 
-class Aotlite(Engine):
+class AotliteEngine(Engine):
     """aotlite's eager library."""
 
     name = "aotlite"

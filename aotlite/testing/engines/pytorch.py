@@ -8,7 +8,7 @@ from typing import Any
 from aotlite.testing.engines.base import Engine
 
 
-class PyTorch(Engine):
+class TorchEngine(Engine):
     """PyTorch's eager library."""
 
     name = "torch"

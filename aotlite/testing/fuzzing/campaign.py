@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.testing.fuzzing.ledger import Ledger
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import Plan
-from aotlite.testing.fuzzing.smaller import made_small
+from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.tally import Chunk, Tally
 from aotlite.testing.fuzzing.workers import Worker
 

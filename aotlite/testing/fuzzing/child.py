@@ -24,14 +24,14 @@ import attrs
 
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.drawing import drawing
-from aotlite.testing.draws.whole import draw
 from aotlite.testing.engines import engine
-from aotlite.testing.fuzzing import across, judges, pytorch
+from aotlite.testing.fuzzing import judges, library_judges, torch_judges
 from aotlite.testing.fuzzing.forking import CAN_FORK, in_fork, watch_parent
-from aotlite.testing.fuzzing.named import compiler_of, library_of
+from aotlite.testing.fuzzing.one_program import options_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.fuzzing.plan import EAGER, Plan
-from aotlite.testing.fuzzing.running import options_of
+from aotlite.testing.fuzzing.user_functions import compiler_of, library_of
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.programs.program import Program
 
 MEMORY = 6 * 2**30
@@ -43,14 +43,14 @@ ROUNDS = 2
 
 
 @attrs.frozen
-class Play:
+class PlayOrder:
     """Draw these and play them: pairs of a seed and a target."""
 
     programs: tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
-class Judge:
+class JudgeOrder:
     """Play this one, and `rounds` times more to see whether it is deterministic."""
 
     program: Program
@@ -65,7 +65,7 @@ class Judge:
 
 
 @attrs.frozen
-class Draw:
+class DrawOrder:
     """Draw the alias groups of this one."""
 
     program: Program
@@ -88,7 +88,7 @@ class Told:
 
 
 @attrs.frozen
-class Refused:
+class PlanRefused:
     """The plan cannot be run."""
 
     error: AotliteError
@@ -101,7 +101,7 @@ def main(connection: Connection) -> None:
     try:
         judge = judge_of(plan)
     except AotliteError as error:
-        return connection.send(Refused(error))
+        return connection.send(PlanRefused(error))
     _warm_up()
     connection.send("ready")
     gc.collect()
@@ -146,11 +146,11 @@ def judge_of(plan: Plan) -> judges.Judge:
     compile = None if plan.function is None else compiler_of(plan.function)
     if "torch" in (plan.engine, plan.against):
         if plan.against == EAGER:
-            return pytorch.compiled(compile)
+            return torch_judges.compiled(compile)
         if (plan.engine, plan.against) == ("aotlite", "torch"):
-            return pytorch.across()
+            return torch_judges.across()
     if plan.against != EAGER:
-        kind = across.AgainstMemory if plan.against == "numpy" else across.Across
+        kind = library_judges.AgainstMemory if plan.against == "numpy" else library_judges.Across
         return kind(library_of(plan.engine), library_of(plan.against))
     library = library_of(plan.engine)
     return judges.Compiled(library) if compile is None else judges.Compiled(library, compile)
@@ -159,15 +159,15 @@ def judge_of(plan: Plan) -> judges.Judge:
 # ----------------------------------------------------------------------------------- the orders
 def _run(order: Any, plan: Plan, judge: judges.Judge, connection: Connection) -> None:
     match order:
-        case Play(programs):
+        case PlayOrder(programs):
             for seed, target in programs:
                 _play(seed, target, (plan, judge, connection))
             gc.collect()
-        case Judge(program, seed, rounds, limit):
+        case JudgeOrder(program, seed, rounds, limit):
             action = partial(judged, judge, program, _options(plan, seed), rounds)
             is_forked = limit is not None and CAN_FORK
             connection.send(Told(in_fork(action, limit or 0.0) if is_forked else action()))
-        case Draw(program):
+        case DrawOrder(program):
             connection.send(_picture(plan, program))
 
 

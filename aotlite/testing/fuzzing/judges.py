@@ -15,14 +15,14 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import IndexOutOfRangeError
-from aotlite.testing.cells import Watcher
 from aotlite.testing.compiled import REFUSED, compile_by_reference
+from aotlite.testing.coverage.cells import Watcher
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observation import Observation
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 
 Options = dict[str, Any]
@@ -34,8 +34,8 @@ OF_VALUES = (IndexOutOfRangeError,)
 class Sides:
     """One call of a program on both sides, and the cells that it hit."""
 
-    mine: World
-    its: World
+    mine: Observation
+    its: Observation
     cells: list[int]
 
 
@@ -116,12 +116,12 @@ class Judge(ABC):
                 return [f"nondeterministic: {name} gives {_in_turn(line)}" for line in found[:3]]
         return []
 
-    def plain(self, world: World) -> World:
+    def plain(self, world: Observation) -> Observation:
         """The world without what a library's numbers may differ in from run to run."""
         return world
 
 
-def _changes(once: World, again: World) -> list[str]:
+def _changes(once: Observation, again: Observation) -> list[str]:
     """What differs between two runs of one side, of which either may touch inputs and raise."""
     if once.error is not None and type(once.error) is type(again.error):
         return []
@@ -133,7 +133,7 @@ def _in_turn(line: str) -> str:
     return re.sub(r",? eager ", ", then ", line)
 
 
-def eager_call(program: Program, number: int, library: Engine) -> tuple[World, list[int]]:
+def eager_call(program: Program, number: int, library: Engine) -> tuple[Observation, list[int]]:
     """The world after an eager call, and the cells that it hit."""
     grad = program.calls[number].grad
     seen: list[int] = []
@@ -144,7 +144,7 @@ def eager_call(program: Program, number: int, library: Engine) -> tuple[World, l
         seen.extend(watcher.cells(results))
         return results
 
-    return play_call(library, program, number, body), seen
+    return observe_call(library, program, number, body), seen
 
 
 # ------------------------------------------------------------------------------ compiled and eager
@@ -162,7 +162,7 @@ class Compiled(Judge):
 
         def play(number: int) -> Sides:
             its, cells = eager_call(program, number, self.engine)
-            return Sides(play_call(self.engine, program, number, compiled), its, cells)
+            return Sides(observe_call(self.engine, program, number, compiled), its, cells)
 
         return play
 

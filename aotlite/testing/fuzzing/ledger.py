@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.ir.filesystem import trust
-from aotlite.testing.coverage import ALIASING
+from aotlite.testing.coverage.counts import ALIASING
 from aotlite.testing.fuzzing.plan import VERSION, Plan
 from aotlite.testing.fuzzing.tally import Tally
 

@@ -13,9 +13,9 @@ import attrs
 
 import aotlite
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.coverage import ALIASING
+from aotlite.testing.coverage.counts import ALIASING
 from aotlite.testing.engines import ENGINES
-from aotlite.testing.fuzzing.named import demand_place
+from aotlite.testing.fuzzing.user_functions import demand_place
 
 EAGER = "eager"
 IN_TURN = "in turn"

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.filesystem import atomic_files
-from aotlite.testing.cells import CELLS
-from aotlite.testing.coverage import ENOUGH
+from aotlite.testing.coverage.cells import CELLS
+from aotlite.testing.coverage.counts import ENOUGH
+from aotlite.testing.fuzzing.one_program import options_of
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import EAGER, Plan
-from aotlite.testing.fuzzing.running import options_of
 from aotlite.testing.fuzzing.tally import Tally
 
 TAB = "    "

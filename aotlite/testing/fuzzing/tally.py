@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.testing.coverage import Coverage
+from aotlite.testing.coverage.counts import Coverage
 from aotlite.testing.fuzzing.outcomes import Failure, Played
 
 COUNTS = ("programs", "calls", "steps", "raised")

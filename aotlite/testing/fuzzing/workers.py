@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
 from aotlite.ir.errors import BackendError
-from aotlite.testing.fuzzing.child import Draw, Drawn, Judge, Play, Refused, Told
+from aotlite.testing.fuzzing.child import Drawn, DrawOrder, JudgeOrder, PlanRefused, PlayOrder, Told
 from aotlite.testing.fuzzing.forking import CAN_FORK, exit_text
 from aotlite.testing.fuzzing.outcomes import Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
@@ -85,7 +85,7 @@ class Worker:
                 return
             text = "; ".join(died.found)
             raise BackendError(f"fuzz: a process ended while it started: {text}") from None
-        if isinstance(answer, Refused):
+        if isinstance(answer, PlanRefused):
             self.stop()
             raise answer.error
 
@@ -114,7 +114,7 @@ class Worker:
         while left and not self.is_closed:
             self.start()
             try:
-                self._send(Play(tuple(left)))
+                self._send(PlayOrder(tuple(left)))
                 while left:
                     yield self._played(*left.pop(0))
             except _Ended as ended:
@@ -134,7 +134,7 @@ class Worker:
         assert isinstance(answer, Told)
         return Played(seed, target, text, answer.outcome, answer.seconds)
 
-    def judged(self, order: Judge, seconds: float) -> Outcome:
+    def judged(self, order: JudgeOrder, seconds: float) -> Outcome:
         """The outcome of a program that is asked for."""
         self.start()
         try:
@@ -150,7 +150,7 @@ class Worker:
         """The drawing of a program's alias groups; "" where it cannot be played."""
         self.start()
         try:
-            self._send(Draw(program))
+            self._send(DrawOrder(program))
             return str(self._answer(self.plan.seconds))
         except Died:
             return ""

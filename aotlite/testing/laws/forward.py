@@ -24,7 +24,7 @@ from aotlite.ir.op import (
     ViewOp,
 )
 from aotlite.ir.run.interpreter import ArrayValue, call_arrays, run_graph
-from aotlite.testing.laws.running import (
+from aotlite.testing.laws.op_runs import (
     addresses,
     bound,
     changes_first,

@@ -17,7 +17,7 @@ import numpy as np
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import DataOp, Op
 from aotlite.ir.op.schema import REQUIRED, Parameter
-from aotlite.testing.laws.running import bound, has_gradient, run
+from aotlite.testing.laws.op_runs import bound, has_gradient, run
 from aotlite.testing.laws.sample import (
     ALL,
     FLOATS,

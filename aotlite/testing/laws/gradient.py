@@ -27,7 +27,7 @@ from aotlite.testing.laws.exceptions import (
     SAVED_FOR_SHAPE,
     WITHOUT_GRADIENT,
 )
-from aotlite.testing.laws.running import (
+from aotlite.testing.laws.op_runs import (
     bound,
     changes_first,
     cotangents,

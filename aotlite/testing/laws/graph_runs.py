@@ -22,7 +22,7 @@ from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.pipeline.verification import DRAWS, Draw, Drawing, Inputs
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.errors import Broken, broken
-from aotlite.testing.laws.running import close, same_bits
+from aotlite.testing.laws.op_runs import close, same_bits
 
 __all__ = [
     "Given",

@@ -10,7 +10,7 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError
 from aotlite.ir.op import OPS, MultiViewOp, Op, ViewOp
-from aotlite.testing.laws.running import addresses, bound, elements, run, same_bits, tensor_of
+from aotlite.testing.laws.op_runs import addresses, bound, elements, run, same_bits, tensor_of
 from aotlite.testing.laws.sample import Sample
 
 

@@ -15,8 +15,8 @@ from aotlite.ir.op import Op
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.forward import proxied
 from aotlite.testing.laws.generated import samples_for
+from aotlite.testing.laws.op_runs import bound, tensors_in
 from aotlite.testing.laws.ops import op_of
-from aotlite.testing.laws.running import bound, tensors_in
 from aotlite.testing.laws.sample import Sample
 
 __all__ = ["failing_graphs", "graphs_of"]

@@ -18,7 +18,7 @@ from aotlite.ir.op import OPS, Op
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.errors import Checked, LawError, require_assertions
 from aotlite.testing.laws.generated import samples_for
-from aotlite.testing.laws.running import has_gradient
+from aotlite.testing.laws.op_runs import has_gradient
 from aotlite.testing.laws.sample import Sample, size_of
 from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, Law, laws_of
 

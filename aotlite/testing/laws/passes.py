@@ -38,7 +38,7 @@ from aotlite.testing.laws.graph_runs import (
     same_results,
     special,
 )
-from aotlite.testing.laws.running import same_bits
+from aotlite.testing.laws.op_runs import same_bits
 
 __all__ = ["PASS_LAWS", "GraphLaw", "cases_of", "check_pass"]
 

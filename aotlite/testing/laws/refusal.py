@@ -10,7 +10,7 @@ from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op import Op
 from aotlite.testing.compiled import compile_by_reference
 from aotlite.testing.laws.forward import proxied
-from aotlite.testing.laws.running import bound, elements, same_bits, tensors_in
+from aotlite.testing.laws.op_runs import bound, elements, same_bits, tensors_in
 from aotlite.testing.laws.sample import Sample
 
 PLACE = "<law L11>"

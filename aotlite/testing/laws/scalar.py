@@ -15,7 +15,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, PureOp
 from aotlite.ir.ops.precision import accumulator, number_in
 from aotlite.ir.scalar import evaluate, tree
-from aotlite.testing.laws.running import bound, close, elements, run
+from aotlite.testing.laws.op_runs import bound, close, elements, run
 from aotlite.testing.laws.sample import Sample
 
 Samples = Sequence[Sample]

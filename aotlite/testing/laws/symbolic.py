@@ -20,7 +20,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
 from aotlite.ir.op.dims import WHICH
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.testing.laws.running import bound
+from aotlite.testing.laws.op_runs import bound
 from aotlite.testing.laws.sample import Sample
 
 SPECIALIZES: dict[str, str] = {
@@ -44,7 +44,7 @@ def _every(dim: int, ndim: int) -> bool:
 
 
 @attrs.frozen
-class Variant:
+class SymbolicSizes:
     """A way to make symbols of sizes."""
 
     name: str
@@ -64,12 +64,12 @@ class Variant:
 
 
 VARIANTS = (
-    Variant("equal sizes are one symbol", shared=True),
-    Variant("each size is a symbol", shared=False),
-    Variant("first sizes are symbols", shared=True, dims=lambda dim, ndim: dim == 0),
-    Variant("last sizes are symbols", shared=True, dims=lambda dim, ndim: dim == ndim - 1),
-    Variant("sizes are symbols less 2", shared=True, less=2),
-    Variant("0 and 1 are symbols less 2 as well", shared=True, less=2, every=True),
+    SymbolicSizes("equal sizes are one symbol", shared=True),
+    SymbolicSizes("each size is a symbol", shared=False),
+    SymbolicSizes("first sizes are symbols", shared=True, dims=lambda dim, ndim: dim == 0),
+    SymbolicSizes("last sizes are symbols", shared=True, dims=lambda dim, ndim: dim == ndim - 1),
+    SymbolicSizes("sizes are symbols less 2", shared=True, less=2),
+    SymbolicSizes("0 and 1 are symbols less 2 as well", shared=True, less=2, every=True),
 )
 
 
@@ -103,7 +103,7 @@ class Run:
     """A rule that ran on symbols."""
 
     where: str
-    variant: Variant
+    variant: SymbolicSizes
     table: SymbolTable
     key: tuple[Any, ...]
     result: Any
@@ -202,7 +202,7 @@ def _said(op: Op, key: tuple[Any, ...]) -> Any:
 
 
 # -------------------------------------------------------------------------------------- symbols
-def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: Variant) -> Any:
+def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
     """The key with symbols for sizes: of metas, and of arguments that are sizes."""
     found = []
     for value, parameter in zip(key, op.schema.parameters, strict=True):
@@ -212,7 +212,7 @@ def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: Varia
     return tuple(found)
 
 
-def _argument(value: Any, table: SymbolTable, variant: Variant) -> Any:
+def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
     """Sizes that a program passes are mostly sizes that it got from another operand."""
     if type(value) is tuple:
         return tuple(_argument(item, table, variant) for item in value)
@@ -223,7 +223,7 @@ def _argument(value: Any, table: SymbolTable, variant: Variant) -> Any:
     return table.named(known[0]) - variant.less if known else variant.size(table, value)
 
 
-def _operand(value: Any, table: SymbolTable, variant: Variant) -> Any:
+def _operand(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
     if type(value) is tuple:
         return tuple(_operand(item, table, variant) for item in value)
     if not isinstance(value, TensorMeta):

@@ -22,7 +22,7 @@ from aotlite.ir.op import (
 )
 from aotlite.testing.laws import forward, gradient, lens, refusal, scalar, symbolic
 from aotlite.testing.laws.errors import LawError
-from aotlite.testing.laws.running import has_gradient
+from aotlite.testing.laws.op_runs import has_gradient
 from aotlite.testing.laws.sample import Sample
 
 WITHOUT_SAMPLES = {

@@ -12,11 +12,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.testing.exactness import BITS, are_exact, array_of
-from aotlite.testing.observe.observation import Gradient, Seen, World
+from aotlite.testing.observe.exactness import BITS, are_exact, array_of
+from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
 
 
-def differences(mine: World, its: World) -> list[str]:
+def differences(mine: Observation, its: Observation) -> list[str]:
     """What differs, one line each; empty if a user cannot tell the two apart."""
     if its.error is not None or mine.error is not None:
         return _error_differences(mine, its)
@@ -34,7 +34,7 @@ def differences(mine: World, its: World) -> list[str]:
 NOT_EXACT = "its numbers are not exact: rounding may be all that differs"
 
 
-def _error_differences(mine: World, its: World) -> list[str]:
+def _error_differences(mine: Observation, its: Observation) -> list[str]:
     if mine.error is not None and not mine.untouched:
         return [f"touched: the call raised {mine.error!r} and its inputs changed"]
     if type(mine.error) is not type(its.error):
@@ -42,7 +42,9 @@ def _error_differences(mine: World, its: World) -> list[str]:
     return []
 
 
-def _seen_differences(when: str, mine: list[Seen], its: list[Seen], given: int) -> list[str]:
+def _seen_differences(
+    when: str, mine: list[TensorSnapshot], its: list[TensorSnapshot], given: int
+) -> list[str]:
     if mine == its:
         return []
     found = []
@@ -50,7 +52,7 @@ def _seen_differences(when: str, mine: list[Seen], its: list[Seen], given: int) 
     for i, (a, b) in enumerate(zip(mine, its, strict=True)):
         if a == b:
             continue
-        for field in attrs.fields(Seen):
+        for field in attrs.fields(TensorSnapshot):
             x, y = getattr(a, field.name), getattr(b, field.name)
             alone = i >= given and shared[b.storage] == 1
             if x != y and not (alone and _is_hidden(field.name, a, b)):
@@ -59,13 +61,13 @@ def _seen_differences(when: str, mine: list[Seen], its: list[Seen], given: int) 
     return found
 
 
-def _is_hidden(name: str, mine: Seen, its: Seen) -> bool:
+def _is_hidden(name: str, mine: TensorSnapshot, its: TensorSnapshot) -> bool:
     """META-10: of a result that nothing else shares memory with, nobody can see what it views."""
     return name in ("base", "offset") and mine.base is None and its.base in (None, -1)
 
 
 def _gradient_differences(
-    mine: list[Gradient | None], its: list[Gradient | None], *, exact: bool
+    mine: list[GradientSnapshot | None], its: list[GradientSnapshot | None], *, exact: bool
 ) -> list[str]:
     found = []
     for i, (a, b) in enumerate(zip(mine, its, strict=True)):
@@ -81,13 +83,15 @@ def _gradient_differences(
     return found
 
 
-def is_exact(world: World) -> bool:
+def is_exact(world: Observation) -> bool:
     """Whether all numbers of an observation are exact (see `exactness`), gradients included.
 
     In a program that looks at memory in another dtype, values may be the bits of other numbers.
     They are compared bit for bit like all values, and only its gradients are asked here.
     """
-    seen: list[Seen | Gradient] = [each for each in world.grads if each is not None]
+    seen: list[TensorSnapshot | GradientSnapshot] = [
+        each for each in world.grads if each is not None
+    ]
     if not world.has_bits:
         seen += [*world.called, *world.written]
     return are_exact(array_of(each.values, each.dtype) for each in seen)

@@ -12,7 +12,7 @@ import attrs
 
 
 @attrs.frozen
-class Seen:
+class TensorSnapshot:
     """What can be observed of one tensor."""
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Seen:
 
 
 @attrs.frozen
-class Gradient:
+class GradientSnapshot:
     """What can be observed of a `.grad`; strides where they tell something."""
 
     values: bytes
@@ -43,7 +43,7 @@ class Gradient:
 
 
 @attrs.define
-class World:
+class Observation:
     """All that can be observed of one call and what follows it. Objects and storages are numbered
     as they first appear."""
 
@@ -56,11 +56,11 @@ class World:
     """How many different objects the setup made."""
     objects: list[int] = attrs.field(factory=list)
     """Setup values, then results: which object each is."""
-    called: list[Seen] = attrs.field(factory=list)
+    called: list[TensorSnapshot] = attrs.field(factory=list)
     backward: str | None = None
     """The class of the error that the backward raised."""
-    grads: list[Gradient | None] = attrs.field(factory=list)
+    grads: list[GradientSnapshot | None] = attrs.field(factory=list)
     write: str | None = None
-    written: list[Seen] = attrs.field(factory=list)
+    written: list[TensorSnapshot] = attrs.field(factory=list)
     has_bits: bool = False
     """Whether the program looks at memory in another dtype: its values may be bits of others."""

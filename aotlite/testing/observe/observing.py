@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import setup_of
-from aotlite.testing.observe.observation import Gradient, Seen, World
+from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
 from aotlite.testing.programs.numbers import numbers
 from aotlite.testing.programs.steps import ProgramData
 
@@ -32,18 +32,18 @@ class Setting:
     write: tuple[int, str] | None = None
 
 
-def play_call(library: Engine, program: ProgramData, number: int, body: Body) -> World:
+def observe_call(library: Engine, program: ProgramData, number: int, body: Body) -> Observation:
     """The world after one call of `body`."""
     call = program.calls[number]
     values, args = setup_of(library, call)
-    world = play(library, Setting(values, args, call.grad, call.write), body)
+    world = observe(library, Setting(values, args, call.grad, call.write), body)
     world.has_bits = shows_bits(program)
     return world
 
 
-def play(library: Engine, setting: Setting, body: Body) -> World:
+def observe(library: Engine, setting: Setting, body: Body) -> Observation:
     """The world after a call of `body`, a backward and a write."""
-    world = World()
+    world = Observation()
     before = [_snapshot(library, value) for value in tensors_in(library, setting.values)]
     try:
         with nullcontext() if setting.grad else library.no_grad():
@@ -93,7 +93,7 @@ def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
     )
 
 
-def _continue(library: Engine, setting: Setting, world: World, results: list[Any]) -> None:
+def _continue(library: Engine, setting: Setting, world: Observation, results: list[Any]) -> None:
     """What the user does with the results."""
     kind = library.tensor_type
     values = list(tensors_in(library, setting.values))
@@ -117,9 +117,11 @@ def _plain(value: Any) -> Any:
     return repr(value) if isinstance(value, (float, complex)) else value
 
 
-def observed(library: Engine, values: Sequence[Any], *, has_bits: bool = False) -> World:
+def observe_tensors(
+    library: Engine, values: Sequence[Any], *, has_bits: bool = False
+) -> Observation:
     """What can be observed now of tensors that are different objects."""
-    return World(
+    return Observation(
         objects=list(range(len(values))),
         called=_seen(library, list(values)),
         grads=_gradients(library, list(values)),
@@ -137,7 +139,7 @@ def _distinct(values: list[Any]) -> tuple[list[int], list[Any]]:
     return [found[id(value)] for value in values], kept
 
 
-def _seen(library: Engine, kept: list[Any]) -> list[Seen]:
+def _seen(library: Engine, kept: list[Any]) -> list[TensorSnapshot]:
     objects = {id(value): i for i, value in enumerate(kept)}
     storages: dict[int, int] = {}
     return [_seen_one(library, value, objects, storages) for value in kept]
@@ -145,9 +147,9 @@ def _seen(library: Engine, kept: list[Any]) -> list[Seen]:
 
 def _seen_one(
     library: Engine, value: Any, objects: dict[int, int], storages: dict[int, int]
-) -> Seen:
+) -> TensorSnapshot:
     base = library.base_of(value)
-    return Seen(
+    return TensorSnapshot(
         tuple(value.shape),
         tuple(value.stride()),
         value.storage_offset(),
@@ -194,9 +196,9 @@ def _raised(action: Callable[..., Any], *args: Any) -> str | None:
     return None
 
 
-def _gradients(library: Engine, kept: list[Any]) -> list[Gradient | None]:
+def _gradients(library: Engine, kept: list[Any]) -> list[GradientSnapshot | None]:
     storages = {library.storage_of(value): -1 - i for i, value in enumerate(kept)}
-    found: list[Gradient | None] = []
+    found: list[GradientSnapshot | None] = []
     for value in kept:
         grad = value.grad if asked(value, "is_leaf") is True else None
         if grad is None:
@@ -206,5 +208,5 @@ def _gradients(library: Engine, kept: list[Any]) -> list[Gradient | None]:
         storage = storages.setdefault(library.storage_of(grad), len(storages))
         values = library.bytes_of(grad.detach())
         stride = tuple(telling) if grad.numel() else ()
-        found.append(Gradient(values, str(grad.dtype), stride, storage, grad.requires_grad))
+        found.append(GradientSnapshot(values, str(grad.dtype), stride, storage, grad.requires_grad))
     return found

@@ -15,12 +15,12 @@ import attrs
 from aotlite.ir.errors import FormatError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.observe.observation import World
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observation import Observation
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.steps import Call, ProgramData
 from aotlite.testing.programs.steps import Step as Step
 from aotlite.testing.scripts.files import pytest_file, script_file
-from aotlite.testing.scripts.others import numpy_file, torch_file
+from aotlite.testing.scripts.other_libraries import numpy_file, torch_file
 
 
 @attrs.frozen(repr=False)
@@ -35,14 +35,14 @@ class Program(ProgramData):
     [0, 0]
     """
 
-    def run(self, on: str | Engine = "aotlite", function: Any = None) -> list[World]:
+    def run(self, on: str | Engine = "aotlite", function: Any = None) -> list[Observation]:
         """What can be observed of each call on an engine, of the body or of `function` instead.
 
         `function` is called like the body: a compiled form of `function_of(engine)`, say.
         """
         chosen = engine(on)
         function = self.function_of(chosen) if function is None else function
-        return [play_call(chosen, self, number, function) for number in range(len(self.calls))]
+        return [observe_call(chosen, self, number, function) for number in range(len(self.calls))]
 
     def function_of(self, on: str | Engine = "aotlite") -> Callable[..., list[Any]]:
         """The body as a function of an engine's tensors."""

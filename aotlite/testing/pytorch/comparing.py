@@ -13,10 +13,10 @@ import numpy as np
 
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.engines.pytorch import PyTorch
+from aotlite.testing.engines.pytorch import TorchEngine
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observation import Seen, World
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.observe.observation import Observation, TensorSnapshot
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 
 OURS = engine("aotlite")
@@ -39,14 +39,14 @@ def is_same_error(ours: str, theirs: str) -> bool:
     return theirs in CLASSES.get(ours, ())
 
 
-def worlds(torch: Any, program: Program, number: int) -> tuple[World, World]:
+def worlds(torch: Any, program: Program, number: int) -> tuple[Observation, Observation]:
     """One call of a program here and in PyTorch, as eager runs it."""
-    theirs = PyTorch(torch)
-    mine = play_call(OURS, program, number, body_of(OURS, program))
-    return mine, play_call(theirs, program, number, body_of(theirs, program))
+    theirs = TorchEngine(torch)
+    mine = observe_call(OURS, program, number, body_of(OURS, program))
+    return mine, observe_call(theirs, program, number, body_of(theirs, program))
 
 
-def compared(mine: World, its: World) -> list[str]:
+def compared(mine: Observation, its: Observation) -> list[str]:
     """What differs between our world and PyTorch's; empty if nothing does.
 
     Inputs of calls that raise are not compared: eager code has written what came before the error.
@@ -59,7 +59,7 @@ def compared(mine: World, its: World) -> list[str]:
     return differences(unsigned(mine), _in_our_words(unsigned(its), mine))
 
 
-def unsigned(world: World) -> World:
+def unsigned(world: Observation) -> Observation:
     """The world with zeros that have no sign: PyTorch's depend on where they lie in a vector."""
     return attrs.evolve(
         world,
@@ -68,7 +68,7 @@ def unsigned(world: World) -> World:
     )
 
 
-def _plus_zero(seen: Seen) -> bytes:
+def _plus_zero(seen: TensorSnapshot) -> bytes:
     name = _dtype(seen.dtype)
     if not name.startswith(("float", "complex")):
         return seen.values
@@ -76,7 +76,7 @@ def _plus_zero(seen: Seen) -> bytes:
     return (parts + 0.0).tobytes()
 
 
-def _in_our_words(its: World, mine: World) -> World:
+def _in_our_words(its: Observation, mine: Observation) -> Observation:
     """PyTorch's world with our names of dtypes, and of errors where they are of one class."""
     return attrs.evolve(
         its,
@@ -88,13 +88,13 @@ def _in_our_words(its: World, mine: World) -> World:
     )
 
 
-def _all_seen(mine: list[Seen], its: list[Seen]) -> list[Seen]:
+def _all_seen(mine: list[TensorSnapshot], its: list[TensorSnapshot]) -> list[TensorSnapshot]:
     if len(mine) != len(its):
         return its
     return [_seen(a, b) for a, b in zip(mine, its, strict=True)]
 
 
-def _seen(mine: Seen, its: Seen) -> Seen:
+def _seen(mine: TensorSnapshot, its: TensorSnapshot) -> TensorSnapshot:
     leaf, node = _error(mine.leaf, its.leaf), _error(mine.node, its.node)
     return attrs.evolve(its, dtype=_dtype(its.dtype), leaf=leaf, node=node)
 
@@ -117,12 +117,12 @@ def aot_difference(torch: Any, program: Program) -> str:
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.compilers import nop
 
-    theirs = PyTorch(torch)
+    theirs = TorchEngine(torch)
     body = body_of(theirs, program)
     told = "same"
     for number in range(len(program.calls)):
-        eager = play_call(theirs, program, number, body)
-        compiled = play_call(theirs, program, number, aot_function(body, nop))
+        eager = observe_call(theirs, program, number, body)
+        compiled = observe_call(theirs, program, number, aot_function(body, nop))
         if eager.error is not None:
             found = [] if compiled.error is not None else ["no error"]
         elif compiled.error is not None:

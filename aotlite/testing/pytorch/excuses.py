@@ -17,9 +17,9 @@ import numpy as np
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import body_of, run_steps
-from aotlite.testing.engines.pytorch import PyTorch
-from aotlite.testing.observe.observation import Seen, World
-from aotlite.testing.observe.observing import play_call
+from aotlite.testing.engines.pytorch import TorchEngine
+from aotlite.testing.observe.observation import Observation, TensorSnapshot
+from aotlite.testing.observe.observing import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved, returned
 from aotlite.testing.pytorch.comparing import compared
@@ -89,15 +89,15 @@ def _concerns(name: str, program: Program) -> bool:
     return name not in NEEDED or bool(NEEDED[name] & ops)
 
 
-def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[World, World]:
+def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[Observation, Observation]:
     """Both worlds of the only call, where neither has what the excuses are about."""
     if LEAVES in names:
         program = detached_leaves(program)
     if TURNED in names:
         program = unturned(program)
     mended = Mended(torch, names)
-    mine = play_call(OURS, program, 0, body_of(OURS, program))
-    its = play_call(mended, program, 0, mended.body_of(program))
+    mine = observe_call(OURS, program, 0, body_of(OURS, program))
+    its = observe_call(mended, program, 0, mended.body_of(program))
     if LEFT in names:
         mine, its = (_unmoved(world, mended.has_kept_kind) for world in (mine, its))
     elif MOVED in names:
@@ -114,26 +114,26 @@ def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[World,
     return mine, its
 
 
-def _unmoved(world: World, has_raised: bool) -> World:
+def _unmoved(world: Observation, has_raised: bool) -> Observation:
     """The world without bases, counts of writes, and the history that comes of them."""
     if has_raised:
-        return World()
+        return Observation()
     seen = _without(world, base=None, version=0, requires_grad=True, leaf=True, node=True)
     return attrs.evolve(seen, backward=None, grads=[])
 
 
-def _without(world: World, **forgotten: Any) -> World:
+def _without(world: Observation, **forgotten: Any) -> Observation:
     """The world in which everything looks like this."""
     called = [attrs.evolve(each, **forgotten) for each in world.called]
     written = [attrs.evolve(each, **forgotten) for each in world.written]
     return attrs.evolve(world, called=called, written=written)
 
 
-def _plain_bits(world: World, dtypes: Sequence[str]) -> World:
+def _plain_bits(world: Observation, dtypes: Sequence[str]) -> Observation:
     """The world with one nan and one zero, where memory has been seen as floats."""
     floats = {each.storage for each in world.called if "int" not in each.dtype}
 
-    def plain(seen: Seen) -> Seen:
+    def plain(seen: TensorSnapshot) -> TensorSnapshot:
         is_float = seen.storage in floats
         return attrs.evolve(seen, values=_one_nan(seen.values, dtypes)) if is_float else seen
 
@@ -148,7 +148,7 @@ def _one_nan(values: bytes, dtypes: Sequence[str]) -> bytes:
     return values
 
 
-def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
+def _wrote_overlap(program: Program, mine: Observation, its: Observation) -> bool:
     """Whether the write after the call was of a tensor that overlaps itself, refused here alone."""
     returned_tensors = [place for place, plain in enumerate(mine.plain) if plain is None]
     if (mine.write, its.write) != ("AliasError", None) or not returned_tensors:
@@ -161,7 +161,7 @@ def _wrote_overlap(program: Program, mine: World, its: World) -> bool:
     return has_internal_overlap(seen.shape, seen.stride)
 
 
-class Mended(PyTorch):
+class Mended(TorchEngine):
     """PyTorch without what some excuses are about."""
 
     def __init__(self, torch: Any, mends: frozenset[str]) -> None:

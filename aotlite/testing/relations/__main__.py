@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from aotlite.testing.draws.whole import draw
+from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.relations import RELATIONS, Examined, Subject, Traced, examined, subject
 
 

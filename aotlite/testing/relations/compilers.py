@@ -9,7 +9,7 @@ import attrs
 
 from aotlite.ir.graph import Graph, Phase
 from aotlite.partition import Partition, cut
-from aotlite.testing.relations.base import Relation, Same, Traced, Variant
+from aotlite.testing.relations.relation import Relation, Same, Traced, Variant
 
 
 # ------------------------------------------------------------------------------------- the halves

@@ -18,7 +18,7 @@ from aotlite.testing.scripts.block import (
     parameters,
     setup_block,
 )
-from aotlite.testing.scripts.language import Language, Own, text_of
+from aotlite.testing.scripts.language import AotliteLanguage, Language, text_of
 
 TAB = "    "
 
@@ -29,7 +29,7 @@ def script_file(program: ProgramData, *, compile: str | None = None, **options: 
     `compile` is the place of another compile function, "module:name"; `options` are given to it.
     """
     imports, checks = _checks(program, compile, options)
-    parts = [*functions(program, Own()), "\n".join(checks)]
+    parts = [*functions(program, AotliteLanguage()), "\n".join(checks)]
     return "\n\n\n".join(["\n".join(imports), *parts]) + "\n"
 
 
@@ -40,7 +40,7 @@ def pytest_file(
     if not name.isidentifier():
         raise ArgumentError(f"to_pytest: the name is {name!r}, expected an identifier")
     imports, checks = _checks(program, compile, options)
-    body = "\n\n".join([*functions(program, Own()), "\n".join(checks)])
+    body = "\n\n".join([*functions(program, AotliteLanguage()), "\n".join(checks)])
     return "\n".join(imports) + f"\n\n\ndef {name}() -> None:\n" + textwrap.indent(body, TAB) + "\n"
 
 
@@ -108,7 +108,9 @@ def _checks(
 ) -> tuple[list[str], list[str]]:
     """The imports, and the lines that compile and compare."""
     names = ["assert_same_effects"]
-    if any("Inputs(" in inputs_text(program, i, Own()) for i in range(len(program.calls))):
+    if any(
+        "Inputs(" in inputs_text(program, i, AotliteLanguage()) for i in range(len(program.calls))
+    ):
         names.insert(0, "Inputs")
     imports = ["import aotlite as al", f"from aotlite.testing import {', '.join(names)}"]
     function = "al.compile"

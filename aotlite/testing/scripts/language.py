@@ -124,14 +124,14 @@ class Language:
         return f"{args[0]}.{op}({', '.join(map(text_of, args[1:]))})"
 
 
-class Own(Language):
+class AotliteLanguage(Language):
     """aotlite's eager library."""
 
     module = "al"
     bool_name = "bool_"
 
 
-class PyTorch(Language):
+class TorchLanguage(Language):
     """PyTorch's eager library."""
 
     module = "torch"

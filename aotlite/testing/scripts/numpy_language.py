@@ -71,7 +71,7 @@ NO_MEANING = ("requires_grad_", "detach_")
 REBINDS = (*GEOMETRY, "set_", "resize_", *NO_MEANING)
 
 
-class NumPy(Language):
+class NumPyLanguage(Language):
     """Arrays of NumPy."""
 
     module = "np"

@@ -24,13 +24,13 @@ except ImportError as _error:
         "aotlite.testing.strategies: Hypothesis is not installed, expected: pip install hypothesis"
     ) from _error
 
-from aotlite.testing.layouts import Layout as Layout
-from aotlite.testing.layouts import Storage as Storage
-from aotlite.testing.strategies.choices import Choices as Choices
-from aotlite.testing.strategies.memory import exact_numbers as exact_numbers
-from aotlite.testing.strategies.memory import layouts as layouts
-from aotlite.testing.strategies.memory import storages as storages
-from aotlite.testing.strategies.whole import aliased_inputs as aliased_inputs
-from aotlite.testing.strategies.whole import calls_of as calls_of
-from aotlite.testing.strategies.whole import programs as programs
-from aotlite.testing.strategies.whole import view_chains as view_chains
+from aotlite.testing.generate.layouts import Layout as Layout
+from aotlite.testing.generate.layouts import Storage as Storage
+from aotlite.testing.strategies.hypothesis_choices import Choices as Choices
+from aotlite.testing.strategies.memory_strategies import exact_numbers as exact_numbers
+from aotlite.testing.strategies.memory_strategies import layouts as layouts
+from aotlite.testing.strategies.memory_strategies import storages as storages
+from aotlite.testing.strategies.program_strategies import aliased_inputs as aliased_inputs
+from aotlite.testing.strategies.program_strategies import calls_of as calls_of
+from aotlite.testing.strategies.program_strategies import programs as programs
+from aotlite.testing.strategies.program_strategies import view_chains as view_chains

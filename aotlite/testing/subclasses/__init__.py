@@ -11,15 +11,15 @@ Spec: specs/testing.md.
 """
 
 from aotlite.testing.subclasses.api import CLAIMS, subclass_laws
-from aotlite.testing.subclasses.drawn import (
+from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
+from aotlite.testing.subclasses.shipped import SHIPPED, drawn_nesting, making
+from aotlite.testing.subclasses.wrapper_programs import (
     Making,
     Refused,
     compiled_differences,
     draw_program,
     eager_differences,
 )
-from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
-from aotlite.testing.subclasses.shipped import SHIPPED, drawn_nesting, making
 
 __all__ = [
     "CLAIMS",

@@ -14,25 +14,25 @@ from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.shrinking import shrunk
-from aotlite.testing.subclasses import nested
-from aotlite.testing.subclasses.drawn import (
+from aotlite.testing.subclasses import nestings
+from aotlite.testing.subclasses.instances import check_instance
+from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
+from aotlite.testing.subclasses.shipped import SHIPPED
+from aotlite.testing.subclasses.wrapper_laws import (
+    SUBCLASS_LAWS,
+    SubclassLaw,
+    TriedWrapper,
+    check_ops,
+    op_samples,
+    tensors,
+)
+from aotlite.testing.subclasses.wrapper_programs import (
     Making,
     Refused,
     compiled_differences,
     draw_program,
     eager_differences,
 )
-from aotlite.testing.subclasses.instances import check_instance
-from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
-from aotlite.testing.subclasses.laws import (
-    SUBCLASS_LAWS,
-    SubclassLaw,
-    Subject,
-    check_ops,
-    op_samples,
-    tensors,
-)
-from aotlite.testing.subclasses.shipped import SHIPPED
 
 NAMES = ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8")
 CLAIMS = {
@@ -106,10 +106,12 @@ def subclass_laws(
     named = _ops(OPS if ops is None else ops)
     effort = Effort(named, samples or op_samples, most, programs, compiled)
     others = [each for each in (*SHIPPED, *kinds) if each.cls is not kind.cls]
-    return _checked(Subject(kind, Meanings([kind, *others])), chosen, effort, frozenset(knows))
+    return _checked(TriedWrapper(kind, Meanings([kind, *others])), chosen, effort, frozenset(knows))
 
 
-def _checked(subject: Subject, chosen: list[str], effort: Effort, knows: frozenset[str]) -> Checked:
+def _checked(
+    subject: TriedWrapper, chosen: list[str], effort: Effort, knows: frozenset[str]
+) -> Checked:
     cases = 0
     if "S1" in chosen:
         cases += _check_alone(subject)
@@ -164,7 +166,7 @@ def _ops(names: Iterable[str]) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------------------------- the laws
-def _check_alone(subject: Subject) -> int:
+def _check_alone(subject: TriedWrapper) -> int:
     law: SubclassLaw = SUBCLASS_LAWS[0]
     count = 0
     for each in tensors():
@@ -178,14 +180,14 @@ def _check_alone(subject: Subject) -> int:
     return count
 
 
-def making_of(subject: Subject) -> Making:
+def making_of(subject: TriedWrapper) -> Making:
     """How random programs on a class are made."""
     kind = subject.kind
     worlds = subject.meanings.count([_first(kind.make)])
     return Making(kind.make, subject.meanings, worlds, kind.holds, kind.writes, kind.sizes)
 
 
-def _check_programs(subject: Subject, law: str, wanted: int) -> int:
+def _check_programs(subject: TriedWrapper, law: str, wanted: int) -> int:
     """The first programs that fit, at most so many."""
     making, count = making_of(subject), 0
     for seed in range(8 * wanted):
@@ -219,12 +221,12 @@ def _fails(differing: Callable[[Any], list[str]], program: Any) -> bool:
         return False
 
 
-def _check_nested(subject: Subject) -> int:
+def _check_nested(subject: TriedWrapper) -> int:
     count = 0
-    for function, place in nested.cases(subject.kind):
+    for function, place in nestings.cases(subject.kind):
         where = f"{subject.name}, {function.name} of tensors {place}"
         with running("S8", CLAIMS["S8"], where, function.name):
-            nested.commutes(subject.kind, subject.meanings, function, place)
+            nestings.commutes(subject.kind, subject.meanings, function, place)
         count += 1
     return count
 
@@ -240,7 +242,7 @@ def _of_instance(wrapper: Any, meaning: Any, **given: Any) -> Checked:
         values = {name: given[name] for name in names}
         kind = SubclassKind(type(wrapper), lambda x: x, meaning, **values)
     others = [each for each in (*SHIPPED, *given["kinds"]) if each.cls is not kind.cls]
-    subject = Subject(kind, Meanings([kind, *others]))
+    subject = TriedWrapper(kind, Meanings([kind, *others]))
     laws = [name for name in NAMES[:5] if name in given["laws"]]
     cases, refused = check_instance(subject, wrapper, laws, CLAIMS)
     return Checked(subject.name, tuple(laws), cases, refused=tuple(sorted(refused)))

@@ -19,7 +19,6 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AotliteError, SubclassError
 from aotlite.testing.laws.errors import Broken, broken, running
 from aotlite.testing.laws.wrapper_functions import FUNCTIONS, WrapperFunction
-from aotlite.testing.subclasses.laws import Subject, check_rebuilt
 from aotlite.testing.subclasses.masked_model import MaskedModel
 from aotlite.testing.subclasses.reference import (
     check_same,
@@ -28,13 +27,14 @@ from aotlite.testing.subclasses.reference import (
     is_refused,
     tried,
 )
+from aotlite.testing.subclasses.wrapper_laws import TriedWrapper, check_rebuilt
 
 LAWS = {"pure": "S2", "view": "S5", "in-place": "S4"}
 """The law that a function of a kind is tried for."""
 
 
 def check_instance(
-    subject: Subject, wrapper: Any, laws: list[str], claims: dict[str, str]
+    subject: TriedWrapper, wrapper: Any, laws: list[str], claims: dict[str, str]
 ) -> tuple[int, set[str]]:
     """How many checks the wrapper went through, and the functions that it refuses."""
     cases, refused = 0, set()
@@ -65,7 +65,7 @@ def _tried(check: Callable[..., None], *args: Any) -> bool:
     return True
 
 
-def _gives(subject: Subject, wrapper: Any, function: WrapperFunction) -> None:
+def _gives(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
     """Results mean the results of the meanings, and so does the argument afterwards."""
     given = copy.deepcopy(wrapper).detach()
     worlds = [_owned(each) for each in subject.meanings.worlds(given)]
@@ -84,7 +84,7 @@ def _gives(subject: Subject, wrapper: Any, function: WrapperFunction) -> None:
         check_same(f"result {k}", each, [world[k] for world in wanted], subject.meanings, tolerance)
 
 
-def _differentiates(subject: Subject, wrapper: Any, function: WrapperFunction) -> None:
+def _differentiates(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
     """The gradient means the gradients of the meanings."""
     if function.kind == "in-place" or not wrapper.dtype.is_differentiable:
         return

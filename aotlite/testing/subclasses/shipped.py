@@ -23,9 +23,9 @@ from aotlite.subclasses import (
     SemiStructuredSparseTensor,
     TwoTensor,
 )
-from aotlite.testing.subclasses.drawn import KEEPS_ZEROS, Making
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
 from aotlite.testing.subclasses.masked_model import MaskedModel
+from aotlite.testing.subclasses.wrapper_programs import KEEPS_ZEROS, Making
 
 Make = Callable[[Any], Any]
 

@@ -24,7 +24,7 @@ from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue
 from aotlite.testing.laws.forward import proxied
-from aotlite.testing.laws.running import bound, close, same_bits, tensors_in
+from aotlite.testing.laws.op_runs import bound, close, same_bits, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.samples import samples_of
 

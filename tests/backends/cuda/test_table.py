@@ -22,7 +22,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import OPS
 from aotlite.testing.laws import graphs, graphs_of
-from aotlite.testing.laws.running import bound, tensors_in
+from aotlite.testing.laws.op_runs import bound, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of
 from tests.backends.cuda import cuda_cases

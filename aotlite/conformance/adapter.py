@@ -1,0 +1,393 @@
+"""What the conformance suite asks of an array library: one class of small methods, all optional.
+
+A subclass defines the methods that its library has, each in the library's own words, mostly as one
+`return`: witnesses are printed by substituting arguments into these very lines. A method that is
+not defined, or that raises `Absent`, makes the cases that need it absent.
+
+Arguments are positional. Arrays are the library's own objects; shapes are tuples; values are nested
+lists of Python numbers; dtypes are NumPy's names ("int64"); sizes, strides and offsets count
+elements. A method that cannot do what it is asked raises the library's own error.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from typing import Any
+
+import numpy as np
+
+from aotlite.conformance.absent import Absent, optional
+from aotlite.conformance.adapter_autograd import Differentiable
+
+Array = Any
+"""An array of whatever library is under test: nothing is known of it here."""
+
+
+class Adapter(Differentiable):
+    """An array library as the rules see it. Subclass it, and define what your library has.
+
+    `from_list` and `to_list` are needed by nearly every rule.
+    """
+
+    name: str = ""
+    """How reports call the library."""
+    version: str = ""
+    """The library's version, for reports."""
+    immutable: bool = False
+    """Whether no array of the library can be written."""
+
+    # --- create and read
+
+    @optional
+    def from_list(self, values: list[Any], dtype: str) -> Array:
+        """A new array with these nested lists (or the one number) as its values."""
+
+    @optional
+    def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
+        """A new array of zeros; also of shapes that nested lists cannot say, as (0, 3)."""
+
+    @optional
+    def to_list(self, a: Array) -> Any:
+        """The values as nested lists of Python numbers, a number where there is no dimension."""
+
+    @optional
+    def shape(self, a: Array) -> Any:
+        """The shape as a tuple."""
+
+    @optional
+    def strides(self, a: Array) -> Any:
+        """The strides as a tuple, in elements."""
+
+    @optional
+    def dtype(self, a: Array) -> Any:
+        """The dtype by NumPy's name."""
+
+    @optional
+    def data_pointer(self, a: Array) -> Any:
+        """The address of the first element, in bytes."""
+
+    @optional
+    def shares_memory(self, a: Array, b: Array) -> Any:
+        """What the library itself says of two arrays: whether they have bytes in common."""
+
+    @optional
+    def is_writable(self, a: Array) -> Any:
+        """What the library itself says: whether an array may be written."""
+
+    # --- views, by PyTorch's names
+
+    @optional
+    def view(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Another shape on the same memory; refused where strides cannot say it."""
+
+    @optional
+    def reshape(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Another shape; shares memory where the library can."""
+
+    @optional
+    def flatten(self, a: Array) -> Array:
+        """One dimension; shares memory where the library can."""
+
+    @optional
+    def transpose(self, a: Array, dim0: int, dim1: int) -> Array:
+        """Two dimensions exchanged."""
+
+    @optional
+    def permute(self, a: Array, dims: tuple[int, ...]) -> Array:
+        """The dimensions in another order."""
+
+    @optional
+    def expand(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Broadcast to a shape, without a copy."""
+
+    @optional
+    def select(self, a: Array, dim: int, index: int) -> Array:
+        """One place of a dimension, which goes."""
+
+    @optional
+    def narrow(self, a: Array, dim: int, start: int, length: int) -> Array:
+        """A range of a dimension."""
+
+    @optional
+    def slice(self, a: Array, dim: int, start: int, stop: int, step: int) -> Array:
+        """Every `step`-th place of a range of a dimension."""
+
+    @optional
+    def flip(self, a: Array, dim: int) -> Array:
+        """A dimension from its end to its start; a view where strides may be negative."""
+
+    @optional
+    def squeeze(self, a: Array, dim: int) -> Array:
+        """Without a dimension of size 1."""
+
+    @optional
+    def unsqueeze(self, a: Array, dim: int) -> Array:
+        """With a new dimension of size 1."""
+
+    @optional
+    def diagonal(self, a: Array) -> Array:
+        """The main diagonal of the first two dimensions, as the last dimension."""
+
+    @optional
+    def as_strided(
+        self, a: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> Array:
+        """Any geometry on the memory of an array, counted from the start of that memory."""
+
+    @optional
+    def unfold(self, a: Array, dim: int, size: int, step: int) -> Array:
+        """Windows of a dimension, which may overlap; the places in a window come last."""
+
+    @optional
+    def split(self, a: Array, size: int, dim: int) -> Any:
+        """Consecutive parts of a dimension, the last one perhaps shorter."""
+
+    @optional
+    def unbind(self, a: Array, dim: int) -> Any:
+        """Every place of a dimension, as arrays without it."""
+
+    @optional
+    def view_dtype(self, a: Array, dtype: str) -> Array:
+        """The same bytes read as another dtype."""
+
+    @optional
+    def real(self, a: Array) -> Array:
+        """The real parts."""
+
+    @optional
+    def imag(self, a: Array) -> Array:
+        """The imaginary parts."""
+
+    @optional
+    def getitem(self, a: Array, key: Any) -> Array:
+        """`a[key]` with integers, slices, None and Ellipsis only."""
+
+    # --- picking: reads that copy
+
+    @optional
+    def pick(self, a: Array, places: list[int]) -> Array:
+        """`a[places]`: rows by a list of integers."""
+
+    @optional
+    def pick_mask(self, a: Array, mask: list[bool]) -> Array:
+        """`a[mask]`: the rows where a mask holds."""
+
+    # --- writes
+
+    @optional
+    def setitem(self, a: Array, key: Any, value: Any) -> None:
+        """`a[key] = value` in place, with a key as `getitem` takes it; an array or a number."""
+
+    @optional
+    def copy_(self, a: Array, b: Array) -> Array:
+        """Writes the values of `b` into `a` in place."""
+
+    @optional
+    def fill_(self, a: Array, number: float) -> Array:
+        """Writes one number into all of `a` in place."""
+
+    @optional
+    def add_(self, a: Array, b: Any) -> Array:
+        """Adds an array or a number to `a` in place, and returns what the library returns."""
+
+    @optional
+    def mul_(self, a: Array, b: Any) -> Array:
+        """Multiplies `a` by an array or a number in place."""
+
+    @optional
+    def put(self, a: Array, places: list[int], value: Any) -> None:
+        """`a[places] = value` in place, places perhaps named twice."""
+
+    @optional
+    def put_mask(self, a: Array, mask: list[bool], value: Any) -> None:
+        """`a[mask] = value` in place."""
+
+    @optional
+    def put_add(self, a: Array, places: list[int], value: Any) -> None:
+        """Adds to rows of `a` in place; places named twice count twice."""
+
+    @optional
+    def add_out(self, a: Array, b: Any, out: Array) -> Array:
+        """Writes `a + b` into `out`, and returns what the library returns."""
+
+    @optional
+    def sum_out(self, a: Array, dim: int, out: Array) -> Array:
+        """Writes the sum over a dimension into `out`."""
+
+    @optional
+    def cumsum_out(self, a: Array, dim: int, out: Array) -> Array:
+        """Writes the running sum along a dimension into `out`."""
+
+    @optional
+    def matmul_out(self, a: Array, b: Array, out: Array) -> Array:
+        """Writes the matrix product into `out`."""
+
+    @optional
+    def set_at(self, a: Array, key: Any, value: Any) -> Array:
+        """A new array: `a` with `value` at `key`. Leaves `a` alone."""
+
+    @optional
+    def add_at(self, a: Array, key: Any, value: Any) -> Array:
+        """A new array: `a` with `value` added at `key`. Leaves `a` alone."""
+
+    @optional
+    def frozen(self, values: list[Any], dtype: str) -> Array:
+        """A new array that the library promises nobody can write."""
+
+    # --- geometry in place
+
+    @optional
+    def transpose_(self, a: Array, dim0: int, dim1: int) -> Array:
+        """Exchanges two dimensions of this object only; its memory and aliases stay."""
+
+    @optional
+    def unsqueeze_(self, a: Array, dim: int) -> Array:
+        """Gives this object a new dimension of size 1; its memory and aliases stay."""
+
+    @optional
+    def resize_(self, a: Array, shape: tuple[int, ...]) -> Array:
+        """Gives this object another shape, and more memory if it needs that."""
+
+    # --- functional ops
+
+    @optional
+    def add(self, a: Array, b: Any) -> Array:
+        """`a + b`, new."""
+
+    @optional
+    def mul(self, a: Array, b: Any) -> Array:
+        """`a * b`, new."""
+
+    @optional
+    def neg(self, a: Array) -> Array:
+        """`-a`, new."""
+
+    @optional
+    def sum(self, a: Array, dim: int) -> Array:
+        """The sum over a dimension, new."""
+
+    @optional
+    def sort(self, a: Array) -> Array:
+        """Sorted along the last dimension, new."""
+
+    @optional
+    def concat(self, parts: list[Array], dim: int) -> Array:
+        """Arrays joined along a dimension, new."""
+
+    # --- copies
+
+    @optional
+    def clone(self, a: Array) -> Array:
+        """A copy."""
+
+    @optional
+    def asarray(self, a: Array, copy: bool | None) -> Array:
+        """The library's conversion of its own array: True copies, False never, None as it likes."""
+
+    @optional
+    def astype(self, a: Array, dtype: str, copy: bool) -> Array:
+        """Converted; with `copy` False no copy is made if the dtype is right already."""
+
+    @optional
+    def reshape_copy(self, a: Array, shape: tuple[int, ...], copy: bool) -> Array:
+        """Another shape; True copies, False never does and is refused where it would have to."""
+
+    @optional
+    def contiguous(self, a: Array) -> Array:
+        """Dense in row-major order; shares memory if `a` is so already."""
+
+    # --- exchange with others
+
+    @optional
+    def from_numpy(self, a: Array) -> Array:
+        """An array on the memory of a NumPy array."""
+
+    @optional
+    def convert(self, a: Array) -> Array:
+        """The ordinary conversion of a NumPy array, which may share memory or copy."""
+
+    @optional
+    def to_numpy(self, a: Array) -> Any:
+        """A NumPy array on the memory of `a`."""
+
+    @optional
+    def from_dlpack(self, a: Array) -> Array:
+        """An array on the memory of any object that speaks DLPack."""
+
+    @optional
+    def from_buffer(self, buffer: Any, dtype: str) -> Array:
+        """A 1-d array on the memory of an object with the buffer protocol."""
+
+    # --- Python's own protocols: defined here, because the language has them
+
+    def assign_item(self, a: Array, key: Any, value: Any) -> None:
+        """`a[key] = value`, whether or not the library takes it."""
+        a[key] = value
+
+    def iadd(self, a: Array, b: Any) -> Array:
+        """What `a += b` would bind to `a`: the same object, or another."""
+        if not any(hasattr(type(a), name) for name in ("__iadd__", "__add__")):
+            raise Absent("+=")
+        return operator.iadd(a, b)
+
+    def deepcopy(self, values: list[Array]) -> Any:
+        """`copy.deepcopy` of a list of arrays."""
+        return copy.deepcopy(values)
+
+    def pickled(self, values: list[Array]) -> Any:
+        """A list of arrays through one pickle."""
+        return pickle.loads(pickle.dumps(values))
+
+    def memoryview(self, a: Array) -> Any:
+        """The buffer of an array."""
+        try:
+            return memoryview(a)
+        except TypeError as error:
+            raise Absent("the buffer protocol") from error
+
+    def orphan(self, values: list[Any], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
+        """A view whose base nobody holds: `steps` are names of views and their arguments."""
+        a = self.from_list(values, dtype)
+        for name, *arguments in steps:
+            a = getattr(self, name)(a, *arguments)
+        return a
+
+    def from_dying_numpy(self, way: str, size: int) -> Array:
+        """What a method makes of a NumPy array that nobody else holds."""
+        return getattr(self, way)(self.numpy_source(size))
+
+    # --- the other side of an exchange: NumPy's arrays and Python's bytes
+
+    def dlpack_to_numpy(self, a: Array) -> Any:
+        """NumPy's array by DLPack."""
+        if not hasattr(a, "__dlpack__"):
+            raise Absent("__dlpack__")
+        return np.from_dlpack(a)
+
+    def numpy_source(self, size: int) -> Any:
+        """NumPy's 0, 1, 2 and so on, at a multiple of 64 bytes: some libraries share no other."""
+        memory = np.empty(8 * size + 64, "uint8")
+        start = -memory.ctypes.data % 64
+        a = memory[start : start + 8 * size].view("int64")
+        a[:] = range(size)
+        return a
+
+    def numpy_read_only(self, size: int) -> Any:
+        """The same, which may not be written."""
+        a = np.arange(size)
+        a.flags.writeable = False
+        return a
+
+    def index_numpy(self, a: Any, key: Any) -> Any:
+        """A view of a NumPy array."""
+        return a[key]
+
+    def numpy_values(self, a: Any) -> Any:
+        """The values of a NumPy array."""
+        return a.tolist()
+
+    def python_bytes(self, size: int, writable: bool) -> Any:
+        """0, 1, 2 and so on as bytes."""
+        return bytearray(range(size)) if writable else bytes(range(size))

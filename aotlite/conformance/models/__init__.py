@@ -1,0 +1,1 @@
+"""Oracles in plain Python, of memory and of gradients, and the scenarios that they act out."""

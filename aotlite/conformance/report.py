@@ -1,0 +1,225 @@
+"""Reports as people read them: lines, a table on a terminal, a Markdown page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from aotlite.conformance.notes import note
+from aotlite.conformance.outcomes import Breaks, Dies, Faulty, Keeps, Lacks, Result, is_broken
+from aotlite.conformance.rules import GROUPS
+
+_PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
+"""What is nobody's fault; everything else stands out."""
+
+
+PREFACE = """# Which library keeps which rule
+
+`aotlite conformance {libraries} --markdown FILE` has written this page.
+
+Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *breaks*: the smallest
+case that does not is below, with what is behind it. *absent*: the library has not what the rule
+needs. *yes* and *no*: what a library does where either is right. *not run*: it cannot run here.
+*crashes*, *hangs*: it ended its process, or did not come back in time.
+*fault*: the suite or the adapter made a mistake, and nothing is known of the library.
+
+*Refused or right*: a library may raise, and then nothing is written; or it gives what would follow
+if all operands were copied first. The drawn rule, MEM-1, compares random chains of views and writes
+with a model of memory in plain Python, and makes the first that fails small.
+`aotlite conformance --list` says what each rule claims.
+
+Compiled is what `aotlite.compile`, `jax.jit` and `torch.compile(backend="aot_eager")` give; the
+library `torch-aot-function` is PyTorch's AOTAutograd without the frontend. In witnesses,
+`custom(forward, backward)` is `apply` of a `torch.autograd.Function` of these two.
+"""
+
+
+@attrs.frozen
+class Report:
+    """What one library makes of the rules; `not_run` says why it could not be asked at all."""
+
+    library: str
+    version: str
+    results: tuple[Result, ...]
+    not_run: str = ""
+
+    @property
+    def broken(self) -> tuple[Result, ...]:
+        """The results of rules that the library breaks, crashes and hangs among them."""
+        return tuple(each for each in self.results if is_broken(each))
+
+    @property
+    def kept(self) -> tuple[Result, ...]:
+        """The results of rules that the library keeps."""
+        return tuple(
+            each for each in self.results if isinstance(each.outcome, Keeps) and not each.choice
+        )
+
+    @property
+    def chosen(self) -> tuple[Result, ...]:
+        """The results of rules that a library may keep or not, which this one has chosen."""
+        return tuple(
+            each
+            for each in self.results
+            if each.choice and isinstance(each.outcome, Keeps | Breaks)
+        )
+
+    @property
+    def absent(self) -> tuple[Result, ...]:
+        """The results of rules that need what the library does not have."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
+
+    @property
+    def faulty(self) -> tuple[Result, ...]:
+        """The results of rules at which the suite or the adapter made a mistake."""
+        return tuple(each for each in self.results if isinstance(each.outcome, Faulty))
+
+    def table(self) -> str:
+        """A line for each rule, and below them the witness of each broken one."""
+        return text(self)
+
+    def markdown(self) -> str:
+        """The Markdown page of this library alone."""
+        return markdown([self])
+
+
+def word(result: Result) -> str:
+    """One word for a table's cell: "yes" and "no" where a library may choose."""
+    match result.outcome:
+        case Keeps():
+            return "yes" if result.choice else "keeps"
+        case Breaks():
+            return "no" if result.choice else "breaks"
+        case Lacks():
+            return "absent"
+        case Dies(how=how):
+            return how.partition(" ")[0]
+        case Faulty():
+            return "fault"
+
+
+def line(result: Result) -> str:
+    """What became of a rule, on one line.
+
+    >>> line(Result("TEN-2a", "narrow is a view", "views", Keeps(3, ("transpose",))))
+    'keeps (3 cases; without transpose)'
+    """
+    match result.outcome:
+        case Keeps(cases=cases, without=without):
+            lacking = f"; without {', '.join(without)}" if without else ""
+            return f"{word(result)} ({cases} {'case' if cases == 1 else 'cases'}{lacking})"
+        case Breaks(what=what, got=got, expected=expected):
+            return f"{word(result)}: {what} is {got}, expected {expected}"
+        case Lacks(missing=missing):
+            return f"absent: needs {', '.join(missing) or 'a case'}"
+        case Dies(how=how, case=case, method=method):
+            return f"{how} {f'in {method} ' if method else ''}at case {case}"
+        case Faulty(place=place, said=said, case=case):
+            return f"a fault of the suite or the adapter, {place}: {said}; at case {case}"
+
+
+def summary(report: Report) -> str:
+    """The last line: how many rules are kept, broken and absent, and how many are choices."""
+    if report.not_run:
+        return f"{report.library}: not run: {report.not_run}"
+    counts = f"keeps {len(report.kept)}, breaks {len(report.broken)}, absent {len(report.absent)}"
+    chosen = f", choices {len(report.chosen)}" if report.chosen else ""
+    faults = f", faults of the suite or the adapter {len(report.faulty)}" if report.faulty else ""
+    return f"{title(report)}: {counts}{chosen}{faults}"
+
+
+def title(report: Report) -> str:
+    """The library and its version."""
+    return f"{report.library} {report.version}".strip()
+
+
+def text(report: Report) -> str:
+    """A report in lines: the rules, the witnesses, the summary."""
+    return "\n".join([*_rule_lines(report), *_witness_lines(report), summary(report)])
+
+
+def _rule_lines(report: Report) -> Iterator[str]:
+    width = max((len(result.rule) for result in report.results), default=0)
+    for result in report.results:
+        yield f"{result.rule:{width}}  {result.title}: {line(result)}"
+
+
+def _witness_lines(report: Report) -> Iterator[str]:
+    for result in report.broken:
+        yield ""
+        yield f"{result.rule} {result.title}"
+        yield from (f"    {each}" for each in witness(result).splitlines())
+    for result in report.faulty:
+        yield from ("", f"{result.rule} {result.title}", f"    # {line(result)}")
+    if report.broken or report.faulty:
+        yield ""
+
+
+def witness(result: Result) -> str:
+    """The lines that show a breach; for a death, how and where."""
+    outcome = result.outcome
+    return outcome.witness() if isinstance(outcome, Breaks) else f"# {line(result)}"
+
+
+def rich_table(reports: Sequence[Report]) -> Table:
+    """A row for each rule, a column for each library that ran."""
+    styles = {"keeps": "green", "absent": "dim", "yes": "", "no": ""}
+    ran = [report for report in reports if not report.not_run]
+    table = Table("rule", "", *(title(report) for report in ran))
+    for row in zip(*(report.results for report in ran), strict=True):
+        words = [word(result) for result in row]
+        cells = [Text(each, styles.get(each, "bold red")) for each in words]
+        table.add_row(Text(row[0].rule), Text(row[0].title), *cells)
+    return table
+
+
+def markdown(reports: Sequence[Report]) -> str:
+    """Tables by group, a column for each library, then the witness of every breach."""
+    asked = " ".join(report.library for report in reports)
+    shown = [PREFACE.format(libraries=asked), *(f"- {summary(report)}" for report in reports)]
+    ran = [report for report in reports if not report.not_run]
+    for group, heading in GROUPS.items():
+        rows = list(_rows(ran, group))
+        if rows:
+            names = " | ".join(report.library for report in reports)
+            shown += ["", f"## {heading}", "", f"| rule | | {names} |"]
+            shown += ["|---" * (2 + len(reports)) + "|"]
+            shown += [_markdown_row(row, reports) for row in rows]
+    for report in ran:
+        shown += list(_markdown_witnesses(report))
+    return "\n".join(shown) + "\n"
+
+
+def _rows(reports: Sequence[Report], group: str) -> Iterator[dict[str, Result]]:
+    """For each rule of a group: library -> result."""
+    for row in zip(*(report.results for report in reports), strict=True):
+        if row[0].group == group:
+            yield {report.library: each for report, each in zip(reports, row, strict=True)}
+
+
+def _markdown_row(row: dict[str, Result], reports: Sequence[Report]) -> str:
+    first = next(iter(row.values()))
+    cells = [
+        word(row[report.library]) if report.library in row else "not run" for report in reports
+    ]
+    marked = [f"**{each}**" if each not in _PLAIN_WORDS else each for each in cells]
+    return f"| {first.rule} | {first.title} | {' | '.join(marked)} |"
+
+
+def _markdown_witnesses(report: Report) -> Iterator[str]:
+    if report.broken:
+        yield from ("", f"## What {title(report)} breaks")
+    for result in report.broken:
+        yield from ("", f"**{result.rule}** {result.title}", "", "```python")
+        yield from witness(result).splitlines()
+        yield "```"
+        why = note(report.library, result.rule)
+        if why:
+            yield from ("", why)
+    if report.faulty:
+        yield from ("", f"## Where {title(report)} was not asked rightly", "")
+    for result in report.faulty:
+        yield f"- **{result.rule}** {result.title}: {line(result)}"

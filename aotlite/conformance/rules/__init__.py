@@ -1,0 +1,163 @@
+"""What a rule is, how rules are written, and how they are found and chosen.
+
+A rule is a claim about any array library, with cases from the smallest up, so that the first case
+that fails is the smallest witness. Rules live in a module for each group; nothing registers itself:
+`all_rules` reads the modules of `GROUPS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+import attrs
+
+from aotlite.conformance.absent import Absent
+from aotlite.conformance.adapter import Adapter
+from aotlite.conformance.faults import demand_theirs
+from aotlite.ir.errors import ArgumentError
+
+GROUPS: dict[str, str] = {
+    "views": "Views share memory",
+    "geometry": "Geometry of views",
+    "writes": "Writes in place",
+    "overlap": "Writes that overlap",
+    "index": "Picking by lists and masks",
+    "functional": "Ops that make new arrays",
+    "copies": "Copies that are asked for",
+    "dtypes": "The same bytes as another dtype",
+    "errors": "Refusals leave things as they were",
+    "immutable": "Immutable arrays",
+    "exchange": "Exchange with NumPy, DLPack and buffers",
+    "drawn": "Random chains of views and writes",
+    "autograd": "Histories",
+    "gradients": "Gradients",
+    "vjp": "Gradients in the functional form",
+    "versions": "Version counters",
+    "compilation": "Compiled functions",
+    "training": "Compiled functions with gradients",
+    "outside": "Compiled functions and what lies around them",
+}
+"""Group, and the last word of its module's name -> its title in reports."""
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "autograd": ("requires_grad_",),
+    "gradients": ("requires_grad_", "backward"),
+    "vjp": ("vjp",),
+    "versions": ("write_count",),
+    "compilation": ("compile",),
+    "training": ("compile",),
+    "outside": ("compile",),
+}
+"""Group -> the methods without which nothing of it is asked."""
+
+Check = Callable[[Adapter, Any], None]
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Rule:
+    """A claim and its check. `check(adapter, case)` returns, or raises `RuleBroken`."""
+
+    id: str
+    title: str
+    claim: str
+    check: Check
+    cases: Callable[[], Iterable[Any]]
+    group: str
+    smaller: Callable[[Any], Iterable[Any]] | None = None
+    """Cases with less in them, for rules whose cases are drawn: the breach is then shrunk."""
+    choice: bool = False
+    """Libraries may keep it or not, and say which: "yes" and "no", never "breaks"."""
+
+
+def rule(
+    id: str,
+    title: str,
+    cases: Callable[[], Iterable[Any]] | Sequence[Any] = ((),),
+    *,
+    smaller: Callable[[Any], Iterable[Any]] | None = None,
+    choice: bool = False,
+) -> Callable[[Check], Rule]:
+    """Returns a decorator: a check becomes a `Rule`. The check's docstring is the claim.
+
+    `cases` are given as a sequence or a function, smallest first; each is handed to the check.
+    `choice`: a library may keep the rule or not, and is not wrong either way.
+    """
+
+    def declare(check: Check) -> Rule:
+        group = check.__module__.rpartition(".")[2]
+        enumerate_cases = cases if callable(cases) else lambda: cases
+        claim = " ".join((check.__doc__ or "").split())
+        return Rule(id, title, claim, check, enumerate_cases, group, smaller, choice)
+
+    return declare
+
+
+class RuleBroken(AssertionError):
+    """A rule does not hold: `what` was looked at, and what it was instead of what."""
+
+    def __init__(self, what: str, got: object, expected: object) -> None:
+        super().__init__(f"{what} is {got}, expected {expected}")
+        self.what, self.got, self.expected = what, got, expected
+
+
+def expect(got: object, expected: object, what: str) -> None:
+    """Raises `RuleBroken` where `got` is not equal to `expected`."""
+    if got != expected:
+        raise RuleBroken(what, got, expected)
+
+
+def attempt(call: Callable[..., object], *arguments: object) -> Exception | None:
+    """The error with which a library refuses a call, None where the call runs.
+
+    *Err* `ToolFault` where the error is the suite's or the adapter's own.
+    """
+    try:
+        call(*arguments)
+    except (Absent, RuleBroken):
+        raise
+    except Exception as error:
+        demand_theirs(error)
+        return error
+    return None
+
+
+def refuses(call: Callable[..., object], *arguments: object) -> bool:
+    """Whether a library refuses a call, with whatever error."""
+    return attempt(call, *arguments) is not None
+
+
+def maybe(call: Callable[..., T], *arguments: object) -> T | None:
+    """What a call returns, None where the library has no such thing."""
+    try:
+        return call(*arguments)
+    except Absent:
+        return None
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, in the order of the groups and of their modules."""
+    return tuple(rule for group in GROUPS for rule in _rules_of(group))
+
+
+def _rules_of(group: str) -> Iterator[Rule]:
+    module = import_module(f"{__name__}.{group}")
+    for value in vars(module).values():
+        if isinstance(value, Rule) and value.group == group:
+            yield value
+
+
+def select(names: Sequence[str] | None) -> tuple[Rule, ...]:
+    """The rules of these ids or groups, in the order of all; every rule for None."""
+    rules = all_rules()
+    if names is None:
+        return rules
+    known = {name for rule in rules for name in (rule.id, rule.group)}
+    for name in names:
+        if name not in known:
+            raise ArgumentError(
+                f"conformance: rule is {name!r}, expected an id or a group of `--list`"
+            )
+    return tuple(rule for rule in rules if rule.id in names or rule.group in names)

@@ -1,0 +1,384 @@
+"""Compiled functions: every call has the effects of the plain one (GEN-1).
+
+Each rule compares what can be told of a call, on programs in which it is at stake. In a witness the
+function comes first; its arguments are made anew for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.conformance.adapter import Adapter, Array
+from aotlite.conformance.models.call_effects import (
+    CallInputs,
+    compare,
+    counts,
+    identity,
+    program,
+    shapes,
+    sharing,
+    strides,
+    values,
+)
+from aotlite.conformance.models.compiled_functions import (
+    Programs,
+    apart,
+    base_and_view,
+    computed,
+    doubled,
+    doubled_and_read,
+    inner_base_write,
+    inner_write,
+    interleaved,
+    itself,
+    new,
+    new_and_tail,
+    new_tail_twice,
+    new_twice,
+    one,
+    overlapping,
+    overlapping_with_history,
+    part,
+    read_and_doubled,
+    same,
+    tail,
+    tail_twice,
+    through,
+    twice,
+    two,
+    two_tails,
+)
+from aotlite.conformance.models.random_writes import Program, enact, few, smaller
+from aotlite.conformance.rules import attempt, expect, rule
+from aotlite.conformance.witnesses.functions import told
+
+
+@same("META-14", "a returned argument is that argument", values, identity)
+def returned() -> Programs:
+    """An argument that a function returns comes back as the object that was given."""
+    return {
+        "returned": program(itself, one(1)),
+        "two returned": program(itself, two),
+        "written": program(doubled, one(1)),
+        "one array given twice": program(itself, twice),
+        "written, beside another": program(doubled, two),
+        "overlapping": program(itself, overlapping),
+        "overlapping and written": program(doubled, overlapping),
+        "with a history": program(itself, computed),
+        "with a history, and written": program(doubled, computed),
+    }
+
+
+@same("META-13a", "results that share memory still do", values, sharing)
+def shared() -> Programs:
+    """A write of one result shows in the others that it shows in without compilation."""
+    return {
+        "base and view": program(new_and_tail, one(2)),
+        "two views": program(two_tails, one(2)),
+        "base and view, with a history": program(new_and_tail, computed),
+        "two views, with a history": program(two_tails, computed),
+        "array and detached": program(lambda on, a: (y := on.mul(a, 2.0), on.detach(y)), computed),
+    }
+
+
+@same("META-13b", "one object returned twice is one object", values, identity)
+def returned_twice() -> Programs:
+    """What a function returns in two places comes back as one object."""
+    return {
+        "new": program(new_twice, one(2)),
+        "argument": program(lambda on, a: (a, a), one(2)),
+        "view of the argument": program(tail_twice, one(2)),
+        "view of what is new": program(new_tail_twice, one(2)),
+        "with a history": program(new_twice, computed),
+        "view, with a history": program(new_tail_twice, computed),
+    }
+
+
+@same("RT-6", "a result that views an argument shares its memory", values, sharing)
+def view_results() -> Programs:
+    """Writes through such a result reach the argument and its aliases, and the other way round."""
+    return {
+        "narrow": program(tail, one(2)),
+        "of a view": program(tail, part),
+        "transpose": program(lambda on, a: on.transpose(a, 0, 1), one(1, 2)),
+        "chain": program(lambda on, a: on.select(on.unsqueeze(a, 0), 1, 1), one(2)),
+        "expand": program(lambda on, a: on.expand(a, (2, 2)), one(2)),
+        "after a write": program(lambda on, a: (on.mul_(a, 2.0), on.narrow(a, 0, 1, 1))[1], part),
+        "with a history": program(tail, computed),
+    }
+
+
+@same("CMP-1", "results have the geometry of the plain ones", values, shapes, strides)
+def geometry() -> Programs:
+    """Shapes and strides of results are those of the plain call."""
+    return {
+        "new": program(lambda on, a: on.mul(a, 2.0), one(2, 2)),
+        "of a transpose": program(lambda on, a: on.mul(on.transpose(a, 0, 1), 2.0), one(2, 3)),
+        "view": program(lambda on, a: on.transpose(a, 0, 1), one(2, 3)),
+        "expanded": program(lambda on, a: on.expand(a, (2, 2)), one(2)),
+        "clone of a transpose": program(lambda on, a: on.clone(on.transpose(a, 0, 1)), one(2, 3)),
+    }
+
+
+VIEWS: dict[str, Callable[[Adapter, Array], Array]] = {
+    "itself": lambda on, a: a,
+    "narrow": lambda on, a: on.narrow(a, 0, 0, 1),
+    "select": lambda on, a: on.select(a, 0, 1),
+    "unsqueeze": lambda on, a: on.unsqueeze(a, 0),
+    "detach": lambda on, a: on.detach(a),
+    "slice": lambda on, a: on.slice(a, 0, 0, 2, 2),
+    "view": lambda on, a: on.view(a, (2, 1)),
+    "split": lambda on, a: on.split(a, 1, 0)[1],
+    "as_strided": lambda on, a: on.as_strided(a, (1,), (1,), 1),
+}
+
+
+@same("FUN-17", "a write of an argument is seen by the caller", values)
+def writes() -> Programs:
+    """What a function writes to an argument, through whatever view, all aliases of it show."""
+    argument = {f"through {name}": program(through(view), one(2)) for name, view in VIEWS.items()}
+    of_view = {
+        f"of a view, through {name}": program(through(view), part)
+        for name, view in VIEWS.items()
+        if name != "as_strided"  # which sees the base
+    }
+    return argument | of_view
+
+
+@same("FUN-7", "writes of what is inside are seen inside", values)
+def inner() -> Programs:
+    """A write of an array that the function made shows in its views, and one of a view in it."""
+    return {
+        "through a view": program(inner_write, one(2)),
+        "of the base of a view": program(inner_base_write, one(2)),
+        "through a view, with a history": program(inner_write, computed),
+        "of the base of a view, with a history": program(inner_base_write, computed),
+    }
+
+
+@same("FUN-9", "a write of windows with gaps keeps the gaps", values)
+def windows() -> Programs:
+    """Elements between windows keep their values when the windows are written."""
+    return {
+        "of size 1": program(through(lambda on, a: on.unfold(a, 0, 1, 2)), one(3)),
+        "of size 2": program(through(lambda on, a: on.unfold(a, 0, 2, 3)), one(5)),
+    }
+
+
+@same("FUN-12", "a written argument keeps its strides inside", values)
+def strided() -> Programs:
+    """What is read by strides after a write is what the plain function reads."""
+    return {
+        "as_strided of a gapped view": program(
+            lambda on, a: (on.add_(a, 1.0), on.clone(on.as_strided(a, (2,), (2,), 0)))[1],
+            lambda on: CallInputs([on.slice(new(on, (3,)), 0, 0, 3, 2)]),
+        ),
+        "as_strided of a transpose": program(
+            lambda on, a: (on.add_(a, 1.0), on.clone(on.as_strided(a, (3,), (1,), 0)))[1],
+            lambda on: CallInputs([on.transpose(new(on, (2, 3)), 0, 1)]),
+        ),
+    }
+
+
+@same("DUP-2", "one array in two places is written once", values, identity)
+def duplicates() -> Programs:
+    """Where one array is given for two arguments, a write of one is a write of both."""
+    return {
+        "written, then read": program(doubled_and_read, twice),
+        "both written": program(read_and_doubled, twice),
+        "returned": program(doubled, twice),
+    }
+
+
+@same("SYN-1", "a write of an argument is seen in those that overlap it", values)
+def overlaps() -> Programs:
+    """Arguments that share elements show each other's writes, and others do not."""
+    return {
+        f"{name}, {order}": program(body, make)
+        for name, make in (
+            ("base and view", base_and_view),
+            ("overlapping", overlapping),
+            ("apart", apart),
+            ("interleaved", interleaved),
+            ("with a history", overlapping_with_history),
+        )
+        for order, body in (("written and read", doubled_and_read), ("both", read_and_doubled))
+    }
+
+
+@same("SYN-9", "a view of one of two that overlap is a view of that one", values, sharing)
+def overlap_views() -> Programs:
+    """A result that views an argument has that argument's elements, whatever else is written."""
+    return {
+        "overlapping": program(
+            lambda on, a, b: (on.mul_(a, 2.0), on.narrow(b, 0, 0, 1))[1], overlapping
+        ),
+        "select": program(lambda on, a, b: (on.mul_(a, 2.0), on.select(b, 0, 0))[1], overlapping),
+        "base and view": program(
+            lambda on, a, b: (on.mul_(a, 2.0), on.narrow(b, 0, 0, 1))[1], base_and_view
+        ),
+    }
+
+
+@same("DUP-5", "called again with other aliases, it is right again", values, identity)
+def other_aliases() -> Programs:
+    """One compiled function sees which of its arguments share memory at each call."""
+    return {
+        "apart, then one": program(doubled_and_read, two, twice),
+        "one, then apart": program(doubled_and_read, twice, two),
+        "apart, then overlapping": program(doubled_and_read, two, overlapping),
+        "overlapping, then apart, then one": program(doubled_and_read, overlapping, two, twice),
+        "one base, then overlapping": program(doubled_and_read, apart, overlapping),
+        "interleaved, then overlapping": program(doubled_and_read, interleaved, overlapping),
+        "base and view, then two": program(read_and_doubled, base_and_view, two),
+    }
+
+
+def _times_two(on: Adapter, a: Array) -> Any:
+    return on.mul(a, 2.0)
+
+
+@same(
+    "GRD-1a",
+    "called again with other sizes and dtypes, it is right again",
+    values,
+    shapes,
+)
+def other_sizes() -> Programs:
+    """One compiled function takes arguments of other shapes, layouts and dtypes."""
+    return {
+        "size": program(_times_two, one(2), one(3), one(1), one(0)),
+        "dimensions": program(_times_two, one(2), one(2, 2), one(1, 2), one()),
+        "size, written": program(doubled, one(2), one(3), one(1), one(0)),
+        "dimensions, written": program(doubled, one(2), one(2, 2), one(1, 2)),
+        "layout": program(
+            doubled, one(2, 2), lambda on: CallInputs([on.transpose(new(on, (2, 2)), 0, 1)])
+        ),
+        "dtype": program(
+            lambda on, a: on.add(a, a),
+            one(2),
+            lambda on: CallInputs([on.from_list([1, 2], "int64")]),
+        ),
+        "number": program(
+            lambda on, a, n: on.mul(a, n), lambda on: CallInputs([new(on), new(on, ())]), two
+        ),
+    }
+
+
+@same(
+    "RT-3",
+    "a change of an argument's geometry is seen by the caller",
+    values,
+    identity,
+    shapes,
+    strides,
+)
+def reshaped() -> Programs:
+    """What changes its shape in place has it after the call; its aliases keep theirs."""
+    return {
+        "transposed": program(lambda on, a: on.transpose_(a, 0, 1), one(1, 2)),
+        "transposed and written": program(
+            lambda on, a: (on.transpose_(a, 0, 1), on.mul_(a, 2.0))[1], one(2, 2)
+        ),
+        "written and transposed": program(
+            lambda on, a: (on.mul_(a, 2.0), on.transpose_(a, 0, 1))[1], one(2, 3)
+        ),
+        "with a new dimension": program(lambda on, a: on.unsqueeze_(a, 0), part),
+        "and back": program(
+            lambda on, a: (on.transpose_(a, 0, 1), on.transpose_(a, 0, 1))[1], one(1, 2)
+        ),
+        "with a history": program(lambda on, a: on.unsqueeze_(a, 0), computed),
+    }
+
+
+@same("CMP-10", "functional updates are those of the plain call", values)
+def updates() -> Programs:
+    """Updates that make new arrays give the same compiled, and leave their operands alone."""
+    return {
+        "set": program(lambda on, a: on.set_at(a, 0, 5.0), one(2)),
+        "set, of both": program(lambda on, a, b: (on.set_at(a, 0, 5.0), on.add(a, b)), twice),
+        "set twice": program(lambda on, a: on.set_at(on.set_at(a, 0, 5.0), 0, 6.0), one(1)),
+        "added": program(lambda on, a: on.add_at(a, [0, 0], 1.0), one(2)),
+        "of itself": program(
+            lambda on, a: on.set_at(a, slice(1, None), on.narrow(a, 0, 0, 2)), one(3)
+        ),
+    }
+
+
+@rule("CMP-11", "drawn programs do compiled what they do plain", few, smaller=smaller)
+def drawn(on: Adapter, case: Program) -> None:
+    """Any sequence of views, and of writes through any of them, leaves the values of the plain."""
+
+    def make(on: Adapter) -> CallInputs:
+        return CallInputs([new(on, case[:1]), new(on, case[:1], 10.0)])
+
+    facets = (values, shapes, identity)
+    compare(on, program(lambda on, a, b: enact(on, case, a, b), make), facets)
+
+
+# --- what is refused
+
+
+def _expanded(on: Adapter, a: Array) -> Any:
+    return on.mul_(on.expand(a, (2, 1)), 2.0)
+
+
+@same("FUN-8", "what is refused plain is refused compiled", values)
+def refusals() -> Programs:
+    """A write that the plain function is refused, the compiled one is too, and changes nothing."""
+    return {
+        "of an expanded array": program(_expanded, one(1)),
+        "of a larger shape": program(
+            lambda on, a, b: on.add_(a, b), lambda on: CallInputs([new(on, (1,)), new(on, (2,))])
+        ),
+        "by what overlaps in part": program(
+            lambda on, a: on.add_(on.narrow(a, 0, 1, 1), on.narrow(on.expand(a, (2, 2)), 1, 0, 2)),
+            one(2),
+        ),
+        "of an array that overlaps itself": program(
+            lambda on, a: on.add_(on.as_strided(a, (2, 2), (1, 1), 0), 1.0), one(3)
+        ),
+    }
+
+
+@rule("RT-10", "a refused call leaves its arguments alone", ("shape", "index"))
+def untouched(on: Adapter, case: str) -> None:
+    """Where a compiled call raises, nothing that the function has written before is written."""
+    a, b = new(on, (2,)), new(on, (3,))
+
+    def body(on: Adapter, a: Array, b: Array) -> Any:
+        on.mul_(a, 2.0)
+        return on.add(a, b) if case == "shape" else on.select(a, 0, 5)
+
+    compiled = on.compile(told(on, body, [a, b]))
+    error = attempt(on.call, compiled, [a, b])
+    expect(error is not None, True, "whether the call is refused")
+    expect(on.to_list(a), [1.0, 2.0], "the argument after the refused call")
+
+
+# --- counts
+
+
+@same("FUN-23", "a call counts the writes that the plain one counts", values, counts)
+def counted() -> Programs:
+    """The counts of arguments and of their aliases move as without compilation."""
+    return {
+        "not written": program(lambda on, a: on.mul(a, 2.0), one(2)),
+        "one write": program(doubled, one(2)),
+        "two writes": program(lambda on, a: (on.mul_(a, 2.0), on.add_(a, 1.0))[1], one(2)),
+        "a write of a view": program(through(lambda on, a: on.narrow(a, 0, 0, 1)), part),
+        "two that overlap": program(doubled_and_read, overlapping),
+        "with a history": program(doubled, computed),
+        "geometry": program(lambda on, a: on.transpose_(a, 0, 1), one(1, 2)),
+        "geometry and back": program(
+            lambda on, a: (on.transpose_(a, 0, 1), on.transpose_(a, 0, 1))[1], one(1, 2)
+        ),
+        "of no elements": program(doubled, one(0)),
+    }
+
+
+@same("FUN-19", "a hidden write stays hidden", values, counts)
+def hidden() -> Programs:
+    """A write through a hidden alias of an argument is seen, and not counted."""
+    return {"hidden": program(through(lambda on, a: on.hidden_alias(a)), one(2))}

@@ -1,0 +1,174 @@
+"""Exchange with NumPy, DLPack and buffers: shares where it says so, in both directions."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from aotlite.conformance.absent import Absent
+from aotlite.conformance.adapter import Adapter, Array
+from aotlite.conformance.models.memory_model import Shape
+from aotlite.conformance.models.modelled_arrays import Chain, chain, new
+from aotlite.conformance.rules import attempt, expect, rule
+from aotlite.conformance.rules.cases import layouts
+
+SIZES = (1, 2, 64)
+
+
+def mutual(on: Adapter, source: Array, made: Array) -> None:
+    """Two one-dimensional arrays, one of NumPy: each sees the other's writes."""
+    on.assign_item(source, 0, 100)
+    got = on.to_list(made)
+    expect(got[0], 100, "the first element after the write to the other side")
+    try:
+        on.setitem(made, 0, 200)
+    except Absent:
+        return
+    expect(on.numpy_values(source)[0], 200, "the other side's first element after a write")
+
+
+@rule("EXC-1", "from_numpy shares both ways", SIZES)
+def from_numpy(on: Adapter, case: int) -> None:
+    """Writes of NumPy and of the library show on the other side."""
+    source = on.numpy_source(case)
+    mutual(on, source, on.from_numpy(source))
+
+
+@rule("EXC-2", "to_numpy shares both ways", SIZES)
+def to_numpy(on: Adapter, case: int) -> None:
+    """What NumPy writes into the memory of an array shows there, and the other way round."""
+    twin = new(on, (case,))
+    seen = on.to_numpy(twin.array)
+    on.setitem(twin.array, 0, 200)
+    expect(on.numpy_values(seen)[0], 200, "what NumPy sees of the write")
+    on.assign_item(seen, 0, 100)
+    expect(on.to_list(twin.array)[0], 100, "the first element after NumPy's write")
+
+
+@rule("EXC-3", "to_numpy keeps every layout", lambda: layouts())
+def numpy_layouts(on: Adapter, case: Chain) -> None:
+    """NumPy sees the values of transposed and gapped arrays in their places."""
+    _, [twin] = chain(on, case)
+    expect(on.numpy_values(on.to_numpy(twin.array)), twin.values(), "what NumPy sees")
+
+
+NUMPY_KEYS: tuple[Any, ...] = (
+    slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), slice(0, 0),
+    (None, slice(2)), (slice(3, None, -2), None),
+)  # fmt: skip
+
+
+@rule("EXC-4", "from_numpy of every layout: refused or right", NUMPY_KEYS)
+def from_layouts(on: Adapter, case: Any) -> None:
+    """Gapped and backward arrays of NumPy have their values, or are refused."""
+    source = on.index_numpy(on.numpy_source(4), case)
+    made: list[Array] = []
+    if attempt(lambda: made.append(on.from_numpy(source))) is None:
+        expect(on.to_list(made[0]), on.numpy_values(source), "the values")
+
+
+@rule("EXC-5", "read-only memory of NumPy is never written", [
+    (size, way) for size in SIZES for way in ("from_numpy", "convert", "from_dlpack")
+])  # fmt: skip
+def read_only(on: Adapter, case: tuple[int, str]) -> None:
+    """An array of NumPy that may not be written is refused, copied, or not written."""
+    size, way = case
+    source = on.numpy_read_only(size)
+    made: list[Array] = []
+    if attempt(lambda: made.append(getattr(on, way)(source))) is None:
+        attempt(on.setitem, made[0], 0, 100)
+    expect(on.numpy_values(source), list(range(size)), "the read-only memory after the attempt")
+
+
+@rule("EXC-6", "from_dlpack shares both ways", SIZES)
+def from_dlpack(on: Adapter, case: int) -> None:
+    """An array on NumPy's memory by DLPack sees its writes, and the other way round."""
+    if on.immutable:
+        raise Absent("arrays that can be written")
+    source = on.numpy_source(case)
+    mutual(on, source, on.from_dlpack(source))
+
+
+@rule("EXC-7", "NumPy's from_dlpack shares", SIZES)
+def dlpack_to_numpy(on: Adapter, case: int) -> None:
+    """What NumPy gets by DLPack sees later writes of the library."""
+    twin = new(on, (case,))
+    seen = on.dlpack_to_numpy(twin.array)
+    on.setitem(twin.array, 0, 200)
+    expect(on.numpy_values(seen)[0], 200, "what NumPy sees of the write")
+
+
+@rule("EXC-8", "DLPack keeps every layout", lambda: layouts())
+def dlpack_layouts(on: Adapter, case: Chain) -> None:
+    """NumPy sees the values of transposed and gapped arrays in their places."""
+    _, [twin] = chain(on, case)
+    expect(on.numpy_values(on.dlpack_to_numpy(twin.array)), twin.values(), "what NumPy sees")
+
+
+@rule("EXC-9", "DLPack to itself shares", SIZES)
+def dlpack_itself(on: Adapter, case: int) -> None:
+    """A library's own array by DLPack sees later writes to it."""
+    twin = new(on, (case,))
+    made = on.from_dlpack(twin.array)
+    on.setitem(twin.array, 0, 200)
+    expect(on.to_list(made)[0], 200, "the first element after the write")
+
+
+@rule("EXC-10", "from_buffer shares a writable buffer", SIZES)
+def from_buffer(on: Adapter, case: int) -> None:
+    """Bytes that Python writes show in the array."""
+    buffer = on.python_bytes(case, True)
+    made = on.from_buffer(buffer, "uint8")
+    on.assign_item(buffer, 0, 100)
+    expect(on.to_list(made)[0], 100, "the first element after the write")
+
+
+@rule("EXC-11", "an immutable buffer is never written", (2, 64))
+def read_only_buffer(on: Adapter, case: int) -> None:
+    """Python's `bytes` are refused, copied, or not written. (Single bytes are shared by all.)"""
+    buffer = on.python_bytes(case, False)
+    made: list[Array] = []
+    if attempt(lambda: made.append(on.from_buffer(buffer, "uint8"))) is None:
+        attempt(on.setitem, made[0], 0, 100)
+    expect(list(buffer), list(range(case)), "the bytes after the attempt")
+
+
+@rule("EXC-12", "the buffer protocol shares", SIZES)
+def memoryview(on: Adapter, case: int) -> None:
+    """A memoryview of an array sees later writes to it."""
+    twin = new(on, (case,))
+    seen = on.memoryview(twin.array)
+    on.setitem(twin.array, 0, 200)
+    expect(seen[0], 200, "what the memoryview sees")
+
+
+@rule("EXC-13", "memory outlives whoever made it", [
+    (size, way) for size in (1, 64, 4096) for way in ("from_numpy", "from_dlpack", "convert")
+])  # fmt: skip
+def outlives(on: Adapter, case: tuple[int, str]) -> None:
+    """An array on NumPy's memory keeps its values when NumPy's array is gone."""
+    size, way = case
+    made = on.from_dying_numpy(way, size)
+    gc.collect(0)
+    others = [on.numpy_source(size) for _ in range(4)]
+    expect(on.to_list(made), list(range(size)), f"the values, with {len(others)} other arrays")
+
+
+@rule("EXC-14", "sharing with NumPy is mutual", SIZES)
+def conversion(on: Adapter, case: int) -> None:
+    """The ordinary conversion shares both ways, or copies: never one way."""
+    source = on.numpy_source(case)
+    made = on.convert(source)
+    on.assign_item(source, 0, 100)
+    shared = on.to_list(made)[0] == 100
+    on.setitem(made, 0, 200)
+    expect(on.numpy_values(source)[0] == 200, shared, "whether NumPy sees the library's write")
+
+
+@rule("EXC-15", "an array held by NumPy cannot be moved away", [(1,), (2,)])
+def not_moved(on: Adapter, case: Shape) -> None:
+    """After the array grew, or refused to, NumPy still reads what was there."""
+    twin = new(on, case, first=1)
+    seen = on.to_numpy(twin.array)
+    attempt(on.resize_, twin.array, (4096,))
+    expect(on.numpy_values(seen), twin.values(), "what NumPy sees")

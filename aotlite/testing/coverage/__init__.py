@@ -1,0 +1,1 @@
+"""The table of cells that random programs are to fill, and counts of hits."""

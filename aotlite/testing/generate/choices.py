@@ -1,0 +1,176 @@
+"""Where the choices of random programs come from, and what they are limited to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+from aotlite.ir.errors import ArgumentError
+from aotlite.testing.coverage.cells import (
+    CELLS,
+    OUTPUTS,
+    POSSIBLE,
+    RELATIONS,
+    WRITES,
+    Cell,
+    impossible,
+)
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
+
+T = TypeVar("T")
+DTYPES = ("float64", "complex128", "int64", "float32")
+"""Of tensors in programs; masks of bool and indices of int64 come besides."""
+STEPS = 12
+"""The most steps of a body, unless others are asked for."""
+MOST_STEPS = 40
+
+
+class Source(Protocol):
+    """What draws ask for choices: `Seeded`, or `aotlite.testing.strategies.Choices`.
+
+    A source that makes programs simpler prefers the first of several options, numbers next to 0,
+    and what has a chance not to happen: draws put what is simplest there.
+    """
+
+    def chance(self, share: float) -> bool: ...
+    def choice(self, seq: Sequence[T], /) -> T: ...
+    def choices(self, population: Sequence[T], weights: Any = None, *, k: int = 1) -> list[T]: ...
+    def randrange(self, start: int, stop: int | None = None, /) -> int: ...
+    def randint(self, a: int, b: int, /) -> int: ...
+    def sample(self, population: Sequence[T], /, k: int) -> list[T]: ...
+
+
+class Seeded(Random):
+    """The choices of a seed."""
+
+    def chance(self, share: float) -> bool:
+        """True for this share of the times."""
+        return self.random() < share
+
+
+def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
+    """Counts 0, 1, ... so often as a source wants: at most `most` times, and on average `mean`
+    times if there were no `most`.
+
+    It is asked anew each time, so that a source can leave out any single turn.
+    """
+    for count in range(most):
+        if not source.chance(mean / (1 + mean)):
+            return
+        yield count
+
+
+# ------------------------------------------------------------------------------------ the limits
+def chosen(where: str, name: str, known: Sequence[str], given: Any) -> tuple[str, ...]:
+    """What is given of the known names, all of them for None; `where` and `name` are for the
+    `ArgumentError` that other names raise."""
+    found = tuple(known) if given is None else (given,) if isinstance(given, str) else tuple(given)
+    unknown = [each for each in found if each not in known]
+    if unknown or not found:
+        got = repr(unknown[0]) if unknown else "none"
+        raise ArgumentError(f"{where}: {name} has {got}, expected some of {', '.join(known)}")
+    return found
+
+
+@attrs.frozen
+class Limits:
+    """What random programs may have."""
+
+    views: tuple[str, ...] = VIEWS
+    writes: tuple[str, ...] = WRITES
+    outputs: tuple[str, ...] = OUTPUTS
+    relations: tuple[str, ...] = RELATIONS
+    dtypes: tuple[str, ...] = DTYPES
+    max_steps: int = STEPS
+    library: Engine = attrs.field(factory=engine)
+    """Programs are tried on it while they are drawn."""
+
+    def cells(self) -> Sequence[int]:
+        """The numbers of the possible cells within."""
+        if (self.views, self.writes, self.outputs, self.relations) == EVERYTHING:
+            return POSSIBLE
+        names = self.views, self.writes, self.outputs, self.relations
+        return [
+            number
+            for number in POSSIBLE
+            if all(own in given for own, given in zip(CELLS[number], names, strict=True))
+        ]
+
+    def cell(self, source: Source) -> Cell:
+        """Some cell within, each of its names a choice of its own."""
+        view, write = source.choice(self.views), source.choice(self.writes)
+        # An input is the simplest result: it needs no step.
+        simple = sorted(self.outputs, key=lambda output: output != "input")
+        ends = {
+            relation: [o for o in simple if not impossible((view, write, o, relation))]
+            for relation in self.relations
+        }
+        relation = source.choice([relation for relation in ends if ends[relation]])
+        return view, write, source.choice(ends[relation]), relation
+
+    def allows(self, op: str, args: Sequence[Any]) -> bool:
+        """Whether programs may have this step."""
+        name = "slice" if op == "getitem" else op
+        if name in VIEWS and name not in self.views:
+            return False
+        return op != "view_dtype" or args[1] in self.dtypes
+
+
+ANYTHING = Limits()
+LIBRARY = ANYTHING.library
+EVERYTHING = VIEWS, WRITES, OUTPUTS, RELATIONS
+
+
+def limits_of(
+    where: str,
+    *,
+    views: Any = None,
+    writes: Any = None,
+    outputs: Any = None,
+    relations: Any = None,
+    dtypes: Any = None,
+    max_steps: int = STEPS,
+    on: str | Engine = "aotlite",
+) -> Limits:
+    """Limits of these names; None stands for all that the dtypes allow.
+
+    Raises `ArgumentError`, which says `where`, for unknown names, and for those that the dtypes
+    rule out.
+    """
+    dtypes = chosen(where, "dtypes", DTYPES, dtypes)
+    if not isinstance(max_steps, int) or not 1 <= max_steps <= MOST_STEPS:
+        raise ArgumentError(f"{where}: max_steps is {max_steps!r}, expected 1 to {MOST_STEPS}")
+    found = Limits(
+        chosen(where, "views", _views_of(dtypes), views),
+        chosen(where, "writes", WRITES, writes),
+        chosen(where, "outputs", OUTPUTS, outputs),
+        chosen(where, "relations", _relations_of(dtypes), relations),
+        dtypes,
+        max_steps,
+        engine(on),
+    )
+    if not found.cells():
+        raise ArgumentError(
+            f"{where}: outputs {found.outputs} with relations {found.relations} are impossible, "
+            "expected some that can meet: see aotlite.testing.coverage.cells.impossible"
+        )
+    return found
+
+
+def _views_of(dtypes: Sequence[str]) -> tuple[str, ...]:
+    """The views that there are for tensors of these dtypes."""
+    missing: tuple[str, ...] = OF_COMPLEX
+    if "complex128" in dtypes:
+        missing = () if "float64" in dtypes else ("view_as_complex",)
+    return tuple(view for view in VIEWS if view not in missing)
+
+
+def _relations_of(dtypes: Sequence[str]) -> tuple[str, ...]:
+    missing = set() if len(dtypes) > 1 else {"other dtype"}
+    if set(dtypes) == {"int64"}:
+        missing.add("two leaves")
+    return tuple(relation for relation in RELATIONS if relation not in missing)

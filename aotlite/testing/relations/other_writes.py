@@ -1,0 +1,114 @@
+"""Relations about writes: the same elements changed in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from aotlite.testing.programs.program import Program
+from aotlite.testing.relations.relation import Relation, Same, Traced
+from aotlite.testing.relations.rewriting import Loose, Use, instead
+from aotlite.testing.relations.step_facts import Fact
+
+
+def _rewritten(
+    traced: Traced, fits: Callable[[Fact], bool], change: Callable[[Loose, int], None]
+) -> Iterator[Program]:
+    """The programs in which one step that fits in all calls is changed."""
+    for place, facts in enumerate(traced.steps):
+        if all(map(fits, facts)) and not traced.is_fragile(place):
+            loose = traced.loose()
+            change(loose, place)
+            yield loose.program()
+
+
+# ------------------------------------------------------------------------- the object of a write
+def _named_anew(traced: Traced) -> Iterator[Program]:
+    for place, facts in enumerate(traced.steps):
+        if facts[0].kind is not None:
+            loose = traced.loose()
+            node = loose.nodes[place]
+            loose.rename(instead(node.args[0], Use(node)), place + 1)
+            yield loose.program()
+
+
+NAMED_ANEW = Relation(
+    "a write gives what it wrote",
+    "What is used of a written tensor after the write is what the write gave. All is equal: the"
+    " two are one object.",
+    ("FUN-4", "GEN-1"),
+    _named_anew,
+)
+
+
+# ---------------------------------------------------------------------------------- under no_grad
+def _no_grad(traced: Traced) -> Iterator[Program]:
+    def fits(fact: Fact) -> bool:
+        return fact.writes_data and not fact.is_tracked and not fact.step.no_grad
+
+    def change(loose: Loose, place: int) -> None:
+        loose.nodes[place].no_grad = True
+
+    return _rewritten(traced, fits, change)
+
+
+NO_GRAD = Relation(
+    "write under no_grad what requires no grad",
+    "A write whose target and operands require no grad runs under no_grad. All is equal.",
+    ("FUN-20", "META-16"),
+    _no_grad,
+)
+
+
+# -------------------------------------------------------------------- out of place, and copied in
+def _copied_in(traced: Traced) -> Iterator[Program]:
+    def fits(fact: Fact) -> bool:
+        return fact.kind in ("pointwise", "index") and fact.step.op in OUT_OF_PLACE
+
+    def change(loose: Loose, place: int) -> None:
+        node = loose.nodes[place]
+        target, under = node.args[0], node.no_grad
+        result = loose.put(place, node.op[:-1], *node.args, no_grad=under)
+        node.op, node.args = "copy_", (target, result)
+
+    return _rewritten(traced, fits, change)
+
+
+OUT_OF_PLACE = frozenset(
+    "add_ sub_ mul_ neg_ square_ clamp_ relu_ abs_ masked_fill_ index_fill_ index_add_ "
+    "index_copy_".split()
+)
+"""Writes that have a form which makes new memory."""
+
+COPIED_IN = Relation(
+    "out of place and copied in",
+    "A write runs out of place, and its result is copied in. All is equal but the layout of"
+    " gradients: each counts as one write. What the two save differs (TEN-12), so that either"
+    " backward may raise; gradients are compared where none does.",
+    ("FUN-4", "FUN-5", "TEN-9", "TEN-12"),
+    _copied_in,
+    Same(("gradient stride", "gradient storage"), backward=False),
+)
+
+
+# ----------------------------------------------------------------------- what is there, once more
+def _written_again(traced: Traced) -> Iterator[Program]:
+    def fits(fact: Fact) -> bool:
+        return fact.writes_data and not fact.operands[0].overlaps_itself
+
+    def change(loose: Loose, place: int) -> None:
+        target = loose.nodes[place].args[0]
+        clone = loose.put(place, "clone", target, no_grad=True)
+        loose.put(place + 1, "copy_", target, clone, no_grad=True)
+
+    return _rewritten(traced, fits, change)
+
+
+WRITTEN_AGAIN = Relation(
+    "write what is there",
+    "Before a write, its target is overwritten with a clone of itself under no_grad. Values,"
+    " gradients, identity and aliasing are equal. Versions are higher by this one write (TEN-10);"
+    " the backward may raise for what was saved before it (TEN-12).",
+    ("FUN-4", "FUN-20", "TEN-10", "TEN-12"),
+    _written_again,
+    Same(added_writes=1, backward=False),
+)

@@ -1,0 +1,194 @@
+"""What a relation is, and how two worlds that it relates are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import attrs
+
+from aotlite.testing.engines import Engine, engine
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
+from aotlite.testing.programs.program import Program
+from aotlite.testing.relations.rewriting import Loose
+from aotlite.testing.relations.step_facts import Fact, Trace, trace
+
+
+# ---------------------------------------------------------------------------------- the programs
+class Traced:
+    """A program whose calls run to their end, and what each of their steps does."""
+
+    def __init__(self, library: Engine, program: Program, traces: list[Trace]) -> None:
+        self.library = library
+        self.program = program
+        self.traces = traces
+
+    @staticmethod
+    def of(library: Engine, program: Program) -> Traced:
+        """The program with those of its calls that run eagerly."""
+        found = [(call, trace(library, program, i)) for i, call in enumerate(program.calls)]
+        calls = [call for call, seen in found if seen is not None]
+        traces = [seen for _, seen in found if seen is not None]
+        return Traced(library, attrs.evolve(program, calls=calls), traces)
+
+    @cached_property
+    def steps(self) -> list[list[Fact]]:
+        """What each step does in each of the calls."""
+        return [[seen.facts[i] for seen in self.traces] for i in range(len(self.program.body))]
+
+    def is_fragile(self, place: int) -> bool:
+        """Whether in some call the memory of an operand of a step is fragile."""
+        return any(
+            seen.is_fragile(look.storage)
+            for seen, fact in zip(self.traces, self.steps[place], strict=True)
+            for look in fact.operands
+        )
+
+    def loose(self) -> Loose:
+        """The body, to be changed."""
+        return Loose.of(self.program)
+
+    def alone(self) -> Iterator[Traced]:
+        """The program as it is, then with each one of its calls if there are several."""
+        yield self
+        if len(self.traces) > 1:
+            for call, seen in zip(self.program.calls, self.traces, strict=True):
+                yield Traced(self.library, attrs.evolve(self.program, calls=[call]), [seen])
+
+
+@attrs.frozen
+class Variant:
+    """Another program, which a relation says has the world of the first."""
+
+    program: Program
+    cut: int | None = None
+    """So many steps are a function of their own, which gives what it made to a second one."""
+    options: Mapping[str, Any] = attrs.field(factory=dict)
+    """What its function is compiled with, beside what all are."""
+    first_options: Mapping[str, Any] = attrs.field(factory=dict)
+    """What the first program's function is compiled with."""
+    calls: tuple[int, ...] | None = None
+    """Which calls are compared with the first program's; None: all, in their order."""
+
+
+# ------------------------------------------------------------------------------------ the worlds
+@attrs.frozen
+class Same:
+    """What must be equal of two worlds: all but what is named here."""
+
+    forgets: tuple[str, ...] = ()
+    """Fields of `Seen`, and "gradient stride", "gradient storage"."""
+    added_writes: int | None = 0
+    """So many writes the variant has more (FUN-23): no version may rise by more, and none sink.
+    None: versions tell nothing."""
+    of_made: tuple[str, ...] = ()
+    """The same, of objects that the body makes."""
+    backward: bool = True
+    """False: either backward may raise where the other does not; then gradients tell nothing."""
+
+    def differences(self, mine: Observation, its: Observation) -> list[str]:
+        """What of the variant's world is not as in the first program's."""
+        if mine.error is None and its.error is None:
+            mine, its = self._without_versions(mine, its)
+            if not self.backward and (mine.backward or its.backward):
+                mine, its = (attrs.evolve(each, backward=None, grads=[]) for each in (mine, its))
+        return differences(self._forgotten(mine), self._forgotten(its))
+
+    def _forgotten(self, world: Observation) -> Observation:
+        fields: dict[str, Any] = {name: 0 for name in self.forgets if " " not in name}
+        made = {**fields, **dict.fromkeys(self.of_made, 0)}
+
+        def seen(all_seen: list[TensorSnapshot]) -> list[TensorSnapshot]:
+            return [
+                attrs.evolve(each, **(fields if i < world.given else made))
+                for i, each in enumerate(all_seen)
+            ]
+
+        grads: list[GradientSnapshot | None] = [
+            None if each is None else self._without_layout(each) for each in world.grads
+        ]
+        return attrs.evolve(
+            world,
+            called=seen(world.called),
+            written=seen(world.written),
+            grads=grads,
+        )
+
+    def _without_layout(self, gradient: GradientSnapshot) -> GradientSnapshot:
+        if "gradient stride" in self.forgets:
+            gradient = attrs.evolve(gradient, stride=())
+        if "gradient storage" in self.forgets:
+            gradient = attrs.evolve(gradient, storage=0)
+        return gradient
+
+    def _without_versions(
+        self, mine: Observation, its: Observation
+    ) -> tuple[Observation, Observation]:
+        """The worlds, the variant's with the first's versions where they may differ so."""
+        if self.added_writes == 0:
+            return mine, its
+        return (
+            attrs.evolve(
+                mine,
+                called=self._versions(mine.called, its.called),
+                written=self._versions(mine.written, its.written),
+            ),
+            its,
+        )
+
+    def _versions(
+        self, mine: list[TensorSnapshot], its: list[TensorSnapshot]
+    ) -> list[TensorSnapshot]:
+        if len(mine) != len(its):
+            return mine
+        return [
+            attrs.evolve(a, version=b.version) if self._allows(a.version - b.version) else a
+            for a, b in zip(mine, its, strict=True)
+        ]
+
+    def _allows(self, more: int) -> bool:
+        return self.added_writes is None or 0 <= more <= self.added_writes
+
+
+# --------------------------------------------------------------------------------- the relations
+@attrs.frozen
+class Relation:
+    """A claim that another program has the same world."""
+
+    name: str
+    claim: str
+    """What is changed, what is equal then, and what may differ and why."""
+    rules: tuple[str, ...]
+    """The numbered rules behind it."""
+    variants: Callable[[Traced], Iterator[Variant | Program]] = attrs.field(repr=False)
+    """All programs that it relates to one; none where it does not apply."""
+    same: Same = Same()
+    needs_compiler: bool = False
+    """Whether it is about options of a compiler: eager engines have none."""
+
+    def transform(self, program: Program, on: str | Engine = "aotlite") -> list[Variant]:
+        """The programs that are related to this one, restricted to calls that run.
+
+        >>> from aotlite.testing.generate.random_programs import draw
+        >>> from aotlite.testing.relations import relation
+        >>> len(relation("call twice").transform(draw(3)))
+        1
+        """
+        return [each for _, each in self.pairs(Traced.of(engine(on), program))]
+
+    def applies(self, program: Program, on: str | Engine = "aotlite") -> bool:
+        """Whether there is such a program."""
+        return bool(self.transform(program, on))
+
+    def pairs(self, traced: Traced) -> list[tuple[Traced, Variant]]:
+        """The program and each variant; with one of its calls where not all calls allow any."""
+        for some in traced.alone():
+            found = [
+                each if isinstance(each, Variant) else Variant(each)
+                for each in (self.variants(some) if some.traces else ())
+            ]
+            if found:
+                return [(some, each) for each in found]
+        return []

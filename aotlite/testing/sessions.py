@@ -1,0 +1,300 @@
+"""A session with a function and one with its compiled form, side by side: `Twins`.
+
+Each value is a `Pair`: one tensor of either session. What is done is done in both, and
+`differences` says what a user could tell them apart by. Place: below `aotlite.testing.machines`,
+which draws what is done. Rules: GEN-1, GEN-2, GEN-11, GEN-13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import attrs
+import optree
+
+from aotlite.testing.checking import Difference
+from aotlite.testing.compiled import REFUSED
+from aotlite.testing.engines import Engine
+from aotlite.testing.observe.differences import differences
+from aotlite.testing.observe.observation import Observation, TensorSnapshot
+from aotlite.testing.observe.observing import observe_tensors, shows_bits
+from aotlite.testing.programs.numbers import numbers
+from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.steps import Step, is_name, resolved
+from aotlite.testing.scripts.files import function_text
+from aotlite.testing.scripts.language import AotliteLanguage
+
+Function = Callable[..., Any]
+
+
+@attrs.frozen(eq=False)
+class Pair:
+    """A value of both sessions."""
+
+    name: str
+    mine: Any
+    """The tensor in the session with the compiled function."""
+    its: Any
+
+
+@attrs.define(eq=False)
+class Hidden:
+    """A result that is alone on its memory, of which compiled code hides the base (META-10)."""
+
+    mine: Any
+    """Kept, so that its memory is not another's."""
+    moved: int
+    """How many elements later it starts than eager's."""
+
+
+class PairedSessions:
+    """Both sessions."""
+
+    def __init__(
+        self,
+        library: Engine,
+        eager: Function,
+        compiled: Function,
+        program: Program | None = None,
+        *,
+        atomic: bool = True,
+    ) -> None:
+        self.library = library
+        self.eager = eager
+        self.compiled = compiled
+        self.program = program
+        """Of which the function is the body."""
+        self.atomic = atomic
+        """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
+        self.live: list[Pair] = []
+        self.lines: list[str] = []
+        """What was done, as Python-like text."""
+        self.calls = 0
+        self.refused = 0
+        self._hidden: dict[int, Hidden] = {}
+        self._made = 0
+
+    # --- values
+    def like(self, shape: Sequence[int], dtype: str) -> list[Pair]:
+        """The live values of a shape and dtype, the newest first."""
+        wanted = tuple(shape), str(self.library.dtype(dtype))
+        return [p for p in reversed(self.live) if (tuple(p.its.shape), str(p.its.dtype)) == wanted]
+
+    def _pairs(self, mine: Any, its: Any) -> Any:
+        if isinstance(mine, (tuple, list)):
+            return tuple(map(self._pair, mine, its))
+        return self._pair(mine, its)
+
+    def _pair(self, mine: Any, its: Any) -> Pair:
+        """The pair of two tensors: a new one, or the one that they are. Raises `Difference`
+        where only one of them is known, or the two are not of one pair."""
+        for pair in self.live:
+            if (pair.mine is mine) != (pair.its is its):
+                raise self.difference(
+                    f"identity: {pair.name} is the result: {pair.mine is mine}, "
+                    f"eager {pair.its is its}"
+                )
+            if pair.mine is mine:
+                return pair
+        self._made += 1
+        self._note_hidden(mine, its)
+        pair = Pair(f"v{self._made - 1}", mine, its)
+        self.live.append(pair)
+        return pair
+
+    def _note_hidden(self, mine: Any, its: Any) -> None:
+        library, storage = self.library, self.library.storage_of(mine)
+        bases = library.base_of(mine), library.base_of(its)
+        known = {library.storage_of(pair.mine) for pair in self.live}
+        if bases[0] is None and bases[1] is not None and storage not in known:
+            moved = mine.storage_offset() - its.storage_offset()
+            self._hidden[storage] = Hidden(mine, moved)
+
+    def forget(self, pair: Pair) -> None:
+        """Lets go of a value."""
+        self.live.remove(pair)
+        self.lines.append(f"del {pair.name}")
+
+    # --- what is done
+    def setup(self, steps: Sequence[Step]) -> list[Any]:
+        """Runs the setup of a call; its values as pairs."""
+        values: list[Any] = []
+        for step in steps:
+            args = [resolved(value, values) if is_name(value) else value for value in step.args]
+            values.append(self.do(step.op, *args, no_grad=step.no_grad))
+        return values
+
+    def do(self, op: str, *args: Any, no_grad: bool = False) -> Any:
+        """An op of programs in both; the pair of its results, or a tuple of pairs.
+
+        Where it raises in both there is None. Raises `Difference` where it does in one.
+        """
+        with self.library.no_grad() if no_grad else nullcontext():
+            results = [
+                _outcome(self.library.call, op, _side(list(args), side)) for side in ("mine", "its")
+            ]
+        self._agree(op, *[error for _, error in results])
+        (mine, _), (its, _) = results
+        found = None if mine is None else self._pairs(mine, its)
+        under = "with no_grad(): " if no_grad else ""
+        self.lines.append(f"{under}{_names(found)} = {op}({', '.join(map(_names, args))})")
+        return found
+
+    def _agree(self, what: str, mine: Exception | None, its: Exception | None) -> None:
+        if type(mine) is not type(its):
+            raise self.difference(f"error of {what}: {mine!r}, eager {its!r}")
+
+    def call(self, args: Sequence[Pair], *, grad: bool = True) -> list[Any]:
+        """Calls the function; pairs for the results that are tensors. Nothing if it is refused."""
+        self.calls += 1
+        under = "" if grad else "with no_grad(): "
+        text = f"f({', '.join(pair.name for pair in args)})"
+        self.lines.append(under + text)
+        mine, error = self._called(self.compiled, [pair.mine for pair in args], grad)
+        if isinstance(error, REFUSED):
+            # Before any effect: eager's session goes on without the call, and must be the same.
+            self.refused += 1
+            self.lines[-1] += "  # refused"
+            return []
+        touched = error is not None and self.atomic and self.differences()
+        its, raised = self._called(self.eager, [pair.its for pair in args], grad)
+        self._agree("the call", error, raised)
+        if error is not None:
+            if touched:
+                raise self.difference(f"touched: the call raised {error!r} and changed: {touched}")
+            self._start_anew()
+            return []
+        pairs = self._results(mine, its)
+        self.lines[-1] = f"{under}{_names(pairs)} = {text}"
+        return pairs
+
+    def _start_anew(self) -> None:
+        """Forgets all values: eager was half-way through its writes when it raised."""
+        self.lines[-1] += "  # raises; all values are forgotten"
+        self.live.clear()
+        self._hidden.clear()
+
+    def _called(self, function: Function, args: list[Any], grad: bool) -> tuple[Any, Any]:
+        with nullcontext() if grad else self.library.no_grad():
+            return _outcome(function, *args)
+
+    def _results(self, mine: Any, its: Any) -> list[Any]:
+        leaves = [optree.tree_flatten(each, none_is_leaf=True) for each in (mine, its)]
+        if leaves[0][1] != leaves[1][1]:
+            raise self.difference(f"results: {leaves[0][1]}, eager {leaves[1][1]}")
+        return [self._result(a, b) for a, b in zip(leaves[0][0], leaves[1][0], strict=True)]
+
+    def _result(self, mine: Any, its: Any) -> Any:
+        kind = self.library.tensor_type
+        if isinstance(mine, kind) and isinstance(its, kind):
+            return self._pair(mine, its)
+        if type(mine) is not type(its) or mine != its:
+            raise self.difference(f"result: {mine!r}, eager {its!r}")
+        return mine
+
+    def backward(self, pairs: Sequence[Pair], *, retain: bool = True) -> None:
+        """Goes backward from values: from one after the other, or from all at once and for the
+        last time, after which all that came of leaves are forgotten."""
+        self.lines.append(f"backward({_names(list(pairs))}{', retain_graph=True' * retain})")
+        errors = []
+        for side in ("mine", "its"):
+            found = [getattr(pair, side) for pair in pairs]
+            errors.append(_outcome(self._backward, found, retain)[1])
+        self._agree("the backward", *errors)
+        if errors[0] is not None:  # what was added up before it is not told
+            self.clear()
+        if not retain:
+            for pair in [p for p in self.live if p.its.requires_grad and not is_leaf(p.its)]:
+                self.forget(pair)
+
+    def _backward(self, tensors: list[Any], retain: bool) -> None:
+        given = [_cotangent(self.library, each, i) for i, each in enumerate(tensors)]
+        if not retain:
+            self.library.backward(tensors, given)
+            return
+        for each, cotangent in zip(tensors, given, strict=True):
+            each.backward(cotangent, retain_graph=True)
+
+    def clear(self) -> None:
+        """Forgets all gradients."""
+        self.lines.append("# for all leaves: grad = None")
+        for pair in self.live:
+            for value in (pair.mine, pair.its):
+                if is_leaf(value) and value.requires_grad:
+                    value.grad = None
+
+    # --- what differs
+    def differences(self) -> list[str]:
+        """What can be told apart of the live values; empty if nothing can."""
+        bits = self.program is not None and shows_bits(self.program)
+        mine = observe_tensors(self.library, [pair.mine for pair in self.live], has_bits=bits)
+        its = observe_tensors(self.library, [pair.its for pair in self.live], has_bits=bits)
+        return differences(self._shown(mine, its), its)
+
+    def _shown(self, mine: Observation, its: Observation) -> Observation:
+        """The compiled session's world with what META-10 hides as eager has it."""
+        seen = zip(self.live, mine.called, its.called, strict=True)
+        return attrs.evolve(mine, called=[self._shown_one(*each) for each in seen])
+
+    def _shown_one(self, pair: Pair, mine: TensorSnapshot, its: TensorSnapshot) -> TensorSnapshot:
+        hidden = self._hidden.get(self.library.storage_of(pair.mine))
+        if hidden is None:
+            return mine
+        moved = its.offset if mine.offset == its.offset + hidden.moved else mine.offset
+        return attrs.evolve(mine, base=its.base, offset=moved)
+
+    def difference(self, *found: str) -> Difference:
+        """The error that tells what differs, and after which session."""
+        body = [] if self.program is None else ["", *definition(self.program)]
+        head = "Twins: compiled differs from eager, expected the same after each step"
+        text = [head, *(f"  {line}" for line in found), *body, "", *self.lines]
+        error = Difference("\n".join(text))
+        error.found, error.program = found, self.program
+        return error
+
+
+def definition(program: Program) -> list[str]:
+    """The lines of a program's function."""
+    return function_text(program, AotliteLanguage()).split("\n")
+
+
+def _outcome(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | None]:
+    try:
+        return action(*args), None
+    except Exception as error:
+        return None, error
+
+
+def is_leaf(value: Any) -> bool:
+    """Whether it is a leaf; of some views of what was written asking is an error (TEN-19)."""
+    found, _ = _outcome(getattr, value, "is_leaf")
+    return bool(found)
+
+
+def _side(value: Any, side: str) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_side(item, side) for item in value)
+    return getattr(value, side) if isinstance(value, Pair) else value
+
+
+def _cotangent(library: Engine, result: Any, place: int) -> Any:
+    dtype = str(result.dtype).rpartition(".")[2]
+    values = numbers(result.numel(), 11 + place, dtype)
+    return library.make(values, tuple(result.shape), dtype, grad=False)
+
+
+def _names(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(_names, value))}]"
+    return value.name if isinstance(value, Pair) else repr(value)
+
+
+def pairs_in(value: Any) -> Iterator[Pair]:
+    """The pairs in a value, a tuple or a list."""
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from pairs_in(item)
+    elif isinstance(value, Pair):
+        yield value
