@@ -14,7 +14,7 @@ from tests.house.sources import PRODUCT, tree
 from tests.own_ops import taken_out
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/**/*.md")])
 ELSEWHERE = {"docs/nn.md"}
 """Pages whose examples have a test of their own (tests/nn/test_docs.py)."""
 
