@@ -1,4 +1,4 @@
-"""The tour: eight pages in order, each with a picture, files to read, and an exercise that is solved.
+"""The tour: eight pages in order, each with a picture, files to read, and an exercise.
 
 Its examples run with those of the other pages (tests/test_specs.py), its links and the files that
 it names are followed there, too (tests/test_links.py).
@@ -52,7 +52,7 @@ SHOWN = {
         "wave: saves primals_0, 0 bytes, 0 copied",
         "loss: saves primals_0, primals_1, 48 bytes, 1 copied",
     ],
-    "8_backend": ["loss 126.0 gradient [42.0, 42.0]", "backend 'by_numpy' obeys B1, B2, B3, B4"],
+    "8_backend": ["loss 126.0 gradient tensor([[42., 42.],", "backend 'by_numpy' obeys B1, B2, B3, B4"],
 }
 """Solution -> some of what it prints."""
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 import aotlite as al
-from aotlite.ir.graph import Node
+from aotlite.ir.graph import Graph, Node
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.run.interpreter import Interpreter
 
 
@@ -20,12 +21,12 @@ def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
 class BytesByCost(Interpreter):
     """Runs a graph and adds up the bytes of what its calls give."""
 
-    def __init__(self, graph: al.ir.graph.Graph) -> None:
+    def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.bytes: Counter[str] = Counter()
 
     def run_node(self, node: Node) -> Any:
-        if node.op == "call":
+        if node.op == "call" and isinstance(node.meta, TensorMeta):
             self.bytes[node.target.cost.value] += node.meta.numel * node.meta.dtype.itemsize
         return super().run_node(node)
 

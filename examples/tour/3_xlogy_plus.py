@@ -23,7 +23,7 @@ def main() -> None:
     print(laws.check_op(right))
     x, y = al.ones(2).requires_grad_(), al.full((2,), 4.0).requires_grad_()
     al.compile(lambda x, y: right(x, y).sum())(x, y).backward()
-    print("gradients", x.grad[0], y.grad[0])
+    print("gradients", x.grad, y.grad)
     wrong = declared("xlogy_minus", lambda grad, self, other: grad * (self / other - 1))
     try:
         laws.check_op(wrong)

@@ -1,5 +1,4 @@
-"""Tour 6, exercise: a mistake in stage 6, the program that shows it, and that program made
-small."""
+"""Tour 6, exercise: a mistake in stage 6, and the smallest program that shows it."""
 
 from collections.abc import Callable
 from typing import Any
