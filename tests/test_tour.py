@@ -52,7 +52,10 @@ SHOWN = {
         "wave: saves primals_0, 0 bytes, 0 copied",
         "loss: saves primals_0, primals_1, 48 bytes, 1 copied",
     ],
-    "8_backend": ["loss 126.0 gradient tensor([[42., 42.],", "backend 'by_numpy' obeys B1, B2, B3, B4"],
+    "8_backend": [
+        "loss 126.0 gradient tensor([[42., 42.],",
+        "backend 'by_numpy' obeys B1, B2, B3, B4",
+    ],
 }
 """Solution -> some of what it prints."""
 
@@ -109,3 +112,43 @@ def test_solution_runs_and_prints_what_the_exercise_asks(path):
 
 def test_every_solution_is_of_an_exercise():
     assert list(SHOWN) == [path.stem for path in SOLUTIONS]
+
+
+# ---------------------------------------------------------------------------- names that pages use
+NAMED = re.compile(r"`([\w.]+)` in `([\w/]+\.py)`")
+CLASSES = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`")
+FOREIGN = {"SumBackward", "MulBackward", "MatmulBackward", "SelectBackward"}
+"""Names that tape nodes have as texts, and no class."""
+
+
+def defined():
+    """The classes of the library, and the functions of each file."""
+    files = [p for folder in ("aotlite", "ir", "backends") for p in (ROOT / folder).rglob("*.py")]
+    sources = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in files}
+    found = [re.findall(r"^class (\w+)", text, re.MULTILINE) for text in sources.values()]
+    return sources, {name for names in found for name in names}
+
+
+def unknown(text, sources, classes):
+    """Names of a page that the sources do not define, where it says that they do."""
+    for name, file in NAMED.findall(text):
+        if not re.search(rf"\b(?:def|class) {name.rpartition('.')[2]}\b", sources.get(file, "")):
+            yield f"{name} in {file}"
+    for name in CLASSES.findall(BLOCK.sub("", text)):
+        if name not in classes | FOREIGN:
+            yield name
+
+
+def test_pages_name_classes_and_functions_that_exist():
+    sources, classes = defined()
+    assert {} == {
+        name: found
+        for name, text in texts().items()
+        if (found := list(unknown(text, sources, classes)))
+    }
+
+
+def test_a_name_that_nothing_defines_is_found():
+    sources = {"ir/graph.py": "class GraphEdit: ...\ndef edit(): ..."}
+    text = "`edit` in `ir/graph.py`, `gone` in `ir/graph.py`, `GraphEdit`, `GraphGone`, `Graph`"
+    assert ["gone in ir/graph.py", "GraphGone"] == list(unknown(text, sources, {"GraphEdit"}))
