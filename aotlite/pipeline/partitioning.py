@@ -17,13 +17,13 @@ from aotlite.partition import min_cut_rematerialization_partition
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.no_backward import why_no_backward
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s7_simplify import normalisations, opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
 from aotlite.stages.shared.effect_tokens import unlifted_partition
-from aotlite.stages.shared.no_backward import why_no_backward
 
 _BY_NAME = dict(
     zip(PARTITIONERS, (default_partition, min_cut_rematerialization_partition), strict=True)

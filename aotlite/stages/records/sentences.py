@@ -44,8 +44,8 @@ from aotlite.stages.records.function_facts import (
     StateStep,
     ViewFacts,
 )
+from aotlite.stages.records.no_backward import why_no_backward
 from aotlite.stages.records.partition import Partition, SavedValue
-from aotlite.stages.shared.no_backward import why_no_backward
 
 
 # ------------------------------------------------------------------------------------- metadata

@@ -6,13 +6,13 @@ import os
 import sys
 from types import CodeType, FrameType
 
-import aotlite
 from aotlite.ir.provenance.location import Location, place_of
 
-_OURS = tuple(os.path.join(os.path.abspath(path), "") for path in aotlite.__path__)
+_PATHS = [os.path.abspath(path) for path in sys.modules[__name__.partition(".")[0]].__path__]
+_OURS = tuple(os.path.join(path, "") for path in _PATHS)
 _NOT_OURS = tuple(
-    os.path.join(os.path.abspath(path), part, "")
-    for path in aotlite.__path__
+    os.path.join(path, part, "")
+    for path in _PATHS
     for part in ("tests", "examples", "benchmarks", "docs", ".venv")
 )
 _INTERNAL: dict[str, bool] = {}
