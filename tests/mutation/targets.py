@@ -1,7 +1,7 @@
 """The deciding code: the files whose mutants are run, by stratum.
 
 A stratum is a question that the compiler answers by itself and that no type checker sees. Left out:
-what only prints (`s10_reasons.py`, `counts.py`, `record.py`), and what stages do with graphs that
+what only prints (`guards/failures.py`, `derived_counts.py`, `base.py`), and what stages do with graphs that
 decides nothing about aliasing (partitions, costs, decompositions).
 """
 
@@ -11,28 +11,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_STAGES = "aotlite/stages/"
-
-STRATA: dict[str, tuple[str, ...]] = {
+STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
     "functionalize": (
-        _STAGES + "s6_functionalize.py",
-        _STAGES + "lenses.py",
-        _STAGES + "windows.py",
-        _STAGES + "dead_writes.py",
-        _STAGES + "growth.py",
-        _STAGES + "closing_copies.py",
+        "aotlite/stages/s6_functionalize/*.py",
+        "aotlite/stages/s7_simplify/views_of_scatters.py",
+        "aotlite/stages/s7_simplify/dead_scatters.py",
+        "aotlite/stages/shared/memory_windows.py",
+        "aotlite/stages/s1_capture/storage_resize.py",
+        "aotlite/stages/s2_analyze/storage_resize.py",
+        "aotlite/stages/s8_partition/closing_copies.py",
         "ir/graph/storage_roots.py",
     ),
     "analyze": (
-        _STAGES + "s2_analyze.py",
-        _STAGES + "facts.py",
-        _STAGES + "aliasing.py",
-        _STAGES + "histories.py",
-        _STAGES + "timeline.py",
-        _STAGES + "changes.py",
-        _STAGES + "refusals.py",
-        _STAGES + "count_plan.py",
-        _STAGES + "leaves.py",
+        "aotlite/stages/s2_analyze/[!s]*.py",
+        "aotlite/stages/records/function_facts.py",
+        "aotlite/stages/records/capture.py",
+        "aotlite/stages/records/joint.py",
+        "aotlite/stages/records/version_counts.py",
+        "aotlite/stages/shared/view_analysis.py",
+        "aotlite/stages/shared/tape_queries.py",
+        "aotlite/stages/shared/memory_owners.py",
+        "aotlite/stages/s1_capture/metadata_mutations.py",
     ),
     "overlap": (
         "ir/geometry/overlap.py",
@@ -41,28 +40,43 @@ STRATA: dict[str, tuple[str, ...]] = {
         "ir/geometry/layout.py",
     ),
     "convention": (
-        _STAGES + "s3_convention.py",
-        _STAGES + "families.py",
-        _STAGES + "synthetic.py",
-        _STAGES + "reach.py",
-        _STAGES + "places.py",
+        "aotlite/stages/s3_convention/*.py",
+        "aotlite/stages/records/synthetic_base.py",
+        "aotlite/stages/records/guards/access_paths.py",
+        "aotlite/stages/shared/view_families.py",
+        "aotlite/stages/shared/extents.py",
+        "aotlite/stages/s1_capture/as_strided_extents.py",
+        "aotlite/stages/s1_capture/access_search.py",
         "aotlite/arguments.py",
     ),
     "run time": (
-        _STAGES + "s10_runtime.py",
-        _STAGES + "s10_results.py",
-        _STAGES + "s10_backward.py",
-        _STAGES + "s10_plan.py",
-        _STAGES + "s10_guards.py",
-        _STAGES + "s10_sharing.py",
-        _STAGES + "s10_effects.py",
-        _STAGES + "s10_changes.py",
-        _STAGES + "s10_inputs.py",
-        _STAGES + "s10_late.py",
-        _STAGES + "s10_packed.py",
-        _STAGES + "s10_source.py",
+        "aotlite/stages/s10_runtime/[!ces]*.py",
+        "aotlite/stages/s10_runtime/entry*.py",
+        "aotlite/stages/s10_runtime/support.py",
+        "aotlite/stages/s10_runtime/source.py",
+        "aotlite/stages/s10_runtime/guards/[!ef]*.py",
+        "aotlite/stages/s10_runtime/backward/memory.py",
+        "aotlite/stages/s10_runtime/backward/node.py",
+        "aotlite/stages/s10_runtime/backward/packed_saves.py",
+        "aotlite/stages/s10_runtime/backward/plan.py",
+        "aotlite/stages/s10_runtime/backward/planning.py",
+        "aotlite/stages/s10_runtime/backward/variants.py",
     ),
 }
+
+
+def _files(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """The files that the patterns name, each once; each pattern has to name one."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        files = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        if not files:
+            raise FileNotFoundError(f"tests/mutation/targets.py: no file is named by {pattern}")
+        found.update(dict.fromkeys(files))
+    return tuple(found)
+
+
+STRATA = {name: _files(patterns) for name, patterns in STRATA_PATTERNS.items()}
 
 FILES = tuple(file for files in STRATA.values() for file in files)
 
