@@ -5,14 +5,17 @@ a room that is taken on trust, with the modules that are it.
 """
 
 import functools
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from tests.house.house import Finding, House, short
 from tests.house.plan import plan
+from tests.house.sources import ROOT
 
 LINES = 12_000
 SEAMS = 20
+_TO_READ = re.compile(r"^(?:Read beside this page|Also on the path): (.*)", re.MULTILINE)
 
 
 def lines(house: House) -> Iterator[Finding]:
@@ -46,6 +49,22 @@ def unmet(house: House) -> Iterator[Finding]:
                 yield Finding(seam, f"{seam}: the path imports nothing of {pattern}")
     for seam in list(seams)[SEAMS:]:
         yield Finding("seams", f"{seam}: is one too many, expected at most {SEAMS}")
+
+
+def pages() -> Iterator[str]:
+    """The texts of the tour."""
+    return (page.read_text("utf-8") for page in sorted(ROOT.glob("docs/tour/*.md")))
+
+
+def not_as_named(house: House, texts: Iterable[str]) -> Iterator[str]:
+    """Files of the path that pages do not name once, and what else they name as files of it."""
+    lines = [line for text in texts for line in _TO_READ.findall(text)]
+    named = [file for line in lines for file in re.findall(r"`([^`]+)`", line)]
+    files = [house.sources[name].path.as_posix() for name in _path(house) if name in house.sources]
+    for file in sorted({*named, *files}):
+        if named.count(file) != files.count(file):
+            counts = f"{named.count(file)} times by the tour, {files.count(file)} by the path"
+            yield f"{file}: named {counts}"
 
 
 def _path(house: House) -> list[str]:

@@ -227,6 +227,32 @@ def test_path_that_does_not_fit_the_tree_is_found(plant_path, modules, seams, sa
     assert said == [each.text for each in path.unmet(planted(PATH))]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Read beside this page: `aotlite/a.py`.\nAlso on the path: `aotlite/b.py`.", []),
+        ("Read beside this page: `aotlite/a.py`.", ["aotlite/b.py: named 0 times by the tour, 1"]),
+        (
+            "Read beside this page: `aotlite/b.py`, `aotlite/a.py`.\n"
+            "Also on the path: `aotlite/d.py`.",
+            ["aotlite/d.py: named 1 times by the tour, 0"],
+        ),
+        (
+            "Read beside this page: `aotlite/a.py`, `aotlite/b.py`.\nSee `aotlite/d.py`.",
+            [],
+        ),
+        (
+            "Read beside this page: `aotlite/a.py`, `aotlite/a.py`, `aotlite/b.py`.",
+            ["aotlite/a.py: named 2 times by the tour, 1"],
+        ),
+    ],
+)
+def test_file_that_the_tour_and_the_path_do_not_both_name_is_found(plant_path, text, said):
+    plant_path("ab")
+    found = list(path.not_as_named(planted(PATH), ["a page", text]))
+    assert [f"{each} by the path" for each in said] == found
+
+
 SLOW = {
     "@pytest.mark.slow('compiles forty kernels')\ndef test_x(): ...": True,
     "@pytest.mark.slow(reason='compiles forty kernels')\ndef test_x(): ...": True,
