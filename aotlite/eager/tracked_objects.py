@@ -4,7 +4,8 @@ The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict_
 are plain Python: `TrackedObject.__getattribute__` exists only in a thread that is in `observing()`,
 and only then are calls of a `Called` noted.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
-Not seen: reads through `vars(obj)`.
+Asking for the `__dict__`, as `vars`, `dir` and copies do, reads all attributes.
+Not seen: what goes past the class (`object.__getattribute__`, `inspect.getattr_static`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import NoneType
+from types import MemberDescriptorType, NoneType
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,8 @@ def _read(self: TrackedObject, name: str) -> Any:
         return value
     if substitutes and (id(self), name) in substitutes:
         return substitutes[id(self), name]
+    if recorder is not None and name in _WHOLE:
+        recorder.read_attribute(self, "__dict__", own_attributes(self))
     if recorder is None or not _is_data(self, name, value):
         return value
     return recorder.read_attribute(self, name, value)
@@ -128,6 +131,8 @@ def _call_noted(self: TrackedCallable, *args: Any, **kwargs: Any) -> Any:
         recorder.scopes.leave(before)
 
 
+_WHOLE = frozenset(("__dict__", "__getstate__", "__reduce__", "__reduce_ex__"))
+"""Who asks for one of these reads all that is in the instance."""
 _PLAIN = (bool, int, float, complex, str, NoneType)
 
 
@@ -135,11 +140,19 @@ def _is_data(obj: TrackedObject, name: str, value: Any) -> bool:
     """Whether the attribute is data that an instance or its class holds under this very name."""
     if name.startswith("__"):
         return False
-    if name in object.__getattribute__(obj, "__dict__"):
+    if name in own_attributes(obj):
         return True
-    return isinstance(
-        value, (*_PLAIN, list, tuple, dict, np.generic, Tensor, TrackedObject)
-    ) and any(vars(cls).get(name, _PLAIN) is value for cls in type(obj).__mro__)
+    found = [vars(cls)[name] for cls in type(obj).__mro__ if name in vars(cls)]
+    if found and isinstance(found[0], MemberDescriptorType):
+        return True  # a slot
+    kinds = (*_PLAIN, list, tuple, dict, np.generic, Tensor, TrackedObject)
+    return isinstance(value, kinds) and any(each is value for each in found)
+
+
+def own_attributes(obj: TrackedObject) -> dict[str, object]:
+    """The `__dict__` of an object, of which no capture hears."""
+    found: dict[str, object] = object.__getattribute__(obj, "__dict__")
+    return found
 
 
 def _check_writable(obj: TrackedObject, name: str) -> None:

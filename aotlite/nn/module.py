@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tracked_objects import TrackedCallable
+from aotlite.eager.tracked_objects import TrackedCallable, own_attributes
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.nn.moving import move, wishes_of
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
@@ -197,7 +197,7 @@ class Module(TrackedCallable):
 
 def members(module: Module, kind: type) -> Iterator[tuple[str, Any]]:
     """(name, value) of the attributes of this kind, read as attributes."""
-    for name, held in list(vars(module).items()):
+    for name, held in list(own_attributes(module).items()):
         if isinstance(held, kind):
             yield name, getattr(module, name)
 
@@ -225,7 +225,7 @@ def state_places(
     """The place of every parameter and buffer, once for each name that leads to it."""
     if any(module is ancestor for ancestor in above):
         return
-    for name, held in list(vars(module).items()):
+    for name, held in list(own_attributes(module).items()):
         if isinstance(held, (Parameter, Buffer)):
             yield StatePlace(_dotted(prefix, name), module, name)
     for name, child in members(module, Module):
@@ -236,12 +236,12 @@ def _persistent(module: Module) -> dict[str, Tensor]:
     return {
         path: getattr(owner, name)
         for path, owner, name in state_places(module)
-        if not isinstance(vars(owner)[name], TransientBuffer)
+        if not isinstance(own_attributes(owner)[name], TransientBuffer)
     }
 
 
 def _check_kind(module: Module, name: str, value: Any) -> None:
-    held = vars(module).get(name)
+    held = own_attributes(module).get(name)
     for kind in (Parameter, Buffer):
         if isinstance(held, kind) and isinstance(value, Tensor) and not isinstance(value, kind):
             raise ArgumentError(

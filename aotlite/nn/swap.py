@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tracked_objects import Place, substituting
+from aotlite.eager.tracked_objects import Place, own_attributes, substituting
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.module import Module, state_places
 
@@ -35,7 +35,7 @@ def functional_call(
 
 def _substitutes(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[tuple[Place, Tensor]]:
     places = list(state_places(module))
-    originals = {place.path: vars(place.owner)[place.name] for place in places}
+    originals = {place.path: own_attributes(place.owner)[place.name] for place in places}
     chosen: dict[int, Tensor] = {}
     for path, value in tensors.items():
         if path not in originals:

@@ -56,8 +56,14 @@ def test_numbers_and_flags_of_the_class_are_reported(layer, listener):
 
 def test_methods_and_dunder_names_are_not_reported(layer, listener):
     assert layer.forward.__name__ == "forward"
-    assert layer.__dict__["limit"] == 3.0
+    assert layer.__class__ is Layer
     assert listener.reads == []
+
+
+@pytest.mark.parametrize("ask", [vars, dir, copy.copy, lambda layer: layer.__getstate__()])
+def test_who_asks_for_all_attributes_reads_the_dict(layer, listener, ask):
+    ask(layer)
+    assert set(listener.reads) == {"__dict__"}
 
 
 def test_a_property_is_reported_as_what_it_reads(layer, listener):

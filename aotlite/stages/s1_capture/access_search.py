@@ -28,6 +28,7 @@ from aotlite.stages.records.guards.access_paths import (
     _cell,
     _opened,
     attributes_of,
+    take,
 )
 
 
@@ -182,7 +183,7 @@ def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
             if thing._grad is not None:
                 yield thing._grad, place.then("grad", None)
         case TrackedObject():
-            for name, value in list(vars(thing).items()):
+            for name, value in list(attributes_of(thing).items()):
                 yield value, place.then("attr", name)
             yield from _functions_of(type(thing), place)
         case dict():
@@ -224,8 +225,13 @@ def _inside_object(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessP
         yield value, place.then("attr", name)
     for cls in type(thing).__mro__:
         for name, value in vars(cls).items():
-            if isinstance(value, (*_PLAIN, list, tuple, dict)) and not name.startswith("__"):
-                yield value, place.then("attr", name)
+            if name.startswith("__"):
+                continue
+            at = place.then("attr", name)
+            if isinstance(value, types.MemberDescriptorType):  # a slot
+                yield take(thing, "attr", name), at
+            elif isinstance(value, (*_PLAIN, list, tuple, dict)):
+                yield value, at
     yield from _functions_of(type(thing), place)
 
 

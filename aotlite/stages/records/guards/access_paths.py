@@ -8,6 +8,7 @@ Spec: `specs/s1_capture.md`.
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 import attrs
@@ -74,7 +75,17 @@ def _attribute(value: Any, key: str) -> Any:
     own = attributes_of(value)
     if key in own:
         return own[key]
-    return next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
+    if key == "__dict__":
+        return own
+    found = next((vars(cls)[key] for cls in type(value).__mro__ if key in vars(cls)), NOTHING)
+    return _in_slot(found, value) if isinstance(found, types.MemberDescriptorType) else found
+
+
+def _in_slot(slot: types.MemberDescriptorType, value: object) -> object:
+    try:
+        return slot.__get__(value)
+    except AttributeError:  # nothing is in it
+        return NOTHING
 
 
 def _item(value: Any, key: Any) -> Any:

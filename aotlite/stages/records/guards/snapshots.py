@@ -24,6 +24,7 @@ from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, 
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
+from aotlite.stages.records.guards.access_paths import attributes_of
 
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
@@ -146,7 +147,8 @@ class Snapshotter:
         number, known = self._number(value)
         if known:
             return number, None
-        return type(value), [((_FORM, name), item, True) for name, item in vars(value).items()]
+        own = attributes_of(value)
+        return type(value), [((_FORM, name), item, True) for name, item in own.items()]
 
     def _container(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
         kind = type(value)
