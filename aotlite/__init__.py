@@ -6,6 +6,7 @@ costs nothing and needs no extra.
 
 import importlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -14,6 +15,36 @@ __version__ = "0.1.0"
 # installed they are inside, and these lines do nothing.
 if not os.path.isdir(os.path.join(__path__[0], "ir")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
+
+
+class _MovedModules:
+    """The last finder: an import of a module by the name that it had before says its new name.
+
+    Finders are asked under the lock of all imports, where to import something can wait for ever:
+    the answer is a loader that raises the error. Who only asks whether a module exists gets None.
+    """
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> object:
+        if not name.startswith("aotlite."):
+            return None
+        asking = sys._getframe(1).f_back
+        if asking is None or asking.f_code.co_name != "_find_and_load_unlocked":
+            return None
+        return type(__spec__)(name, cls)
+
+    @staticmethod
+    def create_module(spec: Any) -> None:
+        table = importlib.import_module("aotlite.moved_modules")
+        raise table.import_error(spec.name, sys._getframe(1))
+
+    @staticmethod
+    def exec_module(module: object) -> None:
+        """Not reached: no module is created."""
+
+
+if not any(getattr(each, "__name__", "") == _MovedModules.__name__ for each in sys.meta_path):
+    sys.meta_path.append(_MovedModules)
 
 # Type checkers see this block, programs the table below. tools/front_types.py makes the one from
 # the other, and a test compares them.

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"aotlite": "aotlite", "ir": "aotlite/ir", "backends": "aotlite/backends"}
-PACKED_SUFFIXES = {".py", ".typed", ".npz", ".c", ".cpp", ".h", ".json"}
+PACKED_SUFFIXES = {".py", ".typed", ".npz", ".c", ".cpp", ".h", ".json", ".txt"}
 SDIST_FOLDERS = (*FOLDERS, "tests", "specs", "tools", "docs", "examples", "benchmarks", ".ci")
 SDIST_FILES = (
     "CHANGELOG.md",

@@ -2,24 +2,26 @@
 
 Read field by field, so that a new field is printed and compared without further work. Nodes, fakes
 and tape edges are living things of one compilation: neither printed nor compared.
-Rules: META-5, META-25. Spec: `specs/rules/meta.md`.
+Rules: META-5, META-25, META-26. Spec: `specs/rules/meta.md`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 import attrs
 
 from aotlite.eager.base.tape.view_chain import ViewChain
+from aotlite.ir.errors import FormatError
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.node_text import literal
 from aotlite.ir.graph.role import ROLES
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.stages.records.pickle_format import FORMAT, refusal, restored
 
 _MOST = 4
 """Of a tuple as many are printed."""
@@ -36,6 +38,20 @@ class Record:
     def differences(self, other: Any) -> list[str]:
         """What tells another record from this one, a line each; empty where nothing does."""
         return list(_differences("", self, other))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
+        """META-26: the version of the format, then the class, then the fields in order."""
+        values = tuple([getattr(self, field.name) for field in _fields(self)])
+        return restored, (FORMAT, type(self), values)
+
+    def __init_subclass__(cls) -> None:
+        # attrs writes a method that takes the state of a pickle without a version.
+        if "__setstate__" in cls.__dict__:
+            cls.__setstate__ = Record.__setstate__  # type: ignore[method-assign]
+
+    def __setstate__(self, state: object) -> None:
+        """Raises FormatError: only pickles of before there were versions have a state."""
+        raise FormatError(refusal(f"unpickling: {type(self).__name__}", 0))
 
 
 def chain_text(chain: ViewChain) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, SupportsIndex
 
 import attrs
 
@@ -236,10 +236,9 @@ class BaseMeta(Record):
     holder: InputRole | None = None
     """The input that is put onto it, and gets its history (FUN-18)."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         """META-26: what is pickled has let go of the captured graph."""
-        fields = attrs.asdict(self, recurse=False)
-        return BaseMeta, tuple({**fields, "node": None}.values())
+        return Record.__reduce_ex__(attrs.evolve(self, node=None), protocol)
 
 
 @attrs.frozen(eq=False, repr=False)
