@@ -31,7 +31,7 @@ class _MovedModules:
         asking = sys._getframe(1).f_back
         if asking is None or asking.f_code.co_name != "_find_and_load_unlocked":
             return None
-        return type(__spec__)(name, cls)
+        return type(__spec__)(name, cls)  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: Any) -> None:
@@ -44,7 +44,7 @@ class _MovedModules:
 
 
 if not any(getattr(each, "__name__", "") == _MovedModules.__name__ for each in sys.meta_path):
-    sys.meta_path.append(_MovedModules)
+    sys.meta_path.append(_MovedModules)  # type: ignore[arg-type]
 
 # Type checkers see this block, programs the table below. tools/front_types.py makes the one from
 # the other, and a test compares them.

@@ -5,11 +5,11 @@ that the file brings: an op is looked up by name in the table of all ops, and ev
 compared with a closed list. It takes time and memory linear in the length of the file, whatever
 stands in it; what is read has been verified. Spec: `specs/serialize.md`.
 
-    serialize_limits  what both sides refuse
-    serialize_write   graph -> text
-    serialize_parse   text -> JSON values, bounded
-    serialize_read    JSON values -> graph
-    serialize_windows no view leaves the memory of its operand
+    limits   what both sides refuse
+    writer   graph -> text
+    parser   text -> JSON values, bounded
+    reader   JSON values -> graph
+    windows  no view leaves the memory of its operand
 """
 
 from __future__ import annotations
