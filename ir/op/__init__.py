@@ -13,8 +13,7 @@ Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of seven
 Two more are in `ir/effects/__init__.py`: `EffectOp`, of which something happens, and `TokenOp`, its
 form in pure graphs.
 
-Everything that a layer may ask of an op is a field here; nobody keeps tables of op names.
-Spec: `specs/ops.md` (generated table) and `specs/op_declaration.md`.
+A layer asks an op's fields; nobody keeps tables of op names. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
