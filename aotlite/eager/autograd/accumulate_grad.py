@@ -26,7 +26,7 @@ from aotlite.eager.subclass.protocol import (
     unflatten,
 )
 from aotlite.ir.errors import AutogradError
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 
 
 class AccumulateGrad(TapeNode):

@@ -23,7 +23,8 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
 from aotlite.ir.geometry.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Op, check_device
+from aotlite.ir.meta.devices import check_device
+from aotlite.ir.op import Op
 from aotlite.ir.op.operand import Operand
 from aotlite.ir.ops.shape.memory_format import suggested_format
 

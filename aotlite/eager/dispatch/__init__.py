@@ -23,6 +23,7 @@ from aotlite.eager.base.storage import Storage, no_data
 from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.dispatch.array_functions import run_kernel
 from aotlite.eager.dispatch.destinations import check_destination
 from aotlite.eager.dispatch.effects import run_effect, run_token
 from aotlite.eager.dispatch.pure import (
@@ -30,7 +31,6 @@ from aotlite.eager.dispatch.pure import (
     fakes,
     note_origin,
     run_data,
-    run_kernel,
     run_pure,
     write_result,
 )
@@ -43,12 +43,12 @@ from aotlite.ir.errors import (
     in_words,
 )
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.devices import MixedDevicesError
 from aotlite.ir.op import (
     Cost,
     DataOp,
     GeometryOp,
     InplaceOp,
-    MixedDevicesError,
     MultiViewOp,
     Op,
     PureOp,

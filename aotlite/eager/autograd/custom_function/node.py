@@ -16,7 +16,7 @@ from aotlite.eager.base.tape.node import SEQUENCE, Edge, Gradients, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 
 
 class CustomNode(TapeNode):
