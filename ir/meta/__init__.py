@@ -117,6 +117,12 @@ MOST_MEMORY = 2**56
 overflow."""
 
 
+# Note [interned metas]
+#     (x[0] * x[1], x[2] * x[3])
+# The four rows have one meta, the same object. So the second product finds what the first one's
+# rule gave in a table whose keys are compared by identity, and guards ask `is`. That is why metas
+# are made here alone. Those with symbols are kept in their symbols' table: in a global one, s0 of a
+# trace would be there when the trace has gone.
 def _intern(
     shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType, device: Device
 ) -> TensorMeta:

@@ -160,6 +160,12 @@ class Op:
                 raise in_op(error, self.name) from error.__cause__
         return found
 
+    # Note [symbolic rules]
+    #     x + y of f32[s0] and f32[s1], first with sizes 3 and 3
+    # The rule asks whether s0 equals s1. Nothing decides that, so the hints do, and the table logs
+    # the answer as an assumption. What the rule gave is therefore kept in the table and not with
+    # the op: a result found in the next trace without the question would leave the assumption out
+    # there, and that trace would be taken for one of sizes 3 and 1, too.
     def _symbolic_result(self, key: tuple[Any, ...], table: SymbolTable) -> Any:
         """`result_for` where sizes are symbolic. What the rule assumed is in the table's log, whose
         cache the result therefore belongs to."""

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 
 from aotlite.ir import dtypes, serialize
 from aotlite.ir.errors import FormatError, UnsupportedError
-from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.graph import Graph, Node, Phase, files
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.role import Hidden, MutatedInput, Output, Primal, Role, Saved, Tangent
 from aotlite.ir.graph.verify import verify
@@ -364,7 +364,7 @@ def test_window_outside_its_storage_is_refused(
     index = len(graph) - 2
     assert f"serialize: node {index} {expected}" == str(caught.value)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(serialize, "stray_window", lambda nodes: None)
+        patch.setattr(files, "stray_window", lambda nodes: None)
         text = serialize.dumps(graph)
     assert f"serialize: nodes[{index}] {expected}" == str(refusal(text))
 

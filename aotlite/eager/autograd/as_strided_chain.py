@@ -16,6 +16,11 @@ from aotlite.ir.ops.views.reinterpret import VIEW_AS_COMPLEX, VIEW_AS_REAL, VIEW
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, SELECT
 
 
+# Note [as_strided chain]
+#     y = x * 1; row = y[2:]; window = row.as_strided((2,), (1,), 0)
+# `window` is y[0:2], of which `row` has nothing: the offset counts from the storage. Its chain is
+# therefore not that of `row` and one step more, but one step from the root. If `row` shows complex
+# numbers as real ones, strides count reals: the root is made flat and seen as reals first.
 def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int) -> ViewChain:
     """The chain from a root to the window `meta`; storage offsets count elements of each one."""
     if meta.dtype is root.dtype:

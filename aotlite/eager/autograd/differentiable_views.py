@@ -73,6 +73,14 @@ def root_of(tensor: Tensor) -> ViewRoot:
     return root
 
 
+# Note [version counters of views under no_grad]
+#     y = x * 2
+#     with no_grad(): v = y[0]; v.mul_(2)
+# A view under no_grad shares the storage, and with it the version: y is at version 1, and a node
+# that had saved y raises. But the write made no history, y.grad_fn is still MulBackward, and a
+# gradient through `v` would be one of the values before. While nothing was written, `v` requires
+# grad and its gradient goes nowhere (TEN-21); after a write, asking for its history raises
+# (TEN-20).
 def edge_of(tensor: Tensor) -> Edge | None:
     """Where this tensor's gradient goes; refreshed if the family was written since it was asked.
 

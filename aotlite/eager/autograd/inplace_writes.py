@@ -152,6 +152,13 @@ def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
     rebase(tensor, node, 0, base_edge, 0 if node.needed[:1] == (0,) else None)
 
 
+# Note [rebase of view history]
+#     hidden = x @ w; a = hidden[:, 1]; b = hidden[0]; a.relu_()
+# Gradients of `hidden` and of `b`, too, have to pass relu_, and neither of them took part in it. So
+# the root of the family gets a new node, `SliceAssign`: it holds relu_'s node and the chain
+# `select(1, 1)`, and its first edge is the root's edge of before. `b` is not looked for: when its
+# edge is asked for, its `_seen` differs from the storage's version, and its chain is replayed from
+# the root's new edge (`edge_of`). So is that of `a` (`_go_stale`).
 def rebase(
     tensor: Tensor, node: TapeNode, index: int, base_edge: Edge | None, own: int | None
 ) -> None:

@@ -122,6 +122,13 @@ def collect_windows(
                 _add(leaf, [tensor_over(buffer, meta, offset)], 0)
 
 
+# Note [references of a gradient]
+#     (v + w).backward(g)
+# One tensor, g, arrives at both leaves. If v.grad and w.grad were g, v.grad.zero_() would clear both
+# and g. So a leaf takes the gradient's memory if nobody else holds it, and copies it otherwise.
+# That is a count of references to the storage: one of the gradient, one of getrefcount's argument.
+# A variable more for the storage, here or in a caller, and every gradient is copied, which no
+# result shows.
 def _add(leaf: Tensor, found: list[Any], i: int) -> None:
     grad, meta, before = found[i], leaf.meta, leaf._grad
     if grad.facts is meta and meta.contiguous:  # a new plain tensor of the very layout

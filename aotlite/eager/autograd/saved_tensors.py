@@ -153,6 +153,13 @@ class PackedTensor:
         return tensor
 
 
+# Note [saved results and references]
+#     y = x.exp(); del y
+# The node of exp saves its result, and y refers to the node: if the node kept y itself, the two
+# would hold each other, and their memory would wait for the garbage collector. So it keeps another
+# tensor on the storage, without history; `result_of` gives that the node as its history when a
+# derivative of the backward reads it. The alias shares the storage's version: a write to y is
+# noticed.
 def detached_alias(tensor: Tensor) -> Tensor:
     """A tensor on the same storage without history (TEN-4, TEN-13)."""
     if is_wrapper(tensor):
