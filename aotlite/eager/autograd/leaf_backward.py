@@ -124,8 +124,8 @@ def collect_windows(
 
 # Note [references of a gradient]
 #     (v + w).backward(g)
-# One tensor, g, arrives at both leaves. If v.grad and w.grad were g, v.grad.zero_() would clear both
-# and g. So a leaf takes the gradient's memory if nobody else holds it, and copies it otherwise.
+# One tensor, g, arrives at both leaves. If v.grad and w.grad were g, v.grad.zero_() would clear all
+# three. So a leaf takes the gradient's memory if nobody else holds it, and copies it otherwise.
 # That is a count of references to the storage: one of the gradient, one of getrefcount's argument.
 # A variable more for the storage, here or in a caller, and every gradient is copied, which no
 # result shows.
