@@ -78,7 +78,7 @@ def order_of(look: TapeStructure, roots: Roots) -> tuple[int, ...]:
     while ready or order:
         node = ready.popleft() if ready else order.pop()
         found.append(look.number[node])
-        for edge in node.served:
+        for edge in node.edges_in_order:
             if edge is not None and edge[0] in waiting:
                 waiting[edge[0]] -= 1
                 if not waiting[edge[0]]:

@@ -87,7 +87,7 @@ def register(hook: RegisteredHook, function: Any, tensor: Tensor, entry: Edge | 
     if hook.kind == "retained":
         retain_at(tensor, node, index, inside=hook.place is HookPlace.INSIDE)
         return
-    tensors = node.extras().tensors
+    tensors = node.attachments().tensors
     at = node.collected if hook.kind == "accumulated" else tensors.setdefault(index, {})
     RemovableHandle.of(at, function)
 

@@ -74,7 +74,7 @@ class RemovableHandle:
         self.remove()
 
 
-class NodeExtras:
+class NodeAttachments:
     """What few tape nodes have."""
 
     __slots__ = ("forms", "kept", "made", "metadata", "post", "pre", "retained", "tensors")

@@ -148,8 +148,8 @@ class CompiledBackward(TapeNode):
         return found
 
     @property
-    def served(self) -> Sequence[Edge | None]:
-        edges, places = self.edges, self.plan.served
+    def edges_in_order(self) -> Sequence[Edge | None]:
+        edges, places = self.edges, self.plan.edge_order
         return edges if places is None else [edges[place] for place in places]
 
     def results(self) -> int:

@@ -180,9 +180,9 @@ class RegisteredHooks:
             node, index = _edge_now(tensor)
             if node is not None and retains(tensor, node, index):
                 end = ends.at(tensor, (node, index), "retained")
-                if end is not None and not node.extras().tensors.get(index):
+                if end is not None and not node.attachments().tensors.get(index):
                     self._check_view(tensor)
-                    del node.extras().retained[index]
+                    del node.attachments().retained[index]
                     found.append((node.sequence, RegisteredHook(*end, "retained", ""), None))
                 elif self._is_kept(tensor, results):
                     role = Output([r is tensor for r in results].index(True))
