@@ -173,7 +173,7 @@ def test_package_that_may_import_less_imports_no_more():
         ("aotlite.ir.op.classes", "aotlite.ir.ops.unary"),
         ("aotlite.backends.cpu.emit.c_program", "aotlite.backends.cuda.emit.cuda_program"),
         ("aotlite.backends.protocol", "aotlite.stages.records.joint"),
-        ("aotlite.eager.base.tensor", "aotlite.eager.base.tape.node"),
+        ("aotlite.eager.base.tensor", "aotlite.eager.autograd.engine"),
         ("aotlite.stages.records.joint", "aotlite.stages.shared.overlap"),
         ("aotlite.stages.s4_joint.results", "aotlite.stages.s1_capture"),
         ("aotlite.stages.s1_capture.recorder", "aotlite.stages.s10_runtime"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import detach_in_place, edge_of, follow_leaf
-from aotlite.eager.autograd.retained_grads import retain_at, retains
+from aotlite.eager.autograd.nodes.retained_grads import retain_at, retains
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import RemovableHandle
 from aotlite.eager.base.tape.node import TapeNode

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import calls_of
+from aotlite.eager.autograd.nodes.op_nodes import calls_of
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage

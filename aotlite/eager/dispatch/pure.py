@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import edges_of
-from aotlite.eager.autograd.op_nodes import Calls, OpNode, calls_of, new_call, new_node
+from aotlite.eager.autograd.nodes.op_nodes import Calls, OpNode, calls_of, new_call, new_node
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage

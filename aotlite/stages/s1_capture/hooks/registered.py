@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import attrs
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.op_nodes import OpNode
-from aotlite.eager.autograd.retained_grads import retains
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import OpNode
+from aotlite.eager.autograd.nodes.retained_grads import retains
 from aotlite.eager.base.modes import recording
 from aotlite.eager.base.tape.hooks import RemovableHandle, alike
 from aotlite.eager.base.tape.node import LAST, SEQUENCE, Edge, TapeNode

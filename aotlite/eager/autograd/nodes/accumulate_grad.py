@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import laid_out, replay
+from aotlite.eager.autograd.nodes.op_nodes import laid_out, replay
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.eager.base.tape.hooks import Hooks
