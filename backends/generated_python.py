@@ -22,7 +22,8 @@ from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import NUMBERS, PureOp, ViewOp
+from aotlite.ir.op import PureOp, ViewOp
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.ops.declare import is_plain_call
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import explain

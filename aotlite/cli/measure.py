@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign
+from aotlite.eager.autograd.nodes.op_nodes import OpNode, SliceAssign
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 

@@ -23,9 +23,9 @@ from aotlite.compiled_autograd.recorder import Place, node_note
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.segment_recording import Recorded
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.engine import BackwardPass, reachable
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
@@ -78,7 +78,7 @@ def order_of(look: TapeStructure, roots: Roots) -> tuple[int, ...]:
     while ready or order:
         node = ready.popleft() if ready else order.pop()
         found.append(look.number[node])
-        for edge in node.served:
+        for edge in node.edges_in_order:
             if edge is not None and edge[0] in waiting:
                 waiting[edge[0]] -= 1
                 if not waiting[edge[0]]:

@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.compiled_autograd.node_signatures import Form
 from aotlite.eager.autograd.differentiable_views import link_view
-from aotlite.eager.autograd.op_nodes import OpNode
+from aotlite.eager.autograd.nodes.op_nodes import OpNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node
 from aotlite.ir.op import PureOp, ViewOp

@@ -11,9 +11,9 @@ import copy
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, collects
-from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign, operand_of, result_of
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, collects
+from aotlite.eager.autograd.nodes.op_nodes import OpNode, SliceAssign, operand_of, result_of
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.eager.base.tensor import Tensor

@@ -19,8 +19,8 @@ from aotlite.compiled_autograd.node_signatures import (
     twin_of,
 )
 from aotlite.eager.autograd.anomaly import known_notes
-from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.op_nodes import OpNode, SliceAssign
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import TapeNode

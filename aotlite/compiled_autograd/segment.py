@@ -13,8 +13,8 @@ import attrs
 from aotlite.compiled_autograd.dynamic.sizes import Numbers
 from aotlite.compiled_autograd.node_signatures import is_released, records_of, saver_of, window_of
 from aotlite.compiled_autograd.recorder import Place, note_forward
-from aotlite.eager.autograd.op_nodes import replay
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.op_nodes import replay
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.tape.node import TapeNode, released
 from aotlite.ir.graph import Graph, Node, map_nodes

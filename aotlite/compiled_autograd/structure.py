@@ -23,7 +23,7 @@ from aotlite.compiled_autograd.node_signatures import (
     saver_of,
     window_of,
 )
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import laid_out
+from aotlite.eager.autograd.nodes.op_nodes import laid_out
 from aotlite.eager.creation.factories import arange
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, leaves_of, unflatten
 from aotlite.ir.dtypes import DType

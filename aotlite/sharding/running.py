@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.eager.autograd.op_nodes import laid_out
+from aotlite.eager.autograd.nodes.op_nodes import laid_out
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
 from aotlite.eager.dispatch.destinations import check_operand

@@ -17,7 +17,8 @@ from aotlite.ir.graph.graph import Constant, Graph, Node
 from aotlite.ir.graph.node_text import excerpt, literal, node_line
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
-from aotlite.ir.op import NUMBERS, Op, PureOp
+from aotlite.ir.op import Op, PureOp
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.schema import Parameter
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.provenance.location import place_of

@@ -25,30 +25,24 @@ from typing import Any, ClassVar
 
 import attrs
 
-from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import (
     AotliteError,
     ArgumentError,
-    DeviceError,
     GraphError,
     UnsupportedError,
     in_op,
     noted,
 )
 from aotlite.ir.meta import Outline, TensorMeta, table_in
-from aotlite.ir.op.binding import CACHE_LIMIT, Binder
+from aotlite.ir.meta.devices import check_devices
+from aotlite.ir.op.binding import CACHE_LIMIT, FAST_KEYS, KINDS, Binder, key_of_first
 from aotlite.ir.op.dims import Rule as DimsRule
 from aotlite.ir.op.formula import Formula as Formula
 from aotlite.ir.op.formula import Source as Source
 from aotlite.ir.op.formula import Vjp as Vjp
 from aotlite.ir.op.formula import parse_vjp as parse_vjp
 from aotlite.ir.op.schema import Schema, parse_schema
-from aotlite.ir.symbols.symint import SymInt
 from aotlite.ir.symbols.table import SymbolTable
-
-NUMBERS = (int, float, bool, complex)
-KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
-"""What the meta rule sees of a number in a tensor's place, by its type."""
 
 
 class Cost(enum.Enum):
@@ -106,10 +100,10 @@ class Op:
         self.mixed = tuple(i for i, k in enumerate(kinds) if "Scalar" in k.text)
         self.tensors = tuple(i for i, k in enumerate(kinds) if k.is_tensor)
         self.lists = tuple(i for i, k in enumerate(kinds) if k.is_tensor_list)
-        self.key = _FAST_KEYS.get(tuple([kind.text for kind in kinds])) or self._any_key
+        self.key = FAST_KEYS.get(tuple([kind.text for kind in kinds])) or self._any_key
         if self.tensors == (0,) and not self.mixed and not self.lists and len(kinds) > 1:
             if kinds[0].text == "Tensor":
-                self.key = _key_of_first
+                self.key = key_of_first
 
     def __repr__(self) -> str:
         return f"ops.{self.name}"
@@ -196,78 +190,6 @@ class Op:
 
 _PLACE = 3
 """Of a random op's pure form the arguments that say where in a stream it draws."""
-
-
-def _other(first: Device, second: Device) -> str:
-    """The name of the one that is not the host, if it is one of them."""
-    return second.name if first is CPU else first.name
-
-
-class MixedDevicesError(DeviceError):
-    """Operands of one op are on different devices."""
-
-
-def check_devices(name: str, key: tuple[Any, ...]) -> None:
-    """Raises MixedDevicesError unless all metas in a key are on one device (DEV-8)."""
-    found: Device | None = None
-    for value in key:
-        for meta in value if type(value) is tuple else (value,):
-            if type(meta) is not TensorMeta:
-                continue
-            if found is None:
-                found = meta.device
-            elif meta.device is not found:
-                raise noted(
-                    MixedDevicesError(
-                        f"{name}: operands are on {found} and {meta.device}, expected one device"
-                    ),
-                    f"Move one: x.to({_other(found, meta.device)!r}). A CPU tensor of no "
-                    "dimensions mixes with others in elementwise ops. (DEV-8)",
-                )
-
-
-def check_device(what: str, found: Device, expected: Device) -> None:
-    """Raises MixedDevicesError for a tensor that is not where it has to be (DEV-8)."""
-    if found is not expected:
-        raise noted(
-            MixedDevicesError(f"{what} is on {found}, expected {expected}"),
-            f"Move it: x.to({str(expected)!r}). (DEV-8)",
-        )
-
-
-def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (args[0].meta,)
-
-
-def _key_of_two(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return args[0].meta, args[1].meta
-
-
-def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    first, second = args
-    return first.meta, KINDS.get(type(second)) or second.meta
-
-
-def _key_of_list(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([value.meta for value in args[0]]), args[1]
-
-
-def _key_of_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return args[0].meta, args[1], args[2].meta
-
-
-# Most nodes of a graph call ops of these forms: they do without loops.
-_FAST_KEYS = {
-    ("Tensor[]", "int"): _key_of_list,
-    ("Tensor", "int", "Tensor"): _key_of_index,
-    ("Tensor",): _key_of_one,
-    ("Tensor", "Tensor"): _key_of_two,
-    ("Tensor", "Tensor|Scalar"): _key_of_mixed,
-}
-
-
-def _key_of_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return args[0].meta, *args[1:]
 
 
 @attrs.define(eq=False, slots=True, repr=False)

@@ -1,7 +1,8 @@
 """Binding the arguments of a call to a schema, with a memory.
 
 Ground floor. `Schema.bind` looks at every argument anew; what it makes of most of them follows from
-their types, or from the values of a few literals, and is kept.
+their types, or from the values of a few literals, and is kept. What meta rules see of canonical
+arguments, the key, is at the end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from aotlite.ir.dtypes import DType
 from aotlite.ir.op.parameter_types import LEAST, MOST
 from aotlite.ir.op.schema import Schema
+from aotlite.ir.symbols.symint import SymInt
 
 CACHE_LIMIT = 1 << 16
 
@@ -109,3 +111,46 @@ def _is_plain(value: Any) -> bool:
 
 def _same(args: tuple[Any, ...], bound: tuple[Any, ...]) -> bool:
     return all(a is b for a, b in zip(args, bound, strict=False))
+
+
+# ------------------------------------------------------------------------------------------ keys
+NUMBERS = (int, float, bool, complex)
+
+
+KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
+"""What the meta rule sees of a number in a tensor's place, by its type."""
+
+
+def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (args[0].meta,)
+
+
+def _key_of_two(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, args[1].meta
+
+
+def _key_of_mixed(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    first, second = args
+    return first.meta, KINDS.get(type(second)) or second.meta
+
+
+def _key_of_list(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([value.meta for value in args[0]]), args[1]
+
+
+def _key_of_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, args[1], args[2].meta
+
+
+# Most nodes of a graph call ops of these forms: they do without loops.
+FAST_KEYS = {
+    ("Tensor[]", "int"): _key_of_list,
+    ("Tensor", "int", "Tensor"): _key_of_index,
+    ("Tensor",): _key_of_one,
+    ("Tensor", "Tensor"): _key_of_two,
+    ("Tensor", "Tensor|Scalar"): _key_of_mixed,
+}
+
+
+def key_of_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return args[0].meta, *args[1:]

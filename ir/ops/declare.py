@@ -17,7 +17,6 @@ from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import (
-    NUMBERS,
     Cost,
     DataOp,
     GeometryOp,
@@ -29,6 +28,7 @@ from aotlite.ir.op import (
     register,
     schema_of,
 )
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.dims import along, elementwise
 from aotlite.ir.op.schema import Parameter
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse

@@ -13,7 +13,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import NUMBERS
+from aotlite.ir.op.binding import NUMBERS
 
 Refused = frozenset[str]
 """Kinds of dtype that a pointwise op has no meaning for."""

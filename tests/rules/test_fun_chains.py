@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.eager.autograd.chain_simplification import further, shorter
-from aotlite.eager.autograd.op_nodes import put, replay
+from aotlite.eager.autograd.nodes.op_nodes import put, replay
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, ViewOp

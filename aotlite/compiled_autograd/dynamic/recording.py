@@ -16,9 +16,9 @@ from aotlite.compiled_autograd.node_signatures import Form
 from aotlite.compiled_autograd.recorder import Closed, TapeRecorder
 from aotlite.compiled_autograd.segment import SegmentRecording, TapeRun
 from aotlite.compiled_autograd.segment_recording import Recorded
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
-from aotlite.eager.autograd.op_nodes import OpCall, OpNode, SliceAssign
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import OpCall, OpNode, SliceAssign
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
-from aotlite.eager.autograd.op_nodes import SliceAssign
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import SliceAssign
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.meta.symbolic import symbolic_strides
 from aotlite.ir.op import Op

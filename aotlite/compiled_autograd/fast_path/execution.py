@@ -18,9 +18,9 @@ from aotlite.compiled_autograd.node_signatures import window_of
 from aotlite.compiled_autograd.recorder import note_forward
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.structure import Roots
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.leaf_backward import collect, collect_windows
-from aotlite.eager.autograd.op_nodes import NO_RESULTS, OpNode
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import NO_RESULTS, OpNode
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.storage_roots import storage_root

@@ -14,8 +14,8 @@ import attrs
 
 from aotlite.compiled_autograd.node_signatures import CLOSED, is_number, is_plain
 from aotlite.compiled_autograd.structure import TapeStructure
-from aotlite.eager.autograd.op_nodes import OpNode
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.op_nodes import OpNode
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.ir.meta import TensorMeta
 
 Slot = tuple[int, int]

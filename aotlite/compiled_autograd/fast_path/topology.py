@@ -18,8 +18,8 @@ import attrs
 
 from aotlite.compiled_autograd.node_signatures import CLOSED, Form, form_of, is_plain
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
-from aotlite.eager.autograd.op_nodes import OpCall, OpNode
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import OpCall, OpNode
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, new_accumulator
 from aotlite.eager.autograd.as_strided_chain import window_on
-from aotlite.eager.autograd.gradient_forms import keep_any_form, keep_form
-from aotlite.eager.autograd.op_nodes import OpNode, calls_of, new_call, new_node
-from aotlite.eager.autograd.retained_grads import move_retained
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, new_accumulator
+from aotlite.eager.autograd.nodes.gradient_forms import keep_any_form, keep_form
+from aotlite.eager.autograd.nodes.op_nodes import OpNode, calls_of, new_call, new_node
+from aotlite.eager.autograd.nodes.retained_grads import move_retained
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_chain import ViewStep

@@ -2,7 +2,7 @@
 
 Iterative, by falling sequence numbers. An edge leads to a node made before (SEQ-1), so whatever
 leads into a node has run when its turn comes, and nothing need be counted. The exception are
-the nodes that collect a leaf's gradient: they run as soon as all edges into them are served.
+the nodes that collect a leaf's gradient: they run as soon as all edges into them are passed.
 Spec: `specs/autograd.md`.
 """
 
@@ -39,13 +39,13 @@ class BackwardPass:
     """Told of each node before it runs, and of each sum of gradients (SEQ-4)."""
     collected: list[Any] = attrs.field(init=False, factory=list)
     _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
-    """For each node that accumulates, how many edges into it are not served yet."""
+    """For each node that accumulates, how many edges into it are not passed yet."""
     _buffers: dict[TapeNode, list[Any]] = attrs.field(init=False, factory=dict)
     _wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
     """For each sink's node: (number of the result, place in `collected`)."""
     _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
     _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
-    """Accumulating nodes whose edges are all served, the one that has been so longest first."""
+    """Accumulating nodes whose edges are all passed, the one that has been so longest first."""
     _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
     """The node at which a backward of one root starts: its tensor's hooks run, wherever the
     gradient leads, as in PyTorch. Those of several roots run where it leads to a sink (TEN-44)."""
@@ -117,7 +117,7 @@ class BackwardPass:
             if self.recorder is not None:
                 self.recorder.run_before(node)
             if node.extra is not None or self._anomaly:
-                found = self._run_with_extras(node, grads)
+                found = self._run_with_attachments(node, grads)
             else:
                 found = self._run(node, grads)
             if not self.retain:
@@ -127,7 +127,7 @@ class BackwardPass:
                 if edge is not None and grad is not None:
                     self._give(edge, grad)
         if self._waiting:
-            self._serve(node.served)
+            self._pass_edges(node.edges_in_order)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         if self._useful is None:
@@ -141,7 +141,7 @@ class BackwardPass:
         ends = [edge is not None and edge[0] for edge in node.edges]
         return [bool(end) and (end in useful or end in wanted) for end in ends]
 
-    def _run_with_extras(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
+    def _run_with_attachments(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         """Runs a node that has hooks, or any node in anomaly mode."""
         extra = node.extra
         if extra is not None and extra.pre:
@@ -155,7 +155,7 @@ class BackwardPass:
             return node.gathered(extra.after(node.spread(found), grads))
         return found
 
-    def _serve(self, edges: Sequence[Edge | None]) -> None:
+    def _pass_edges(self, edges: Sequence[Edge | None]) -> None:
         """Makes ready the accumulating nodes that these edges were the last to lead into."""
         waiting = self._waiting
         for edge in edges:

@@ -14,7 +14,7 @@ from aotlite.eager.base.storage import no_data
 from aotlite.eager.base.tensor import Tensor, here
 from aotlite.eager.subclass.protocol import coerced, formed
 from aotlite.ir.errors import ArgumentError, AutogradError
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 
 Gradients = Sequence[Tensor | None] | Tensor | None
 

@@ -17,10 +17,10 @@ from aotlite.eager.autograd.differentiable_views import (
     root_of,
     take_edge,
 )
-from aotlite.eager.autograd.gradient_forms import keep_form_at
-from aotlite.eager.autograd.op_nodes import OpNode, SliceAssign, calls_of, new_call, new_node
-from aotlite.eager.autograd.retained_grads import move_retained
-from aotlite.eager.autograd.saved_tensors import detached_alias
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form_at
+from aotlite.eager.autograd.nodes.op_nodes import OpNode, SliceAssign, calls_of, new_call, new_node
+from aotlite.eager.autograd.nodes.retained_grads import move_retained
+from aotlite.eager.autograd.nodes.saved_tensors import detached_alias
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_chain import ViewChain, ViewStep, chain_of, overlaps_itself

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad, accumulate, is_whole
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad, accumulate, is_whole
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tape.gradient_lock import gradient_lock

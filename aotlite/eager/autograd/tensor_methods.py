@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import detach_in_place, edge_of, follow_leaf
-from aotlite.eager.autograd.retained_grads import retain_at, retains
+from aotlite.eager.autograd.nodes.retained_grads import retain_at, retains
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import RemovableHandle
 from aotlite.eager.base.tape.node import TapeNode
@@ -82,7 +82,7 @@ def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Re
     if edge is None:
         return RemovableHandle.of({}, hook)
     node, index = edge
-    handle = RemovableHandle.of(node.extras().tensors.setdefault(index, {}), hook)
+    handle = RemovableHandle.of(node.attachments().tensors.setdefault(index, {}), hook)
     if STATE.recorder is not None:
         STATE.recorder.hooks.placed("gradient", here(tensor), edge, handle)
     return handle
@@ -99,7 +99,7 @@ def register_post_accumulate_grad_hook(
     node = edge[0]
     if not here(tensor)._is_tracked_leaf():
         raise AutogradError(f"{what}: the tensor is not a leaf, expected a leaf")
-    node.extras()
+    node.attachments()
     handle = RemovableHandle.of(node.collected, hook)
     if STATE.recorder is not None:
         STATE.recorder.hooks.placed("accumulated", here(tensor), edge, handle)

@@ -86,7 +86,7 @@ class Watch:
     def made(self, node: Any) -> None:
         """Notes where a tape node was made, in anomaly mode."""
         if self.anomaly and self.made_now is not None:
-            node.extras().made = self.made_now(self.running)
+            node.attachments().made = self.made_now(self.running)
 
 
 STATE = Modes()

@@ -1,7 +1,8 @@
 """`Tensor`: storage, geometry and autograd state, and the methods that need no more than these.
 
-Its ops come from `Operand`. What needs floors above, from `__getitem__` to `backward`, is installed
-by `tensor_methods`, and declared here for type checkers. Rules: TEN-1..TEN-25.
+Its ops come from `Operand`, what reads elements on the host from `HostValues`. What needs floors
+above, from `__getitem__` to `backward`, is installed by `tensor_methods` and declared here for type
+checkers. Rules: TEN-1..TEN-25.
 """
 
 from __future__ import annotations
@@ -9,26 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from aotlite.eager.base.devices import not_on_host
+from aotlite.eager.base.host_values import HostValues
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage, no_data
 from aotlite.eager.base.tape.hooks import RemovableHandle
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import CreationKind, ViewRoot
-from aotlite.eager.base.unsupported import forbid_capture, forbid_number, several
+from aotlite.eager.base.unsupported import forbid_capture
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError
+from aotlite.ir.errors import ArgumentError, AutogradError
 from aotlite.ir.geometry.memory_format import MemoryFormat, preserve_format
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import Op, check_device
-from aotlite.ir.op.operand import Operand
+from aotlite.ir.meta.devices import check_device
+from aotlite.ir.op import Op
 from aotlite.ir.ops.shape.memory_format import suggested_format
 
 
-class Tensor(Operand):
+class Tensor(HostValues):
     """A strided window onto a storage, with autograd state.
 
     Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
@@ -276,87 +275,6 @@ class Tensor(Operand):
                 buffer, meta.dtype, meta.shape, meta.stride, self.offset
             )
         return array
-
-    def numpy(self) -> np.ndarray:
-        """The NumPy array over this tensor's memory; writes are seen both ways.
-
-        Raises AutogradError if the tensor requires grad, DeviceError if it is not NumPy's memory.
-        """
-        if self.requires_grad and not self.__tensor_dispatch__:
-            raise AutogradError(
-                "numpy: the tensor requires grad, expected one that does not; use detach().numpy()"
-            )
-        forbid_capture(self, "numpy", "keep the computation in tensors, or return the tensor")
-        array = self._data
-        if not isinstance(array, np.ndarray):
-            raise not_on_host(self.device)
-        self.storage.export()
-        return array
-
-    def tolist(self) -> Any:
-        """The values as nested lists of Python numbers."""
-        forbid_capture(self, "tolist", "return the tensor and read it outside")
-        return self._data.tolist()
-
-    def item(self) -> Any:
-        """The only element as a Python number. Raises ArgumentError if there is not exactly one."""
-        forbid_number(self, "item", "use a tensor operation such as where")
-        if self.numel() != 1:
-            raise several(self)
-        value = self._data.tolist()
-        while isinstance(value, list):
-            value = value[0]
-        return value
-
-    def __bool__(self) -> bool:
-        forbid_number(self, "bool", "choose between values with where")
-        return bool(self.item())
-
-    def __int__(self) -> int:
-        forbid_number(self, "int", "keep the number in a tensor")
-        return int(self._real_item("int"))
-
-    def __float__(self) -> float:
-        forbid_number(self, "float", "keep the number in a tensor")
-        return float(self._real_item("float"))
-
-    def _real_item(self, name: str) -> Any:
-        value = self.item()
-        if self.dtype.is_complex:
-            if value.imag:
-                raise ArgumentError(f"{name}: the element is {value}, expected a real one")
-            return value.real
-        return value
-
-    def __complex__(self) -> complex:
-        forbid_number(self, "complex", "keep the number in a tensor")
-        return complex(self.item())
-
-    def __index__(self) -> int:
-        if self.dtype.is_differentiable and not self.__tensor_dispatch__:
-            raise DTypeError(f"index: the tensor has dtype {self.dtype}, expected an integer one")
-        forbid_number(self, "index", "use gather or where")
-        return int(self.item())
-
-    def __len__(self) -> int:
-        if not self.meta.shape:
-            raise ArgumentError("len: the tensor has no dimensions, expected at least 1")
-        return self.meta.shape[0]
-
-    def __contains__(self, element: Any) -> bool:
-        """Whether some element equals this one, which may be a tensor that is broadcast."""
-        return bool(self.eq(element).any())
-
-    def __iter__(self) -> Any:
-        return iter(self.unbind(0))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    __array_priority__ = 1000
 
     # --- memory
     def untyped_storage(self) -> Storage:

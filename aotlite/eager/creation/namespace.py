@@ -27,7 +27,8 @@ from aotlite.ir.errors import (
     noted,
 )
 from aotlite.ir.geometry.overlap import overlaps_bytes
-from aotlite.ir.op import OPS, check_device
+from aotlite.ir.meta.devices import check_device
+from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES, described
 from aotlite.ir.op.named_results import results_of
 from aotlite.ir.op.operand import Operand

@@ -17,20 +17,20 @@ from aotlite.eager.autograd.inplace_writes import (
     rewrite,
 )
 from aotlite.eager.base.capture_protocol import Recorder
-from aotlite.eager.base.devices import on_one_device
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage, no_data
 from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.dispatch.array_functions import run_kernel
 from aotlite.eager.dispatch.destinations import check_destination
+from aotlite.eager.dispatch.devices import on_one_device
 from aotlite.eager.dispatch.effects import run_effect, run_token
 from aotlite.eager.dispatch.pure import (
     check_result,
     fakes,
     note_origin,
     run_data,
-    run_kernel,
     run_pure,
     write_result,
 )
@@ -43,12 +43,12 @@ from aotlite.ir.errors import (
     in_words,
 )
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.meta.devices import MixedDevicesError
 from aotlite.ir.op import (
     Cost,
     DataOp,
     GeometryOp,
     InplaceOp,
-    MixedDevicesError,
     MultiViewOp,
     Op,
     PureOp,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import calls_of
+from aotlite.eager.autograd.nodes.op_nodes import calls_of
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.dispatch.pure import fakes, link_results, note_origin, operands_of
+from aotlite.eager.dispatch.array_functions import operands_of
+from aotlite.eager.dispatch.pure import fakes, link_results, note_origin
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.meta import TensorMeta

@@ -7,24 +7,22 @@ Spec: `specs/autograd.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import edges_of
-from aotlite.eager.autograd.op_nodes import Calls, OpNode, calls_of, new_call, new_node
+from aotlite.eager.autograd.nodes.op_nodes import Calls, OpNode, calls_of, new_call, new_node
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.dtypes import DType, bool_, can_cast_in_place, int64
+from aotlite.eager.dispatch.array_functions import function_of, operands_of, run_kernel
+from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import DTypeError, ShapeError
 from aotlite.ir.meta import Outline, TensorMeta
-from aotlite.ir.op import CACHE_LIMIT, OPS, DataOp, InplaceOp, PureOp, Vjp
-from aotlite.ir.ops.declare import common_dtype, is_plain_call
-from aotlite.ir.ops.precision import number_in
+from aotlite.ir.op import CACHE_LIMIT, DataOp, InplaceOp, PureOp, Vjp
 from aotlite.ir.ops.shape.copies import COPY
 
 
@@ -98,7 +96,7 @@ def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[An
     It is the array library's own, or else the kernel, which takes all arguments (None).
     """
     arrays = meta.device.arrays
-    function, count = _function_of(op, key, meta)
+    function, count = function_of(op, key, meta)
     if function is None:
         function, count = partial(op.kernel, arrays, meta), None
     if len(op.shortcuts) >= CACHE_LIMIT:
@@ -223,76 +221,6 @@ def _adopted(results: Any, metas: tuple[TensorMeta, ...], arrays: Any) -> tuple[
     """Tensors that hold what a kernel gave."""
     pairs = zip(results, metas, strict=True)
     return tuple([Tensor(Storage(arrays.adopt(result, meta)), meta) for result, meta in pairs])
-
-
-def _function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
-    """The array library's function that the kernel is, on operands of this key; None if it is more.
-
-    And how many arguments it takes.
-    """
-    fresh = meta.device.arrays.fresh_function
-    if OPS.get(op.name) is not op:
-        return None, None  # a copy of an op may have another kernel
-    if op.namespaced is not None:
-        found = op.namespaced(meta, *key)
-        function = None if found is None else fresh(found[0])
-        if found is None or function is None:
-            return None, None
-        return partial(function, **found[1]), len(op.tensors) + len(op.lists)
-    if not is_plain_call(op, key):
-        return None, None
-    if op.function is not None:
-        function, count = fresh(op.function), len(key)
-    elif op.compute is not None:
-        function, count = partial(op.compute, meta.device.arrays.namespace), None
-    else:
-        return None, None
-    if function is not None and int in key and len(key) == 2 and op.numbers != "unwrapped":
-        dtype = common_dtype(key)
-        if dtype is int64 or meta.dtype is bool_:
-            function = _holding(function, dtype)
-    return function, count
-
-
-_SIGNED_END = 1 << 63
-
-
-def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
-    """A function of two operands that takes ints as arrays of the dtype hold them.
-
-    NumPy refuses those above the signed ones, and compares them as they are.
-    """
-
-    def call(a: Any, b: Any) -> Any:
-        if type(b) is int and b >= _SIGNED_END:
-            b = number_in(dtype, b)
-        elif type(a) is int and a >= _SIGNED_END:
-            a = number_in(dtype, a)
-        return function(a, b)
-
-    return call
-
-
-def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
-    return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
-
-
-def operands_of(args: tuple[Any, ...]) -> list[Any]:
-    """The arguments with arrays for tensors."""
-    operands: list[Any] = []
-    for a in args:
-        if isinstance(a, Tensor):
-            operands.append(_array_of(a))
-        elif type(a) is tuple and a and isinstance(a[0], Tensor):
-            operands.append(tuple([_array_of(item) for item in a]))
-        else:
-            operands.append(a)
-    return operands
-
-
-def _array_of(tensor: Tensor) -> Any:
-    array = tensor._array
-    return tensor._data if array is None else array
 
 
 def write_result(op: PureOp, key: tuple[Any, ...], meta: TensorMeta, args: tuple[Any, ...]) -> None:

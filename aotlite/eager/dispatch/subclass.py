@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import link_view
-from aotlite.eager.autograd.gradient_forms import keep_form
 from aotlite.eager.autograd.inplace_writes import check_counts, check_writable, plan_write, rewrite
-from aotlite.eager.autograd.op_nodes import calls_of
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form
+from aotlite.eager.autograd.nodes.op_nodes import calls_of
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE, Modes
 from aotlite.eager.base.tape.view_root import CreationKind

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, ref
 import attrs
 import optree
 
-from aotlite.eager.autograd.saved_tensors import (
+from aotlite.eager.autograd.nodes.saved_tensors import (
     Recomputed,
     SavedTensor,
     computed_again,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.gradient_forms import keep_form
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.ir.graph.role import IntermediateBase
 from aotlite.stages.records.capture import ArgumentLeaf
 from aotlite.stages.records.function_facts import (

@@ -19,10 +19,10 @@ from aotlite.eager.autograd.differentiable_views import (
     root_of,
     view_node,
 )
-from aotlite.eager.autograd.gradient_forms import keep_form
 from aotlite.eager.autograd.inplace_writes import become, change_geometry, rebase
-from aotlite.eager.autograd.op_nodes import OpCall, OpNode
-from aotlite.eager.autograd.retained_grads import retain_at
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form
+from aotlite.eager.autograd.nodes.op_nodes import OpCall, OpNode
+from aotlite.eager.autograd.nodes.retained_grads import retain_at
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.new_tensors import tensor_on
 from aotlite.eager.base.tape.hooks import RemovableHandle
@@ -87,7 +87,7 @@ def register(hook: RegisteredHook, function: Any, tensor: Tensor, entry: Edge | 
     if hook.kind == "retained":
         retain_at(tensor, node, index, inside=hook.place is HookPlace.INSIDE)
         return
-    tensors = node.extras().tensors
+    tensors = node.attachments().tensors
     at = node.collected if hook.kind == "accumulated" else tensors.setdefault(index, {})
     RemovableHandle.of(at, function)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.retained_grads import is_watched
+from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import AccessPath

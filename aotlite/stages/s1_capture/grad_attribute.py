@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.accumulate_grad import adopted
+from aotlite.eager.autograd.nodes.accumulate_grad import adopted
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import is_wrapper

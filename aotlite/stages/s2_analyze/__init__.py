@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.retained_grads import is_watched
+from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap

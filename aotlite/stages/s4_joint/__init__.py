@@ -16,9 +16,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor

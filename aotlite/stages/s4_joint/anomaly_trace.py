@@ -14,9 +14,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.engine import BackwardPass
-from aotlite.eager.autograd.op_nodes import name_of
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import name_of
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.saved_tensors import computed_again
+from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper

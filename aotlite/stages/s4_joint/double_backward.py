@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import run_backward
-from aotlite.eager.autograd.op_nodes import InputNode
+from aotlite.eager.autograd.nodes.op_nodes import InputNode
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode

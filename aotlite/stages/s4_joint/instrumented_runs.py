@@ -24,7 +24,7 @@ import attrs
 from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.engine import BackwardPass
-from aotlite.eager.autograd.saved_tensors import computed_again
+from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.unsupported import raising_refusals

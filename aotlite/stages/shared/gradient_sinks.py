@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.op_nodes import put
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import put
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.eager.base.tensor import Tensor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.op_nodes import InputNode, OpNode
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import InputNode, OpNode
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind
 from aotlite.eager.base.tensor import Tensor

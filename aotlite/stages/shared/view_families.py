@@ -13,8 +13,8 @@ from typing import Protocol
 
 from aotlite.eager.autograd.differentiable_views import is_stale, root_of
 from aotlite.eager.autograd.inplace_writes import is_leaf_family
-from aotlite.eager.autograd.op_nodes import InputNode
-from aotlite.eager.autograd.retained_grads import is_watched
+from aotlite.eager.autograd.nodes.op_nodes import InputNode
+from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_chain import overlaps_itself
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot, twin_root

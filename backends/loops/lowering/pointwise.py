@@ -17,8 +17,8 @@ from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import NUMBERS, PureOp
-from aotlite.ir.op.binding import CACHE_LIMIT
+from aotlite.ir.op import PureOp
+from aotlite.ir.op.binding import CACHE_LIMIT, NUMBERS
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import symbol
 

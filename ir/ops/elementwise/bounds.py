@@ -10,7 +10,7 @@ from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import NUMBERS
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.saved_tensors import SavedTensor, detached_alias, saved
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor, detached_alias, saved
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.base.tensor import Tensor

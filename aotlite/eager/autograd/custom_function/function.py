@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from aotlite.eager.autograd.custom_function.context import FunctionCtx, Undifferentiable
 from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.gradient_forms import keep_form
 from aotlite.eager.autograd.inplace_writes import check_writable, rebase
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.eager.base.modes import STATE, no_grad
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_root import CreationKind

@@ -10,13 +10,13 @@ from itertools import compress
 from typing import Any
 
 from aotlite.eager.autograd.custom_function.context import FunctionCtx
-from aotlite.eager.autograd.op_nodes import fitted, zeros_of
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.op_nodes import fitted, zeros_of
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.tape.node import SEQUENCE, Edge, Gradients, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, DTypeError, noted
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 
 
 class CustomNode(TapeNode):

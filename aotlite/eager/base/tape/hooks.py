@@ -14,7 +14,7 @@ from typing import Any
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 from aotlite.ir.op.operand import Operand
 
 Hook = Callable[..., Any]
@@ -74,7 +74,7 @@ class RemovableHandle:
         self.remove()
 
 
-class NodeExtras:
+class NodeAttachments:
     """What few tape nodes have."""
 
     __slots__ = ("forms", "kept", "made", "metadata", "post", "pre", "retained", "tensors")

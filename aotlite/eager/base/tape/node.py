@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from aotlite.eager.base.modes import STATE
-from aotlite.eager.base.tape.hooks import NodeExtras, RemovableHandle
+from aotlite.eager.base.tape.hooks import NodeAttachments, RemovableHandle
 from aotlite.ir.errors import AutogradError, noted
 
 Edge = tuple[Any, int]
@@ -39,7 +39,7 @@ class TapeNode:
     sequence: int
     origin: Any
     """The graph node whose op made this, while a function is captured."""
-    extra: NodeExtras | None
+    extra: NodeAttachments | None
     """What few nodes have: hooks, and where they were made (TEN-39, TEN-43)."""
     hears_absent: ClassVar = True
     """Whether hooks on results are called with None where the gradients of others arrived."""
@@ -57,17 +57,17 @@ class TapeNode:
     @property
     def metadata(self) -> dict[str, Any]:
         """A dictionary for whatever users want to note about the node."""
-        return self.extras().metadata
+        return self.attachments().metadata
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_inputs, grad_outputs)` after the node ran; a tuple replaces the former."""
         self._forbid_outside("register_hook")
-        return RemovableHandle.of(self.extras().post, fn)
+        return RemovableHandle.of(self.attachments().post, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Calls `fn(grad_outputs)` before the node runs; a tuple that it gives replaces them."""
         self._forbid_outside("register_prehook")
-        return RemovableHandle.of(self.extras().pre, fn)
+        return RemovableHandle.of(self.attachments().pre, fn)
 
     def is_outside(self) -> bool:
         """Whether it stands, in a captured function, for the history of a tensor from outside."""
@@ -87,10 +87,10 @@ class TapeNode:
         return f"<{self.name()}>"
 
     # --- for the engine
-    def extras(self) -> NodeExtras:
+    def attachments(self) -> NodeAttachments:
         """The node's `extra`, made if it has none."""
         if self.extra is None:
-            self.extra = NodeExtras()
+            self.extra = NodeAttachments()
         return self.extra
 
     def spread(self, values: Sequence[Any]) -> list[Any]:
@@ -102,7 +102,7 @@ class TapeNode:
         return list(values)
 
     @property
-    def served(self) -> Sequence[Edge | None]:
+    def edges_in_order(self) -> Sequence[Edge | None]:
         """The edges in the order in which the nodes behind them are told of this one."""
         return self.edges
 

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.gradient_forms import keep_form
+from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence

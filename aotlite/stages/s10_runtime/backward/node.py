@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from aotlite.backends.calling_convention import Value
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.modes import STATE, Watch
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.hooks import retain
@@ -148,8 +148,8 @@ class CompiledBackward(TapeNode):
         return found
 
     @property
-    def served(self) -> Sequence[Edge | None]:
-        edges, places = self.edges, self.plan.served
+    def edges_in_order(self) -> Sequence[Edge | None]:
+        edges, places = self.edges, self.plan.edge_order
         return edges if places is None else [edges[place] for place in places]
 
     def results(self) -> int:

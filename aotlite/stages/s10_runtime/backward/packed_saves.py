@@ -15,7 +15,7 @@ import numpy as np
 import optree
 
 from aotlite.backends.calling_convention import Value
-from aotlite.eager.autograd.saved_tensors import PackedTensor
+from aotlite.eager.autograd.nodes.saved_tensors import PackedTensor
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.storage import Storage

@@ -139,7 +139,7 @@ class BackwardPlan:
     """Why it is refused, or why not `splits`."""
     splits: bool = True
     """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
-    served: tuple[int, ...] | None = None
+    edge_order: tuple[int, ...] | None = None
     """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
     inside: NanChecks | None = None
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""

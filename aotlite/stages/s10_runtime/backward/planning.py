@@ -79,14 +79,16 @@ def plan_backward(
     further = frozenset() if both.kept_tape is None else both.kept_tape.further
     facts |= {
         "only_leaves": only_leaves,
-        "served": _served(both.order, gradients),
+        "edge_order": _edge_order(both.order, gradients),
         "further": tuple([role for role, meta in gradients if meta is None and role in further]),
     }
     variants = CompiledVariants(graph, lower, both.arrivals, both.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
 
 
-def _served(order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]) -> tuple[int, ...] | None:
+def _edge_order(
+    order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]
+) -> tuple[int, ...] | None:
     """The places of gradients in the order of accumulation. None where they stand so."""
     turn = {role: place for place, role in enumerate(order)}
     found = sorted(range(len(gradients)), key=lambda k: turn.get(gradients[k][0], len(turn)))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from aotlite.eager.autograd.retained_grads import is_watched
+from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of

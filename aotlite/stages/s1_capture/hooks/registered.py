@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 import attrs
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.differentiable_views import edge_of, is_stale
 from aotlite.eager.autograd.engine import reachable
-from aotlite.eager.autograd.op_nodes import OpNode
-from aotlite.eager.autograd.retained_grads import retains
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.op_nodes import OpNode
+from aotlite.eager.autograd.nodes.retained_grads import retains
 from aotlite.eager.base.modes import recording
 from aotlite.eager.base.tape.hooks import RemovableHandle, alike
 from aotlite.eager.base.tape.node import LAST, SEQUENCE, Edge, TapeNode
@@ -180,9 +180,9 @@ class RegisteredHooks:
             node, index = _edge_now(tensor)
             if node is not None and retains(tensor, node, index):
                 end = ends.at(tensor, (node, index), "retained")
-                if end is not None and not node.extras().tensors.get(index):
+                if end is not None and not node.attachments().tensors.get(index):
                     self._check_view(tensor)
-                    del node.extras().retained[index]
+                    del node.attachments().retained[index]
                     found.append((node.sequence, RegisteredHook(*end, "retained", ""), None))
                 elif self._is_kept(tensor, results):
                     role = Output([r is tensor for r in results].index(True))

@@ -17,8 +17,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.saved_names import name_saved
-from aotlite.eager.autograd.saved_tensors import SavedTensor, detached_alias, saved
+from aotlite.eager.autograd.nodes.saved_names import name_saved
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor, detached_alias, saved
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import (
     SEQUENCE,

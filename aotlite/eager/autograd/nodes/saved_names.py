@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.saved_tensors import SavedTensor
+from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.ir.op import Op
 

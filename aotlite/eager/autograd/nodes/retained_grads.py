@@ -43,7 +43,7 @@ def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) ->
     """
     HookChanges.count += 1
     if not retains(tensor, node, index):
-        extra = node.extras()
+        extra = node.attachments()
         (extra.kept if inside else extra.retained)[index] = weakref.ref(tensor)
 
 

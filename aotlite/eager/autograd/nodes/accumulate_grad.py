@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.eager.autograd.op_nodes import laid_out, replay
+from aotlite.eager.autograd.nodes.op_nodes import laid_out, replay
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.eager.base.tape.hooks import Hooks
@@ -26,7 +26,7 @@ from aotlite.eager.subclass.protocol import (
     unflatten,
 )
 from aotlite.ir.errors import AutogradError
-from aotlite.ir.op import check_device
+from aotlite.ir.meta.devices import check_device
 
 
 class AccumulateGrad(TapeNode):

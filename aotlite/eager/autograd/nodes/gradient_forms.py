@@ -23,14 +23,14 @@ def keep_form_at(node: TapeNode, index: int, tensor: Tensor) -> None:
     """Notes in which form gradients of a node's result are, if that is a wrapper (SHD-15)."""
     form = gradient_form(tensor) if is_wrapper(tensor) else None
     if form is not None:
-        node.extras().forms[index] = form
+        node.attachments().forms[index] = form
 
 
 def keep_any_form(node: TapeNode, of: Tensor) -> None:
     """Notes that gradients stay as they come, where `of` is a wrapper: of a view that nobody holds,
     nothing else is known (SHD-15)."""
     if of.__tensor_dispatch__ is not None:
-        node.extras().forms[0] = _as_it_is
+        node.attachments().forms[0] = _as_it_is
 
 
 def _as_it_is(grad: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Tape nodes of ops and leaves, and what they keep."""

@@ -1,0 +1,87 @@
+"""How pure ops compute on arrays: the array library's own function where it is one, or the kernel.
+
+Used by `pure`, which keeps what was found with the op. Spec: `specs/autograd.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.dtypes import DType, bool_, int64
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import OPS, DataOp, PureOp
+from aotlite.ir.ops.declare import common_dtype, is_plain_call
+from aotlite.ir.ops.precision import number_in
+
+
+def function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
+    """The array library's function that the kernel is, on operands of this key; None if it is more.
+
+    And how many arguments it takes.
+    """
+    fresh = meta.device.arrays.fresh_function
+    if OPS.get(op.name) is not op:
+        return None, None  # a copy of an op may have another kernel
+    if op.namespaced is not None:
+        found = op.namespaced(meta, *key)
+        function = None if found is None else fresh(found[0])
+        if found is None or function is None:
+            return None, None
+        return partial(function, **found[1]), len(op.tensors) + len(op.lists)
+    if not is_plain_call(op, key):
+        return None, None
+    if op.function is not None:
+        function, count = fresh(op.function), len(key)
+    elif op.compute is not None:
+        function, count = partial(op.compute, meta.device.arrays.namespace), None
+    else:
+        return None, None
+    if function is not None and int in key and len(key) == 2 and op.numbers != "unwrapped":
+        dtype = common_dtype(key)
+        if dtype is int64 or meta.dtype is bool_:
+            function = _holding(function, dtype)
+    return function, count
+
+
+_SIGNED_END = 1 << 63
+
+
+def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+    """A function of two operands that takes ints as arrays of the dtype hold them.
+
+    NumPy refuses those above the signed ones, and compares them as they are.
+    """
+
+    def call(a: Any, b: Any) -> Any:
+        if type(b) is int and b >= _SIGNED_END:
+            b = number_in(dtype, b)
+        elif type(a) is int and a >= _SIGNED_END:
+            a = number_in(dtype, a)
+        return function(a, b)
+
+    return call
+
+
+def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: Any) -> Any:
+    return arrays.quiet(op.kernel, arrays, meta, *operands_of(args))
+
+
+def operands_of(args: tuple[Any, ...]) -> list[Any]:
+    """The arguments with arrays for tensors."""
+    operands: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            operands.append(array_of(a))
+        elif type(a) is tuple and a and isinstance(a[0], Tensor):
+            operands.append(tuple([array_of(item) for item in a]))
+        else:
+            operands.append(a)
+    return operands
+
+
+def array_of(tensor: Tensor) -> Any:
+    array = tensor._array
+    return tensor._data if array is None else array

@@ -1,0 +1,45 @@
+"""Operands of one op on several devices: those that are copied to the others' device (DEV-8).
+
+Used by `dispatch`. Spec: `specs/cuda_device.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aotlite.ir.arrays.device import CPU, Device
+from aotlite.ir.op import Cost, InplaceOp, Op
+
+_INDEXED = frozenset(("index", "index_put", "index_put_"))
+
+
+def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments with those CPU operands copied that mix with others; None if none does.
+
+    Of an elementwise op these are the ones without dimensions, of an indexed tensor its indices.
+    """
+    device = next((a.meta.device for a in op.operands(args) if a.meta.device is not CPU), None)
+    if device is None or (op.writes and args[0].meta.device is CPU):
+        return None
+    functional = op.functional if isinstance(op, InplaceOp) else op
+    if op.name in _INDEXED:
+        moved = (args[0], tuple([_moved(index, device) for index in args[1]]), *args[2:])
+    elif functional.cost is Cost.POINTWISE:
+        moved = tuple([_moved(a, device) if _is_number(a) else a for a in args])
+    else:
+        return None
+    return moved if any(map(_differ, args, moved)) else None
+
+
+def _is_number(value: Any) -> bool:
+    return hasattr(value, "meta") and not value.meta.shape
+
+
+def _moved(tensor: Any, device: Device) -> object:
+    return tensor._do("to_device", device) if tensor.meta.device is CPU else tensor
+
+
+def _differ(before: object, after: Any) -> bool:
+    if type(before) is tuple:
+        return any(map(_differ, before, after))
+    return before is not after
