@@ -1,6 +1,7 @@
 """Written inputs whose places in memory count: two elements in one place, or gaps in between.
 
-Used by stage 6 alone, before its first node. Rules: FUN-9, FUN-11. Spec: `specs/s6_functionalize.md`.
+Used by stage 6 alone, before its first node. Rules: FUN-9, FUN-11.
+Spec: `specs/s6_functionalize.md`.
 """
 
 from __future__ import annotations
