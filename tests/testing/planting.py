@@ -92,8 +92,8 @@ PLANTS: dict[str, Plant] = {
     "fresh view": Plant(
         "analyze",
         "two results that are views of one intermediate are called new memory",
-        "aotlite.stages.s2_analyze",
-        "_Outputs._kind",
+        "aotlite.stages.s2_analyze.outputs",
+        "OutputAnalysis._kind",
         "len(self.sharing[sight.root]) > 1",
         "len(self.sharing[sight.root]) > 2",
     ),
@@ -158,7 +158,7 @@ PLANTS: dict[str, Plant] = {
         "a write through a view does not become the history of its base",
         "aotlite.stages.s2_analyze",
         "_families",
-        "_is_written(root.node, family.entry)",
+        "is_written(root.node, family.entry)",
         "False",
     ),
 }
