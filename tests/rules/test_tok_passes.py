@@ -28,7 +28,7 @@ from aotlite.stages.s7_simplify.common_subexpressions import (
     eliminate_dead_code,
 )
 from aotlite.stages.s7_simplify.decompositions import decompose
-from aotlite.stages.s7_simplify.normalisations import opened
+from aotlite.stages.s7_simplify.normalizations import opened
 from tests.rules.tok_programs import (
     Compute,
     Give,

@@ -4,7 +4,7 @@ Input: `Captured`. Output: the frozen `FunctionMeta`. Reads the imperative graph
 their autograd state; changes nothing. In order: the inputs (`s2_analyze/inputs.py`), refusals
 (`unsupported.py`), the results (`outputs.py`), and from both the tangents, which stand here.
 `set_`, `resize_` and changes of autograd state are in `mutation_order.py`, `storage_resize.py` and
-`memory_replacement.py`. Rules: META-2..META-16, GEN-5. Spec: `specs/s2_analyze.md`.
+`metadata_mutations.py`. Rules: META-2..META-16, GEN-5. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotlite.stages.records.function_facts import (
 )
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze.inputs import InputAnalysis, is_written
-from aotlite.stages.s2_analyze.memory_replacement import with_changes
+from aotlite.stages.s2_analyze.metadata_mutations import with_changes
 from aotlite.stages.s2_analyze.mutation_order import MutationOrder, count_plan
 from aotlite.stages.s2_analyze.outputs import OutputAnalysis
 from aotlite.stages.s2_analyze.storage_resize import check_growths

@@ -3,7 +3,7 @@
 Input and output: a pure graph. In linear time. Nodes whose memory the caller comes to hold are
 merged with nothing: two results are two memories, and a saved value must not become a result that
 the caller may write (PART-15). Both are in `s7_simplify/common_subexpressions.py`; the window rules
-are in `views_of_scatters.py` and `dead_scatters.py`. For backends that fuse, `normalisations.py`
+are in `views_of_scatters.py` and `dead_scatters.py`. For backends that fuse, `normalizations.py`
 writes normalisations out before the partition.
 Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
 """
