@@ -45,7 +45,8 @@ from aotlite.stages.s4_joint import joint
 from aotlite.stages.s4_joint.backward_mutations import widened
 from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
-from aotlite.stages.s7_simplify import opened, simplify
+from aotlite.stages.s7_simplify import simplify
+from aotlite.stages.s7_simplify.normalizations import opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime

@@ -19,7 +19,7 @@ from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.no_backward import why_no_backward
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s7_simplify import normalisations, opened
+from aotlite.stages.s7_simplify.normalizations import normalisations, opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks

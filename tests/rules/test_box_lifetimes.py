@@ -15,7 +15,7 @@ from aotlite.backends.reference import REFERENCE
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.run.interpreter import Interpreter
-from aotlite.stages.s7_simplify import eliminate_dead_code
+from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 
 SIZE = 1 << 16
 BYTES = 4 * SIZE

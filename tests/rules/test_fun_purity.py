@@ -19,7 +19,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.shape.copies import CLONE, COPY_, RESTRIDE
 from aotlite.ir.provenance.location import place_of
 from aotlite.stages.s6_functionalize import functionalize
-from aotlite.stages.s7_simplify import eliminate_dead_code
+from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
 from tests.stages.test_properties import ENOUGH, holds
 from tests.stages.window_graphs import Step, graph_of, roles, steps
 

@@ -22,14 +22,13 @@ from aotlite.ir.op import OPS
 from aotlite.ir.run.transform import Transformer
 from aotlite.ir.serialize import dumps, loads
 from aotlite.stages.s6_functionalize import functionalize
-from aotlite.stages.s7_simplify import (
-    apply_window_rules,
+from aotlite.stages.s7_simplify import apply_window_rules, simplify
+from aotlite.stages.s7_simplify.common_subexpressions import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
-    opened,
-    simplify,
 )
 from aotlite.stages.s7_simplify.decompositions import decompose
+from aotlite.stages.s7_simplify.normalizations import opened
 from tests.rules.tok_programs import (
     Compute,
     Give,

@@ -12,7 +12,7 @@ import aotlite as al
 from aotlite.ir.graph import Graph
 from aotlite.nn import functional as F
 from aotlite.partition import default_partition
-from aotlite.stages.s7_simplify import normalisations, opened
+from aotlite.stages.s7_simplify.normalizations import normalisations, opened
 
 LABELS = al.tensor([0, 3, 1, 1, 2, 0, 3, 2])
 

@@ -20,11 +20,10 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import ViewOp
 from aotlite.ir.ops.creation.factories import FULL
-from aotlite.stages.s7_simplify import (
-    apply_window_rules,
+from aotlite.stages.s7_simplify import apply_window_rules, simplify
+from aotlite.stages.s7_simplify.common_subexpressions import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
-    simplify,
 )
 from aotlite.stages.s7_simplify.views_of_scatters import see_through_scatters
 from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, write_of

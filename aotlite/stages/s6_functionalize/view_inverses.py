@@ -1,6 +1,14 @@
 """Chains of views by which what was written is put back, and by which windows are seen.
 
 Used by stage 6. Rules: FUN-7, FUN-11, SYN-6. Spec: `specs/rules/fun.md`.
+
+Note [View inverses]
+    y = x.t()[0]; y.mul_(2)
+No op writes, so the new value of `y` is put back into that of `x`: by the scatter of each step, in
+reverse (`select_scatter` into `x.t()`, then `t` of that). A step that repeats elements has no such
+inverse: in `y = x.expand(3, 2); y[1].add_(1)`, `expand` could be undone by any of three rows, and
+only row 1 is the written one. There the whole chain is replaced by one `as_strided` window on the
+root's memory, whose scatter writes exactly the places that eager writes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,14 @@ the window that was written shows the value written (SIM-2); a window that share
 it shows what the operand shows (SIM-3). Two views with one window on one memory are one value
 (SIM-5). Scatters that later ones overwrite whole are left to `stages/s7_simplify/dead_scatters.py`.
 Spec: `specs/s7_simplify.md`.
+
+Note [Scatter windows]
+    x[0] = a; x[1] = b; return x[0]
+Functionalized: `s = select_scatter(x, a, 0, 0); t = select_scatter(s, b, 0, 1); select(t, 0, 0)`. A
+scatter has its operand's layout, so the view and both writes are windows of one memory, and
+addresses tell how two of them lie. That of the view is apart from that of `b`: look behind `t`. It
+is the window of `a`: the view shows `a` itself, and neither scatter is needed for it. Where two
+windows meet in part, the search stops, and the view stays on what it has come to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Minimum cuts of networks whose vertices stand in execution order, reduced before they are solved.
 
-What a solver sees is what the exact reductions of `reductions.py` leave, most often nothing:
+What a solver sees is what the exact reductions of `flow_reductions.py` leave, most often nothing:
 importing networkx takes longer than all else that a compilation does. It knows no graphs:
-`s8_mincut.py` says what values cost. Spec: `specs/s8_mincut.md`.
+`recompute_costs.py` says what values cost. Spec: `specs/s8_mincut.md`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ALGORITHMS = (
 
 
 @attrs.frozen
-class Cut:
+class FlowCut:
     """A minimum cut: its weight, the values that it cuts, and how much a solver had to solve."""
 
     weight: Capacity
@@ -50,7 +50,7 @@ class Cut:
     edges: int
 
 
-def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> Cut:
+def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> FlowCut:
     """The minimum cut; among several the one next to the sink, as networkx gives it.
 
     There must be one of limited weight (`unlimited_path`).
@@ -65,7 +65,7 @@ def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -
     values = {value for _, tree in cut for value in leaves(tree)}
     if not all(network.capacities[i] for i in values):
         values = _needed(network, values)
-    return Cut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
+    return FlowCut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
 
 
 def _needed(network: ReducedNetwork, values: set[int]) -> set[int]:

@@ -1,9 +1,17 @@
-"""Networks made smaller without another minimum cut: what `networks.py` has a solver solve is left.
+"""Networks made smaller without another minimum cut: what is left `flow_network.py` has a solver
+solve.
 
 Each value is a vertex of two halves, joined by an edge with the value's capacity; from a value to
 its users lead edges without limit. A value may start at the source, and may end at the sink. Values
 stand in execution order. Parallel edges add up, vertices that are on one side of the cut are one,
 and each edge that is left knows the values that cutting it cuts. Spec: `specs/s8_mincut.md`.
+
+Note [Reductions of the flow network]
+    source -(17)- sin -(8)- exp -(8)- sink
+A vertex with one edge in and one out is one edge, the smaller: of a chain one edge of 8 is left,
+and no solver is asked. Of two cuts of equal weight the one next to the sink has to stay, since the
+same graph shall always give the same saved values: so a vertex is merged with its operand if at
+least as much comes in as leaves, but with its user only if more leaves than comes in.
 """
 
 from __future__ import annotations

@@ -2,8 +2,16 @@
 
 Input: the simplified joint graph. Output: `MinCut`: the values to save, and why each value is saved
 or computed again; `aotlite.partition` makes the halves of it with `cut`. What values cost is said
-in `costs.py`, how a network is cut in `networks.py`. Policies and budgets are no part of this.
-Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
+in `recompute_costs.py`, how a network is cut in `flow_network.py`. Policies and budgets are no part
+of this. Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
+
+Note [Min-cut edges]
+    s = x.sin(); y = s.exp()    # the gradients need cos(x) and y
+Each value is two vertices, and the edge between them has its weight in bytes: to cut it is to save
+the value. Edges from a value to its users are unlimited, for reading is not what is saved. The
+source leads to `x`, which is given, and values that only the backward may read lead to the sink. A
+cut parts source from sink: each way from the inputs to the backward goes through a saved value. To
+cut at `x` saves one input, which is in memory anyway, and computes `s` and `y` again.
 """
 
 from __future__ import annotations

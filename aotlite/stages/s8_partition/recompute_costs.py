@@ -1,8 +1,16 @@
 """What it costs to keep the values of a joint graph, and which are not computed again.
 
-Used by `s8_mincut.py`. What an op costs is read from its declaration (`Op.cost`), what a value
-costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37, PART-39.
-Spec: `specs/s8_mincut.md`.
+Used by `s8_partition/min_cut.py`. What an op costs is read from its declaration (`Op.cost`), what a
+value costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37,
+PART-39. Spec: `specs/s8_mincut.md`.
+
+Note [When a saved value may be recomputed]
+    y = x.sin().exp(); z = x @ w; x.mul_(2)
+`sin` and `exp` fuse with what reads them: the backward may compute them again from `x`. `z` is a
+contraction, which costs more than the memory traffic that it would save: it is saved, not computed
+again (PART-20). A second computation has to give the same bits from the same operands: random ops
+are not run twice, nor are sums that a gradient compares for equality (PART-39), nor effects
+(PART-23). And `x`, which is written, is saved as a copy if the backward needs its old value.
 """
 
 from __future__ import annotations

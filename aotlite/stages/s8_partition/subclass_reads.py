@@ -4,7 +4,7 @@ The tape's nodes are of ops on wrappers, and read what the formulas of these ops
 that is read all parts may be, by what its class computes. So the joint graph is asked before the
 wrappers are taken out of it. It is imperative: what shares memory is one thing here, and a wrapper
 is one with its parts, so that no order of reads and writes counts.
-Used by the pipeline, for `kept_values`. Rule: DBL-2. Spec: `specs/higher_orders.md`.
+Used by the pipeline, for `double_backward_saves`. Rule: DBL-2. Spec: `specs/higher_orders.md`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import DETACH
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.s8_partition.double_backward_saves import read_by_formulas
 
 
-def inputs_read(graph: Graph, captured: Any, wrappers: Mapping[Node, Any]) -> frozenset[Any]:
+def inputs_read(graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> frozenset[Any]:
     """The roles of inputs, wrappers among them, from which everything follows that is read.
 
     Of hidden inputs that are no wrappers all are: what a class computes may read them anywhere.

@@ -29,13 +29,13 @@ class ViewOf:
     """Elements from the root's first element to this value's."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
-    family: Family
+    family: AsStridedOrigin
     moves: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object itself went through since."""
 
 
 @attrs.frozen(eq=False)
-class Family:
+class AsStridedOrigin:
     """What as_strided counts from: the root, or the detached alias that the value is a view of."""
 
     chain: ViewChain
@@ -82,7 +82,7 @@ def is_hidden(chain: ViewChain) -> bool:
 
 def _fresh(node: Node) -> ViewOf:
     meta: TensorMeta = node.meta  # type: ignore[assignment]
-    return ViewOf(node, EMPTY_CHAIN, 0, node, Family(EMPTY_CHAIN, 0, meta))
+    return ViewOf(node, EMPTY_CHAIN, 0, node, AsStridedOrigin(EMPTY_CHAIN, 0, meta))
 
 
 def _moved(seen: ViewAnalysis, op: GeometryOp, node: Node) -> ViewOf:
@@ -105,7 +105,7 @@ def _further(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made:
         return ViewOf(sight.root, family.chain.then(step), start, made, family)
     chain = sight.chain.then(ViewStep(op, args[1:], operand, result))
     if op.cuts_history:
-        family = Family(chain, start, result)
+        family = AsStridedOrigin(chain, start, result)
     return ViewOf(sight.root, chain, start, made, family)
 
 

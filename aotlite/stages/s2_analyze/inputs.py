@@ -1,0 +1,88 @@
+"""What the function does to each input: writes of its data, changes of geometry, of its history.
+
+Used by stage 2 alone. Rules: META-2..META-4, FUN-17, FUN-19, FUN-20. Spec: `specs/s2_analyze.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.view_root import RESTRICTED
+from aotlite.ir.graph import Node
+from aotlite.ir.op import GeometryOp, InplaceOp
+from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.function_facts import (
+    InputMeta,
+)
+from aotlite.stages.shared.view_analysis import ViewAnalysis, ViewOf, is_hidden
+
+
+class InputAnalysis:
+    """Collects the writes to each input."""
+
+    def __init__(self, captured: Captured, seen: ViewAnalysis) -> None:
+        self.captured = captured
+        self.seen = seen
+        self.kin = {role for family in captured.families for role in family.members}
+        self.writes: dict[Node, list[Node]] = {}
+        self.last: dict[Node, Node] = {}
+        for node in captured.graph.nodes:
+            if type(node.target) is InplaceOp or type(node.target) is GeometryOp:
+                sight = seen[node]
+                self.writes.setdefault(sight.root, []).append(node)
+                self.last[sight.object] = node
+
+    def metas(self) -> Iterator[InputMeta]:
+        for given in self.captured.inputs:
+            yield self._meta(given)
+
+    def final(self, node: Node) -> ViewOf:
+        """How the object that this value is of is seen in the end."""
+        return self.seen[self.last.get(node, node)]
+
+    def _meta(self, given: CapturedInput) -> InputMeta:
+        node = given.placeholder
+        data = [w for w in self.writes.get(node, ()) if isinstance(w.target, InplaceOp)]
+        final = self.final(node)
+        fake = given.fake
+        moved = fake.meta is not given.entry_meta or fake.offset != given.entry_offset
+        return InputMeta(
+            role=given.role,
+            meta=given.entry_meta,
+            final_meta=fake.meta,
+            final_start=fake.offset - given.entry_offset,
+            geometry_steps=final.moves,
+            place=given.place,
+            is_leaf=given.is_leaf,
+            requires_grad=given.requires_grad,
+            requires_grad_at_exit=fake.requires_grad_outside(),
+            writes_data=bool(data),
+            writes_metadata=moved,
+            under_no_grad=bool(data) and not any(w.grad_mode for w in data),
+            hidden=bool(data) and all(is_hidden(self.seen[w].chain) for w in data),
+            changes_history=bool(data) and given.role not in self.kin and _root_changed(given),
+            version_bumps=given.storage.version,
+            shares_outside=given.storage.exported,
+            extent=self.captured.reach.get(given.role),
+        )
+
+
+def _root_changed(given: CapturedInput) -> bool:
+    """Whether a data write gave the input's family another history."""
+    fake = given.fake
+    if fake._kind in RESTRICTED:
+        return False  # a write that would change it is refused (TEN-19)
+    if fake._root is not None:
+        now = fake._root.node
+    else:
+        now = fake._node or (fake._accumulator if fake._leaf else None)
+    return is_written(now, given.entry)
+
+
+def is_written(node: TapeNode | None, entry: Edge | None) -> bool:
+    """Whether a write made the node, and no change of who is a leaf (FUN-36)."""
+    if node is None or type(node) is AccumulateGrad:
+        return False
+    return entry is None or node is not entry[0]

@@ -1,0 +1,103 @@
+"""Inputs that the function puts onto other memory, or that change their autograd state.
+
+Used by stage 2 alone, after the results: the memory may be that of a base, which then may get the
+input's history. Rules: FUN-18, FUN-36. Spec: `specs/s2_analyze.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.ir.graph import Node
+from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.function_facts import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    InputMeta,
+    MemoryStep,
+    OutputMeta,
+    ViewFacts,
+)
+from aotlite.stages.s2_analyze.inputs import InputAnalysis
+from aotlite.stages.s2_analyze.mutation_order import refuse_grown
+from aotlite.stages.s2_analyze.outputs import OutputAnalysis
+from aotlite.stages.s2_analyze.unsupported import (
+    refuse_history,
+)
+from aotlite.stages.shared.view_analysis import ViewOf, is_hidden
+
+
+def with_changes(
+    inputs: InputAnalysis,
+    metas: tuple[InputMeta, ...],
+    results: OutputAnalysis,
+    outputs: Sequence[OutputMeta],
+) -> Iterator[InputMeta]:
+    """The records of inputs with their changes of memory and autograd state (FUN-18, FUN-36)."""
+    shown = {o.role for o in outputs if isinstance(o, AliasOfInput)}
+    for given, meta in zip(inputs.captured.inputs, metas, strict=True):
+        steps = results.timeline.steps(given, shown=given.role in shown)
+        if steps:
+            meta = attrs.evolve(
+                meta,
+                changes=tuple([_step(results, s) if isinstance(s, Node) else s for s in steps]),
+            )
+        last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
+        if meta.resizes_storage:  # a history that it has is that of the memory it grew into
+            meta = attrs.evolve(meta, changes_history=False)
+        yield (
+            meta
+            if last is None
+            else _with_replaced_memory(given, meta, inputs.final(last), results, last)
+        )
+
+
+def _with_replaced_memory(
+    given: CapturedInput, meta: InputMeta, final: ViewOf, results: OutputAnalysis, put: Node
+) -> InputMeta:
+    """The record of an input on other memory, with the geometry that it has there."""
+    fake = given.fake
+    has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
+    kept = not has_history or edge_of(fake) == given.entry
+    handed = kept or _hand_over(results, given.role, meta, put)
+    puts = [each for each in results.timeline.puts.values() if each.role == given.role]
+    if not handed or any(each.is_left_behind() for each in puts):
+        refuse_history(given)
+    moved = final.moves
+    return attrs.evolve(meta, writes_metadata=True, final_start=0, geometry_steps=moved)
+
+
+def _step(results: OutputAnalysis, value: Node) -> MemoryStep:
+    """The step by which an input gets this value, on other memory (FUN-18)."""
+    return MemoryStep(_window(results, value), results.timeline.puts[value].grows)
+
+
+def _hand_over(results: OutputAnalysis, role: InputRole, meta: InputMeta, put: Node) -> bool:
+    """Whether an input is put onto the whole of a base, whose history then is the input's."""
+    last = meta.changes[-1]
+    window = last.window if isinstance(last, MemoryStep) else None
+    whole = all(step.op.cuts_history for step in results.seen[put].chain)
+    if not isinstance(window, AliasOfBase) or not whole:
+        return False
+    base = results.bases[window.base]
+    if base.requires_grad or base.holder is not None:
+        return False
+    results.bases[window.base] = attrs.evolve(base, requires_grad=True, holder=role)
+    return True
+
+
+def _window(results: OutputAnalysis, value: Node) -> Alias:
+    """The view that an input is of the memory it was put onto."""
+    sight = results.seen[value]
+    if not results.timeline.puts[value].grows:
+        refuse_grown(results.timeline, value)
+    counted = results.timeline.puts[value].storage.version
+    version = counted if is_hidden(sight.chain) else None
+    view = ViewFacts(chain=sight.chain, kind=None, requires_grad=False, version=version)
+    if sight.root in results.inputs:
+        return AliasOfInput(results.inputs[sight.root].role, view)
+    return results.alias(sight, view)

@@ -1,0 +1,242 @@
+"""The kind of each result: an input, a view of an input or of an intermediate, or new memory.
+
+Used by stage 2 alone. Rules: META-5..META-15. Spec: `specs/s2_analyze.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.differentiable_views import is_stale
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain
+from aotlite.eager.base.tape.view_root import CreationKind
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.graph import Node
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
+from aotlite.stages.records.function_facts import (
+    Alias,
+    AliasOfBase,
+    AliasOfInput,
+    AliasOfOutput,
+    BaseMeta,
+    Fixed,
+    IsInput,
+    OutputMeta,
+    Plain,
+    Repeated,
+    ViewFacts,
+)
+from aotlite.stages.s2_analyze.mutation_order import MutationOrder
+from aotlite.stages.s2_analyze.unsupported import (
+    refuse_hooks_of_leaf,
+    refuse_leaf_window,
+    refuse_lost_base,
+    refuse_view_of_moved_kin,
+)
+from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
+from aotlite.stages.shared.user_frames import describe
+from aotlite.stages.shared.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
+
+
+class OutputAnalysis:
+    """Decides the kind of each result, first match wins (META-7)."""
+
+    def __init__(self, captured: Captured, seen: ViewAnalysis, timeline: MutationOrder) -> None:
+        self.captured = captured
+        self.seen = seen
+        self.timeline = timeline
+        self.results = captured.results
+        self.first = _first_places(self.results)
+        self.sharing: dict[Node, list[int]] = {}
+        """For each storage, by the node that made it, the places of the distinct results on it."""
+        self.made: dict[Node, int] = {}
+        """The place of the result, if there is one, that is the object which made the storage."""
+        for index in self.first.values():
+            sight = seen[self.results[index].value]
+            self.sharing.setdefault(sight.root, []).append(index)
+            given = captured.recorder.input_of(self.results[index])
+            if sight.object is sight.root and given is None:
+                self.made[sight.root] = index
+        self.inputs = {given.placeholder: given for given in captured.inputs}
+        self.bases: list[BaseMeta] = []
+        self.base_of: dict[Node, int] = {}
+
+        self.put_onto = {seen[value].root for value in timeline.puts}
+        for value in timeline.puts:
+            self.sharing.setdefault(seen[value].root, [])
+
+    def all(self) -> tuple[OutputMeta, ...]:
+        for index, result in enumerate(self.results):
+            refuse_hooks_of_leaf(index, result)
+        return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
+
+    def _after_put(self, index: int, result: Tensor, put: Node) -> OutputMeta:
+        """A view of an input that was put onto other memory before (META-7)."""
+        sight = self.seen[result.value]
+        role = self.timeline.puts[put].role
+        sight = attrs.evolve(sight, chain=behind(sight.chain, self.seen[put]))
+        view = self._view(index, result, sight)
+        view = attrs.evolve(view, chain=behind(view.chain, self.seen[put]))
+        return self._of_input(role, result, view)
+
+    def _of_input(self, role: InputRole, result: Tensor, view: ViewFacts) -> AliasOfInput:
+        """A result that is rebuilt from an input as it was when the view was taken."""
+        if role not in self.timeline.of:
+            return AliasOfInput(role, view)
+        outdated = result._root is not None and result._seen != result.storage.version
+        return AliasOfInput(role, view, self.timeline.before(role, result.value), outdated)
+
+    def _kind(self, index: int, result: object) -> OutputMeta:
+        if not isinstance(result, Tensor):
+            return Fixed(result)
+        earlier = self.first[id(result)]
+        if earlier != index:
+            return Repeated(earlier)
+        given = self.captured.recorder.input_of(result)
+        if given is not None:
+            return IsInput(given.role)
+        sight = self.seen[result.value]
+        base = result._base
+        if id(base) in self.first and id(base) in self.captured.recorder.changes.moved:
+            refuse_lost_base(index, self.first[id(base)], result)
+        put = self.timeline.put(result.value)
+        if put is not None:
+            return self._after_put(index, result, put)
+        if sight.root in self.inputs:
+            self._check_kin(index, result, self.inputs[sight.root])
+            self._check_leaf_window(index, self.inputs[sight.root])
+            role = self.inputs[sight.root].role
+            return self._of_input(role, result, self._view(index, result, sight))
+        if sight.object is sight.root:
+            return _plain(result, sight.root.meta, sight.moves)  # type: ignore[arg-type]
+        shared = len(self.sharing[sight.root]) > 1 or sight.root in self.put_onto
+        if shared or result._kind is not None or has_own_history(result):
+            return self.alias(sight, self._view(index, result, sight))
+        return _plain(result, result.meta, EMPTY_CHAIN)
+
+    def _check_kin(self, index: int, result: Tensor, given: CapturedInput) -> None:
+        left = given.role in {put.role for put in self.timeline.puts.values() if not put.grows}
+        if left and given.family is not None and result.requires_grad_outside():
+            refuse_view_of_moved_kin(index, result, given.place)
+
+    def _view(self, index: int, result: Tensor, sight: ViewOf) -> ViewFacts:
+        """What is said of every result that is rebuilt as a view."""
+        is_leaf = result._leaf and result._node is None
+        return ViewFacts(
+            own_history=self._own_history(index, result, sight),
+            is_leaf=is_leaf,
+            chain=self.seen[sight.object].chain,
+            kind=result._kind,
+            requires_grad=result.requires_grad_outside(),
+            stale=is_stale(result),
+            keeps_node=is_stale(result) and result._node is not None,
+            is_inference=result.is_inference(),
+            under_grad=self._under_grad(result, sight),
+            is_dead_end=is_dead_end(result),
+            follows_base=self._is_of_leaf(sight) and follows_base(result),
+            geometry_steps=sight.moves,
+            version=result.storage.version if is_hidden(sight.chain) else None,
+        )
+
+    def alias(self, sight: ViewOf, view: ViewFacts) -> Alias:
+        output = self.made.get(sight.root)
+        if output is not None:
+            return AliasOfOutput(output, view)
+        base = self.base_of.get(sight.root)
+        if base is None:
+            base = self.base_of[sight.root] = len(self.bases)
+            self.bases.append(self._base(sight))
+        return AliasOfBase(base, view)
+
+    def _base(self, sight: ViewOf) -> BaseMeta:
+        meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
+        version, exported = 0, False
+        for output in self.sharing[sight.root]:
+            other = self.results[output]
+            if not is_hidden(self.seen[other.value].chain):
+                version = other.storage.version
+            exported = exported or other.storage.exported
+            if not _detached(self.seen[other.value].chain):
+                root = other._root
+                requires_grad = root is not None and root.requires_grad
+                return BaseMeta(sight.root, meta, requires_grad, output, version, exported)
+        return BaseMeta(sight.root, meta, False, -1, version, exported)
+
+    def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
+        """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
+        last = self.seen[given.fake.value]
+        if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
+            refuse_leaf_window(index, given)
+
+    def _own_history(self, index: int, result: Tensor, sight: ViewOf) -> bool:
+        """Whether the gradient of a rebuilt result goes through the compiled backward (META-8)."""
+        if not result.requires_grad_outside() or result._leaf and result._node is None:
+            return False
+        if has_own_history(result):
+            return True
+        family = result._root
+        if _detached(sight.chain):
+            if sight.chain[-1].op.cuts_history:  # its history is that of writes, seen or not yet
+                return True
+            how = None if self._is_of_detached(sight) else "a view of what detach() gave"
+        else:
+            of_a_leaf = family is not None and not family.requires_grad and result._node is not None
+            given = self.inputs.get(sight.root)
+            taken = given is not None and given.role in self.timeline.of  # rebuilt as it was taken
+            if taken or self._is_of_leaf(sight):
+                of_a_leaf = False
+            how = "a view of a view made a leaf" if of_a_leaf else None
+        if how is not None:
+            raise noted(
+                UnsupportedError(
+                    f"analyze: output {index} is {how}, shares memory with another tensor and has "
+                    "a history of its own, expected one history for one memory"
+                ),
+                describe(result.value.location),
+                "Return a clone() of it, or what it is a view of, too. (META-8)",
+            )
+        return False
+
+    def _under_grad(self, result: Tensor, sight: ViewOf) -> bool:
+        """Whether grad mode was on, so that the view has its source's history.
+
+        A view of a leaf that does not require grad was taken through one made under no_grad.
+        """
+        taken = result._kind is not CreationKind.NO_GRAD or result._node is not None
+        return taken and (result.requires_grad_outside() or not self._is_of_leaf(sight))
+
+    def _is_of_leaf(self, sight: ViewOf) -> bool:
+        given = self.inputs.get(sight.root)
+        return given is not None and given.fake._leaf
+
+    def _is_of_detached(self, sight: ViewOf) -> bool:
+        """Whether what detach() gave is a result, of which this is then a view like any other."""
+        made = [self.seen[self.results[i].value] for i in self.sharing[sight.root]]
+        last = [step for step in sight.chain if step.op.cuts_history][-1]
+        return any(other.chain and other.chain[-1] is last for other in made)
+
+
+def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
+    """The first place of each tensor among the results, by its id."""
+    first: dict[int, int] = {}
+    for index, result in enumerate(results):
+        if isinstance(result, Tensor):
+            first.setdefault(id(result), index)
+    return first
+
+
+def _detached(chain: ViewChain) -> bool:
+    return any(step.op.cuts_history for step in chain)
+
+
+def _plain(result: Tensor, meta: TensorMeta, steps: ViewChain) -> Plain:
+    """The record of a result that the forward returns with this meta, before these geometry ops."""
+    is_leaf = result._leaf and result._node is None
+    storage = result.storage
+    grad = result.requires_grad_outside()
+    return Plain(grad, meta, storage.version, steps, is_leaf, storage.exported)

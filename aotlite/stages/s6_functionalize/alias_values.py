@@ -1,0 +1,164 @@
+"""AliasValues: the nodes that stand for the values of a graph, and the newest value of each alias.
+
+Used by stage 6 for every operand that it reads. Nothing is emitted before a stale alias is read:
+then pending writes are folded into the root's value, and the alias's chain of views is replayed.
+Rules: FUN-6, FUN-7, FUN-12, FUN-34, FUN-35. Spec: `specs/s6_functionalize.md`.
+"""
+
+from __future__ import annotations
+
+from operator import is_
+from typing import Any
+
+import attrs
+
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
+from aotlite.ir.geometry import layout
+from aotlite.ir.graph import Copy, Graph, Node
+from aotlite.ir.graph.builder import Builder, Proxy
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import ViewOp
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
+from aotlite.stages.s6_functionalize.aliases import SAME, Alias, Group, Storages
+
+
+class AliasValues:
+    """The values of one run. `env` has the alias of each value whose storage is written, or spoken
+    of by as_strided, and the node that stands for any other; a node that stands for itself is not
+    in it.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.build = Builder(graph.name)
+        self.env: dict[Node, Any] = {}
+        self.memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = {}
+        self.storages = Storages(graph)
+        self.copies: list[Copy] = []
+        self.views: dict[ViewStep, Node] = {}
+        """The view of the program that each step of a chain is."""
+
+    def alias(self, node: Node) -> Alias:
+        """The alias of a value; the first question for the maker of a storage makes its group."""
+        found = self.env.get(node, node)
+        if type(found) is not Alias:
+            meta: TensorMeta = node.meta  # type: ignore[assignment]
+            found = self.env[node] = Alias(Group(meta, found), EMPTY_CHAIN, 0, meta, found, 0)
+        return found
+
+    def read(self, argument: Any) -> Any:
+        """The argument with the values of its nodes; itself if they stand for themselves."""
+        if type(argument) is Node:
+            found = self.env.get(argument, argument)
+            return self.sync(found) if type(found) is Alias else found
+        if type(argument) is tuple:
+            read = [self.read(item) for item in argument]
+            return argument if all(map(is_, read, argument)) else tuple(read)
+        return argument
+
+    def sync(self, alias: Alias) -> Node:
+        """The alias's current value; writes still pending are folded in first (FUN-6)."""
+        group = alias.group
+        if alias.value is None or alias.seen != group.version:
+            if group.last is not None and group.last[0] is alias.chain:
+                return group.last[1]
+            self.fold(group)
+            alias.value = self.replay(group, alias.chain)
+            alias.seen = group.version
+        return alias.value
+
+    # --- replay of views
+    def replay(self, group: Group, chain: ViewChain) -> Node:
+        value = group.value
+        for step in chain:
+            if step.op is AS_STRIDED:
+                value, step = _from_root(self.exact(group.value, group.meta), step)
+            if step.op not in SAME:
+                value = self.memoised(value, step)
+        return value
+
+    def memoised(self, value: Node, step: ViewStep) -> Node:
+        if type(step.op) is ViewOp and step.op.recasts:
+            value = self.exact(value, step.operand)  # the last dimension must lie as in eager
+        key = (value, step.op, step.args)
+        found = self.memo.get(key)
+        if found is None:
+            reader = self.build.source
+            self.build.source = self.views.get(step, reader)  # FUN-35
+            found = self.memo[key] = self.shown(step.op, (value, *step.args))
+            self.build.source = reader
+        return found
+
+    def shown(self, op: Any, args: tuple[Any, ...]) -> Node:
+        """The value of a view; one that is a copy lies so that views of the view can be taken."""
+        found = self.build.emit(op.shown, args)
+        if op.shown is op:
+            return found
+        stride = op.result(args)[0].stride
+        meta: TensorMeta = found.meta  # type: ignore[assignment]
+        if layout.same_order(meta.shape, meta.stride, stride) and 0 not in stride:
+            return found
+        return self.copy(found, stride, "views of it are taken, which eager's strides allow")
+
+    # --- pending writes
+    def fold(self, group: Group) -> None:
+        """Writes what is pending into the root's value, by the chains' inverses (FUN-7)."""
+        reader = self.build.source
+        for chain, value, writer in group.pending:
+            self.build.source = writer
+            # Sums depend on the order in memory: the root keeps eager's (FUN-12).
+            group.value = self.in_layout(self.put(group, chain, value), group.meta)
+        self.build.source = reader
+        group.pending = []
+
+    def put(self, group: Group, chain: ViewChain, value: Node) -> Node:
+        steps = [step for step in chain if step.op not in SAME]
+        is_window = steps[0].op is AS_STRIDED
+        parents = [self.exact(group.value, group.meta) if is_window else group.value]
+        for step in steps[:-1]:
+            parents.append(self.memoised(parents[-1], step))
+        for step, parent in zip(reversed(steps), reversed(parents), strict=True):
+            value = step.op.put(
+                Proxy(self.build, parent), Proxy(self.build, value), *step.args
+            ).node
+            if step.op.recasts:  # by copies of bytes, which lie contiguously
+                value = self.in_layout(value, parent.meta)  # type: ignore[arg-type]
+        return value
+
+    # --- order in memory
+    def exact(self, value: Node, eager: Any) -> Node:
+        """The value in eager's own strides, which as_strided and others speak of (FUN-12)."""
+        if value.meta.stride == eager.stride:  # type: ignore[union-attr]
+            return value
+        key = (value, RESTRIDE, (eager.stride,))
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self.copy(value, eager.stride, "its reader speaks of strides")
+        return found
+
+    def in_layout(self, value: Node, eager: TensorMeta) -> Node:
+        """The value with the memory order that the written object has in eager (FUN-12)."""
+        meta: TensorMeta = value.meta  # type: ignore[assignment]
+        if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
+            return value
+        stride = layout.clone_strides(eager.shape, eager.stride)
+        return self.copy(value, stride, "the tensor that is written lies so in memory")
+
+    def copy(self, value: Node, stride: tuple[int, ...] | None, reason: str) -> Node:
+        """A copy in these strides, counted; in the value's own where none are given."""
+        op, args = (CLONE, (value,)) if stride is None else (RESTRIDE, (value, stride))
+        copy = self.build.emit(op, args)
+        self.copies.append(Copy(copy, reason))
+        return copy
+
+
+def _from_root(value: Node, step: ViewStep) -> tuple[Node, ViewStep]:
+    """A window on a value that is itself a view, told from what that is a view of (FUN-34)."""
+    start, root = 0, value
+    while type(root.target) is ViewOp and not root.target.recasts:
+        start, root = root.target.at(root.args, 0) + start, root.args[0]
+    if root is value:
+        return value, step
+    size, stride, first = step.args
+    meta: TensorMeta = root.meta  # type: ignore[assignment]
+    return root, attrs.evolve(step, args=(size, stride, first + start), operand=meta)

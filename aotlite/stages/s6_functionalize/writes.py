@@ -1,0 +1,67 @@
+"""How an in-place op becomes a pure one, whose value is pending in the group of its storage.
+
+Used by stage 6 for each in-place op. Rules: FUN-4, FUN-5, FUN-7, FUN-12.
+Spec: `specs/s6_functionalize.md`.
+"""
+
+from __future__ import annotations
+
+from aotlite.ir.graph import Node
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.op import InplaceOp
+from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.elementwise.comparisons import CAST
+from aotlite.ir.ops.shape.copies import COPY_
+from aotlite.ir.ops.views.view_ops import EXPAND
+from aotlite.stages.s6_functionalize.alias_values import AliasValues
+from aotlite.stages.s6_functionalize.aliases import SAME, Alias
+from aotlite.stages.s6_functionalize.view_inverses import lens_of
+
+
+def add_write(values: AliasValues, node: Node, *, trains: bool) -> None:
+    """Registers a write: its value is what its alias has from now on."""
+    op: InplaceOp = node.target
+    alias = values.alias(node.args[0])
+    if not alias.meta.numel:  # nothing is written, and views of nothing cannot be undone
+        values.env[node] = alias
+        return
+    value = values.in_layout(_result(values, op, node, alias), alias.meta)
+    if op is COPY_ and trains:
+        value = _apart(values, value, values.read(node.args[1]))
+    group = alias.group
+    lens = lens_of(alias.chain, alias.meta, alias.start, alias.group.meta)
+    if group.pending and group.pending[-1][0] is lens:
+        group.pending.pop()  # the same window is overwritten whole: one scatter, not two
+    group.version += 1
+    group.last = lens, value
+    if all(step.op in SAME for step in reversed(alias.chain)):
+        group.value, group.pending = value, []
+    else:
+        group.pending.append((lens, value, node))
+    values.env[node] = Alias(group, alias.chain, alias.start, alias.meta, value, group.version)
+
+
+def _result(values: AliasValues, op: InplaceOp, node: Node, alias: Alias) -> Node:
+    meta = alias.meta
+    if op is COPY_:
+        source = values.read(node.args[1])
+        if source.meta.dtype is not meta.dtype:
+            source = values.build.emit(CAST, (source, meta.dtype))
+        if source.meta.shape != meta.shape:
+            source = values.build.emit(EXPAND, (source, meta.shape))
+        return source
+    if op.overwrites:
+        return values.build.emit(FULL, (meta.shape, node.args[1], meta.dtype, meta.device))
+    value = values.build.emit(op.functional, tuple([values.read(a) for a in node.args]))
+    if value.meta.dtype is not meta.dtype:  # type: ignore[union-attr]
+        value = values.build.emit(CAST, (value, meta.dtype))
+    return value
+
+
+def _apart(values: AliasValues, value: Node, source: Node) -> Node:
+    """What is copied, in memory of its own: before the backward the caller may write the
+    source.
+    """
+    if storage_root(value) is not storage_root(source):
+        return value
+    return values.copy(value, None, "copy_ takes the values that its source has now")

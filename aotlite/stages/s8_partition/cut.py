@@ -1,0 +1,256 @@
+"""Cuts a joint graph into the two graphs of a partition, given the values that are saved.
+
+What every partitioner ends with, aotlite's and a user's: the forward gets the saved values as its
+last results, the backward gets them as inputs and recomputes what else it needs.
+Rules: PART-1..PART-9, PART-26, PART-31, SAV-1. Spec: `specs/s8_partition.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from aotlite.ir.errors import ArgumentError, TokenError, noted
+from aotlite.ir.graph import Graph, Node, Phase
+from aotlite.ir.graph.builder import Builder
+from aotlite.ir.graph.effect_chains import is_effect
+from aotlite.ir.graph.role import (
+    FROM_BACKWARD,
+    OF_BACKWARD,
+    Current,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Part,
+    Rewritten,
+    Role,
+    Saved,
+    SyntheticBase,
+    is_given,
+)
+from aotlite.ir.graph.storage_roots import storage_root
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
+from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.s8_partition.indexed_graph import IndexedGraph, numbered
+from aotlite.stages.s8_partition.saved_memory import recomputed_from, unchecked_values
+from aotlite.stages.shared.user_frames import describe
+
+
+def cut(
+    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: IndexedGraph | None = None
+) -> Partition:
+    """The partition that saves these nodes: the backward recomputes what it needs from them.
+
+    `saved` gives the reason for each; those that the backward does not use are left out. `joint` is
+    the graph by numbers, if it is known. Raises ArgumentError where the gradients cannot be
+    computed from the saved nodes and the tangents, or a result needs a tangent.
+    """
+    reasons = dict(saved) if isinstance(saved, dict) else dict.fromkeys(saved, "chosen")
+    joint = numbered(graph) if joint is None else joint
+    kept = [node in reasons for node in graph.nodes]
+    needed = needed_values(joint, kept)
+    order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
+    names = graph.names
+    saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
+    unchecked = unchecked_values(joint, needed, kept)
+    guarded = recomputed_from(joint, needed, kept)
+    forward, owners = _forward(joint, order, list(saving.values()), unchecked)
+    backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
+    values = [
+        SavedValue(
+            role.name,
+            node.meta,  # type: ignore[arg-type]
+            owner,
+            reasons[node],
+            lent=owner is not None and i in unchecked,
+            guarded=owner is not None and i not in unchecked and joint.roots[i] in guarded,
+        )
+        for i, (node, role), owner in zip(order, saving.items(), owners, strict=True)
+    ]
+    return Partition(forward, backward, tuple(values))
+
+
+def needed_values(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
+    """What the gradients need, down to what is kept and to tangents."""
+    needed = [False] * len(kept)
+    for _, i in joint.gradients:
+        needed[i] = True
+    for i in range(len(kept) - 2, -1, -1):
+        if needed[i] and not kept[i]:
+            for p in joint.inputs[i]:
+                needed[p] = True
+    return needed
+
+
+# -------------------------------------------------------------------------------------- forward
+def _forward(
+    joint: IndexedGraph, saved: list[int], saving: list[Saved], unchecked: set[int]
+) -> tuple[Graph, list[Any]]:
+    """The forward, and whose memory each saved value is."""
+    graph = joint.graph
+    results = [
+        (role, value)
+        for role, value in zip(graph.output_roles, graph.outputs, strict=True)
+        if type(role) not in FROM_BACKWARD
+    ]
+    build = Builder(f"{graph.name}_forward")
+    build.nodes = list(_forward_nodes(joint, saved))
+    owners = _owners(results)
+    written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
+    values = [value for _, value in results]
+    linked: list[Any] = []
+    for i in saved:
+        node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
+        owner = root.role if is_given(root.role) else owners.get(root)
+        # PART-31: the memory of a written input holds the new value when the backward runs.
+        is_written = owner in written or type(root.role) is SyntheticBase
+        if is_written or (i in unchecked and joint.roots[i] not in joint.lendable):
+            build.source = node
+            node, owner = _copied(build, node), None
+        values.append(node)
+        linked.append(owner)
+    return build.finish(values, [*(role for role, _ in results), *saving]), linked
+
+
+def _copied(build: Builder, node: Node) -> Node:
+    """A copy that lies as the value does, since the backward's graph says so."""
+    meta: TensorMeta = node.meta  # type: ignore[assignment]
+    if meta.contiguous:
+        return build.emit(CLONE, (node,))
+    return build.emit(RESTRIDE, (node, meta.stride))
+
+
+def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
+    """The inputs, and all that results and saved values are computed from, in order (PART-2)."""
+    wanted = [False] * len(joint.inputs)
+    for i in (*saved, *[i for _, i in joint.results]):
+        wanted[i] = True
+    for i in range(len(wanted) - 2, -1, -1):
+        if wanted[i]:
+            for p in joint.inputs[i]:
+                wanted[p] = True
+    for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
+        if type(node.role) in OF_BACKWARD:
+            if is_wanted:
+                raise ArgumentError(
+                    f"partition: a result of the forward needs {node.role}, which only the "
+                    "backward has, expected results that are computed from the inputs"
+                )
+        elif is_wanted or node.op == "placeholder":
+            yield node
+
+
+def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
+    """Whose memory each root is, once the call has returned."""
+    owners: dict[Node, Any] = {}
+    for role, value in results:
+        if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
+            owners.setdefault(storage_root(value), role)
+    return owners
+
+
+# ------------------------------------------------------------------------------------- backward
+def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Graph | None:
+    results = graph.outputs_with(tuple(FROM_BACKWARD))
+    if not results:
+        return None
+    build = Builder(f"{graph.name}_backward")
+    new = {
+        node: build.add(Node("placeholder", role, meta=node.meta, role=role, origin=node))
+        for node, role in saving.items()
+    }
+    build.nodes += [node for node in graph.nodes if type(node.role) in OF_BACKWARD]
+    for i in order:
+        node = graph.nodes[i]
+        args = _replaced(node.args, new)
+        if args != node.args:
+            new[node] = node.with_args(args, node.meta)
+        build.nodes.append(new.get(node, node))
+    values = [
+        _own_memory(build, role, new.get(value, value)) if type(value) is Node else None
+        for role, value in results
+    ]
+    return build.finish(values, [role for role, _ in results])
+
+
+def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
+    """Arguments with the nodes in them that stand for others."""
+    found = []
+    for value in args:
+        kind = type(value)
+        if kind is Node:
+            value = new.get(value, value)
+        elif kind is tuple:
+            value = _replaced(value, new)
+        found.append(value)
+    return tuple(found)
+
+
+def _in_time(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> Iterator[int]:
+    """The calls of the backward: what needs no tangent stands before its first reader (PART-26).
+
+    So a value that is computed again lives no longer than it must.
+    """
+    waiting: dict[int, None] = {}
+    for i, node in enumerate(joint.graph.nodes[:-1]):
+        if not needed[i] or kept[i] or type(node.role) in OF_BACKWARD:
+            continue
+        if node.op == "placeholder":
+            raise ArgumentError(
+                f"partition: a gradient needs the input {node.role}, which is not saved, expected "
+                "every needed value to be saved or computed from saved ones"
+            )
+        if node.phase is Phase.FORWARD:
+            if is_effect(node):
+                raise _twice(node)
+            waiting[i] = None
+            continue
+        if waiting:
+            yield from _taken(i, joint.inputs, waiting)
+        yield i
+    yield from waiting
+
+
+def _twice(node: Node) -> TokenError:
+    op = node.target
+    return noted(
+        TokenError(
+            f"partition: the backward would run {op.of} again, an effect {op.effect!r} of the "
+            "forward, expected its results among the saved values"
+        ),
+        describe(node.location),
+        "Effects happen exactly once: save what the backward needs of them. (PART-23, TOK-6)",
+    )
+
+
+def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> list[int]:
+    """Takes from `waiting` what `reader` is computed from, in order."""
+    found: list[int] = []
+    stack = [reader]
+    while stack:
+        for p in inputs[stack.pop()]:
+            if p in waiting:
+                del waiting[p]
+                found.append(p)
+                stack.append(p)
+    found.sort()
+    return found
+
+
+def _own_memory(build: Builder, role: Role, value: Node) -> Node:
+    """A gradient is never memory of a saved value or of a tangent: its holder may write it.
+
+    Neither is what the backward writes, unless that is what was there.
+    """
+    if storage_root(value).op == "call" or _is_kept(role, value):
+        return value
+    build.source = value
+    copy = build.emit(CLONE, (value,))
+    build.source = None
+    return copy
+
+
+def _is_kept(role: Role, value: Node) -> bool:
+    """Whether what the backward leaves in some memory is what was there."""
+    return type(role) is Rewritten and value.role == Current(role.of)
