@@ -92,7 +92,9 @@ class EntryWriter:
         self._link()
         self._geometries()
         if self.plan.backward is not None:
-            keep_forms(self.source, self.plan.backward.memory, self.variables.by_role(self.tensors))
+            keep_forms(
+                self.source, self.plan.backward.facts.memory, self.variables.by_role(self.tensors)
+            )
         for each in self.meta.grads:
             value = "None" if each.result is None else self.variables.results[each.result]
             self.source.add(f"{self.variables.lasting(each.role)}._grad = {value}")
@@ -121,10 +123,10 @@ class EntryWriter:
         if self.plan.backward is None:
             return ""
         self.source.use(edge_of, accumulator)
-        gradients, further = self.plan.backward.gradients, self.plan.backward.further
+        gradients, further = self.plan.backward.gradients, self.plan.backward.derivatives.further
         if further:
             self.source.add(f"further = {listed([self._edge(role) for role in further])}")
-        if not self.plan.backward.only_leaves:
+        if not self.plan.backward.facts.only_leaves:
             self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
         names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
@@ -174,7 +176,7 @@ class EntryWriter:
         if isinstance(role, Family):
             return f"{name_of(self.leaders[role])}._root.edge()"
         name = name_of(role)
-        if self._is_leaf(role) or role in self.plan.backward.new_leaves:  # type: ignore[union-attr]
+        if self._is_leaf(role) or role in self.plan.backward.facts.new_leaves:  # type: ignore[union-attr]
             return f"({name}._accumulator or accumulator({name}), 0)"
         return f"edge_of({name})"
 
@@ -258,13 +260,13 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
-        kind = CompiledBackward if backward.splits else SingleVisitBackward
+        kind = CompiledBackward if backward.derivatives.splits else SingleVisitBackward
         self.source.use(kind)
         plan = self.source.constant(backward, "B", "the plan of the backward")
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
-        if backward.further:
+        if backward.derivatives.further:
             self.source.add("node.further = further")
         for role, _ in backward.tangents:
             # An input, or a view that is rebuilt, gets its history then.
@@ -276,7 +278,7 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
-        keep_memory(self.source, backward.memory, self.variables.by_role(self.tensors))
+        keep_memory(self.source, backward.facts.memory, self.variables.by_role(self.tensors))
         write_loans(self.source, backward.borrowed, self._storage)
         write_links(self.source, backward.links, self._storage)
 
