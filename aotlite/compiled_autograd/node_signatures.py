@@ -153,8 +153,9 @@ def is_inlined(plan: BackwardPlan) -> bool:
     One that raises, has effects, draws, reads memory that others write, is of wrappers, or gives
     results their gradients, is called as it is.
     """
-    parts = (plan.memory, plan.lent, plan.effects, plan.choices, plan.wrappings, plan.errors)
-    simple = not any(parts) and plan.after is None and not plan.apart
+    facts = plan.facts
+    parts = (facts.memory, plan.lent, plan.effects, facts.choices, facts.wrappings, plan.errors)
+    simple = not any(parts) and facts.after is None and not facts.apart
     simple = simple and not any(isinstance(role, Output) for role, _ in plan.gradients)
     return simple and plan.variants is not None and not plan.variants.arrivals
 

@@ -51,7 +51,7 @@ from aotlite.stages.s10_runtime.backward.double_backward import (
     CompiledOrders,
 )
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
-from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.planning import plan_backward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.shared.value_numbering import ValueNumbering
@@ -136,26 +136,21 @@ def orders_of(
     compilation: Compilation,
     *,
     is_compact: bool,
-) -> dict[str, Any]:
+) -> Derivatives:
     """How a backward is differentiated, or why it is not; what anomaly mode looks at."""
     if compilation.options.saved_hooks is not None:
-        return {"why": "Its saved values are packed by hooks in the graph (SAV-7)."}
+        return Derivatives(why="Its saved values are packed by hooks in the graph (SAV-7).")
     if both.kept_tape is None:
         what = "has effects, draws, writes memory, or passes hooks of results"
-        return {"why": f"Its backward {what}."}
+        return Derivatives(why=f"Its backward {what}.")
     alone = compilation.of_derivatives()
     higher = HigherOrders(alone, bases, derivable.reads, is_compact)
     inside = higher.inside(both.kept_tape, partition, {}, both.reads)
     if partition.backward is None:
-        return {"inside": inside}
+        return Derivatives(inside=inside)
     splits = derivable.is_linear
     orders = higher.of(both.kept_tape, partition, {}, both.reads, splits=splits)
-    return {
-        "orders": orders,
-        "splits": splits,
-        "why": "" if splits else NOT_LINEAR,
-        "inside": inside,
-    }
+    return Derivatives(orders, "" if splits else NOT_LINEAR, splits, inside)
 
 
 # -------------------------------------------------------------------------------- the orders beyond
@@ -341,7 +336,7 @@ class HigherOrders:
             apart=made.second.apart,
             choices=made.second.choices,
         )
-        plan = plan_backward(
+        return plan_backward(
             partition.backward,
             lower,
             both,
@@ -350,13 +345,15 @@ class HigherOrders:
             is_compact=self.is_compact,
             lent=partition.lent,
             guarded=partition.guarded,
-            orders=self.of(made.kept_tape, partition, given, made.reads, splits=splits),
-            why="" if splits else NOT_LINEAR,
-            splits=splits,
-            inside=self.inside(made.kept_tape, partition, given, made.reads),
+            derivatives=Derivatives(
+                self.of(made.kept_tape, partition, given, made.reads, splits=splits),
+                "" if splits else NOT_LINEAR,
+                splits,
+                self.inside(made.kept_tape, partition, given, made.reads),
+                made.kept_tape.order,
+            ),
+            number=self.compilation.number,
         )
-        number = self.compilation.number
-        return plan and attrs.evolve(plan, order=made.kept_tape.order, number=number)
 
 
 @attrs.frozen(eq=False, slots=False)

@@ -131,7 +131,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         both, partition, calling.bases, derivable, compilation, is_compact=compact
     )
     backward = lowering.planned_backward(
-        partition, meta, both, compiler, compilation, is_compact=compact, **orders
+        partition, meta, both, compiler, compilation, orders, is_compact=compact
     )
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
     entry = stages["runtime"](

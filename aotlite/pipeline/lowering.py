@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import attrs
-
 from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
@@ -22,7 +20,7 @@ from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s9_lower.reported_strides import with_reported_strides
-from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.planning import plan_backward
 from aotlite.stages.shared.effect_tokens import LiftedBackend
 
@@ -92,11 +90,13 @@ def planned_backward(
     both: Joint,
     compiler: Backend,
     compilation: Compilation,
-    **orders: Any,
+    derivatives: Derivatives,
+    *,
+    is_compact: bool,
 ) -> BackwardPlan | None:
-    """The plan of a partition's backward; `orders` are those of `derivatives.orders_of`."""
+    """The plan of a partition's backward; `derivatives` are those of `orders_of`."""
     fast, lower = compilation.options.fast_paths, compilation.stages["lower"]
-    plan = plan_backward(
+    return plan_backward(
         partition.backward,
         compilation.observers.shown(partial(lower, backend=compiler)),
         both,
@@ -104,9 +104,10 @@ def planned_backward(
         meta.families,
         lent=partition.lent,
         guarded=partition.guarded,
-        **orders,
+        is_compact=is_compact,
+        derivatives=derivatives,
+        number=compilation.number,
     )
-    return plan and attrs.evolve(plan, number=compilation.number)
 
 
 def _forget_origins(graph: Graph | None) -> None:

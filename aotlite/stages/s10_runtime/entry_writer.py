@@ -52,6 +52,7 @@ from aotlite.stages.s10_runtime.support import (
     write_seen,
     write_window,
 )
+from aotlite.stages.s10_runtime.variables import Variables
 
 _STARRED = 200
 """Python takes at most 255 variables before a starred one."""
@@ -66,10 +67,7 @@ class EntryWriter:
         self.source = source
         self.tensors = plan.world.tensors()
         self.written = [each for each in plan.meta.inputs if each.writes]
-        self.values: dict[Any, str] = {}
-        """Variables of what the forward returned, by role: tensors."""
-        self.raw: dict[Any, str] = {}
-        """The same before they are tensors: arrays or windows."""
+        self.variables = Variables(len(plan.meta.outputs))
         consumed = None if plan.sets_generator else plan.consumed
         self.draws = RngWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
         self.leaders: dict[Any, InputRole] = {
@@ -77,8 +75,8 @@ class EntryWriter:
         }
         self._returned = dict(zip(plan.forward.output_roles, plan.forward.outputs, strict=True))
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
-        self.changes = MetadataUpdateWriter(source, plan.meta, self.values, storages)
-        self.results = ResultWriter(plan, source, self.values, self.changes)
+        self.changes = MetadataUpdateWriter(source, plan.meta, self.variables, storages)
+        self.results = ResultWriter(plan, source, self.variables, self.changes)
 
     def write(self) -> None:
         self._check_writable()
@@ -94,15 +92,17 @@ class EntryWriter:
         self._link()
         self._geometries()
         if self.plan.backward is not None:
-            keep_forms(self.source, self.plan.backward.memory, self._lasting())
+            keep_forms(
+                self.source, self.plan.backward.facts.memory, self.variables.by_role(self.tensors)
+            )
         for each in self.meta.grads:
-            value = "None" if each.result is None else self.results.names[each.result]
-            self.source.add(f"{self._lasting_one(each.role)}._grad = {value}")
+            value = "None" if each.result is None else self.variables.results[each.result]
+            self.source.add(f"{self.variables.lasting(each.role)}._grad = {value}")
         for number, entry in enumerate(entries):
             self._register(number, entry)
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
-        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.results.names))}")
+        self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.variables.results))}")
 
     # --- before
     def _check_writable(self) -> None:
@@ -123,10 +123,10 @@ class EntryWriter:
         if self.plan.backward is None:
             return ""
         self.source.use(edge_of, accumulator)
-        gradients, further = self.plan.backward.gradients, self.plan.backward.further
+        gradients, further = self.plan.backward.gradients, self.plan.backward.derivatives.further
         if further:
             self.source.add(f"further = {listed([self._edge(role) for role in further])}")
-        if not self.plan.backward.only_leaves:
+        if not self.plan.backward.facts.only_leaves:
             self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
         names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]
@@ -149,7 +149,7 @@ class EntryWriter:
             found.append(f"entry{number}" if asked else "None")
             if asked:
                 self.source.use(edge_of)
-                self.source.add(f"entry{number} = edge_of({self._lasting_one(hook.role)})")
+                self.source.add(f"entry{number} = edge_of({self.variables.lasting(hook.role)})")
         return found
 
     def _register(self, number: int, entry: str) -> None:
@@ -157,15 +157,7 @@ class EntryWriter:
         hook, function = self.meta.hooks[number], self.plan.world.hooks[number]
         how = self.source.constant(hook, "H", f"{hook.kind} of {hook.role}")
         held = self.source.constant(function, "F", hook.name)
-        self.source.add(f"register({how}, {held}, {self._lasting_one(hook.role)}, {entry})")
-
-    def _lasting_one(self, role: InputRole | Output) -> str:
-        """The variable of an input or a result."""
-        return self.results.names[role.index] if isinstance(role, Output) else name_of(role)
-
-    def _lasting(self) -> dict[Any, str]:
-        """Variables of the tensors whose memory outlives the call, by role."""
-        return {**{role: name_of(role) for role in self.tensors}, **self.values}
+        self.source.add(f"register({how}, {held}, {self.variables.lasting(hook.role)}, {entry})")
 
     def _all(self, names: list[str]) -> str:
         """The variables as a tuple, which may be the one that was passed."""
@@ -184,7 +176,7 @@ class EntryWriter:
         if isinstance(role, Family):
             return f"{name_of(self.leaders[role])}._root.edge()"
         name = name_of(role)
-        if self._is_leaf(role) or role in self.plan.backward.new_leaves:  # type: ignore[union-attr]
+        if self._is_leaf(role) or role in self.plan.backward.facts.new_leaves:  # type: ignore[union-attr]
             return f"({name}._accumulator or accumulator({name}), 0)"
         return f"edge_of({name})"
 
@@ -214,7 +206,7 @@ class EntryWriter:
         if many_names:
             source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
         if plan.sets_generator:
-            self.draws.end(self.raw[NextSeed()], self.raw[NextOffset()])
+            self.draws.end(*map(self.variables.returned, (NextSeed(), NextOffset())))
 
     def _held(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
         """The run; its effects leave alone what it reads, and the generator (TOK-7)."""
@@ -246,12 +238,8 @@ class EntryWriter:
 
     def _outputs(self) -> list[str]:
         """Variables for what the forward returns, saved values aside."""
-        names: list[str] = []
-        for role in self.plan.forward.output_roles:
-            if not isinstance(role, Saved):
-                self.raw[role] = f"w{len(names)}"
-                names.append(self.raw[role])
-        return names
+        roles = [r for r in self.plan.forward.output_roles if not isinstance(r, Saved)]
+        return [self.variables.add_returned(role) for role in roles]
 
     def _value_of(self, role: Any) -> Any:
         return self._returned[role]
@@ -259,10 +247,10 @@ class EntryWriter:
     def _new_tensors(self) -> None:
         """Results and bases become tensors."""
         self.source.use(tensor_over)
-        for role, name in self.raw.items():
+        for role, name in self.variables.all_returned():
             value = self._value_of(role)
             if type(value) is Node and not isinstance(role, (MutatedInput, *RNG_OUTPUTS)):
-                made = self.values[role] = f"t{len(self.values)}"
+                made = self.variables.add_tensor(role)
                 text = self.source.constant(value.meta, "M", str(value.meta))
                 self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
 
@@ -272,16 +260,17 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
-        kind = CompiledBackward if backward.splits else SingleVisitBackward
+        kind = CompiledBackward if backward.derivatives.splits else SingleVisitBackward
         self.source.use(kind)
         plan = self.source.constant(backward, "B", "the plan of the backward")
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
-        if backward.further:
+        if backward.derivatives.further:
             self.source.add("node.further = further")
         for role, _ in backward.tangents:
-            if role in self.values:  # else an input, or what is rebuilt: it gets its history then
+            # An input, or a view that is rebuilt, gets its history then.
+            if self.variables.has_tensor(role):
                 self.results.give_history(role)
 
     def _link(self) -> None:
@@ -289,19 +278,12 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
-        keep_memory(self.source, backward.memory, self._lasting())
+        keep_memory(self.source, backward.facts.memory, self.variables.by_role(self.tensors))
         write_loans(self.source, backward.borrowed, self._storage)
         write_links(self.source, backward.links, self._storage)
 
     def _storage(self, owner: Any) -> str:
-        return self.changes.storage(owner) or f"{self._variable(owner)}.storage"
-
-    def _variable(self, owner: Any) -> str:
-        """The variable of a tensor on an owner's memory; of a hidden alias that is a result."""
-        of_result = isinstance(owner, Output) and owner not in self.values
-        if of_result:
-            return self.results.names[owner.index]
-        return self.values.get(owner) or name_of(owner)
+        return self.changes.storage(owner) or f"{self.variables.owner(owner)}.storage"
 
     # --- inputs
     def _write_inputs(self) -> None:
@@ -326,17 +308,18 @@ class EntryWriter:
         value = self._value_of(role)
         if value.op == "placeholder" and value.role == each.role:
             return  # all that was written is what was there
+        new = self.variables.returned(role)
         if each.extent is not None:
             self.source.use(write_seen)
             meta = self.source.constant(value.meta, "M", str(value.meta))
-            self.source.add(f"write_seen({name}, {self.raw[role]}, {meta}, {each.extent[0]})")
+            self.source.add(f"write_seen({name}, {new}, {meta}, {each.extent[0]})")
         elif self.plan.is_compact and travels_as_array(value.meta):
             arrays = value.meta.device.arrays
-            self.source.add(copy_line(self.source, arrays, f"{name}._data", self.raw[role]))
+            self.source.add(copy_line(self.source, arrays, f"{name}._data", new))
         else:
             self.source.use(write_window)
             meta = self.source.constant(value.meta, "M", str(value.meta))
-            self.source.add(f"write_window({name}, {self.raw[role]}, {meta})")
+            self.source.add(f"write_window({name}, {new}, {meta})")
 
     def _histories(self) -> None:
         """RT-2: what was written has the history of the compiled call's result."""
@@ -353,7 +336,7 @@ class EntryWriter:
     def _geometries(self) -> None:
         """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
         changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
-        for name, output in zip(self.results.names, self.meta.outputs, strict=True):
+        for name, output in zip(self.variables.results, self.meta.outputs, strict=True):
             if isinstance(output, Plain):
                 changes.append((name, output.geometry_steps))
             elif isinstance(output, Alias):

@@ -26,6 +26,7 @@ from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.guarded_values import name_of
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
+from aotlite.stages.s10_runtime.variables import Variables
 
 
 class MetadataUpdateWriter:
@@ -35,13 +36,12 @@ class MetadataUpdateWriter:
         self,
         source: Source,
         meta: FunctionMeta,
-        values: dict[Any, str],
+        variables: Variables,
         storages: Mapping[Any, Storage],
     ) -> None:
         self.source = source
         self.meta = meta
-        self.values = values
-        """Variables of what the forward returned, by role."""
+        self.variables = variables
         self.storages = storages
         """Those that inputs lie on at entry."""
         self._has_detached = False
@@ -74,7 +74,7 @@ class MetadataUpdateWriter:
         """What has a holder is the holder's history: other tensors on the base have none."""
         for index, base in enumerate(self.meta.bases):
             if base.holder is not None:
-                name = self.values[IntermediateBase(index)]
+                name = self.variables.tensor(IntermediateBase(index))
                 self.source.add(f"h{index} = {name}._node, {name}._index")
                 self.source.add(f"{name}._node, {name}._index, {name}.facts = None, 0, None")
 
@@ -113,9 +113,9 @@ class MetadataUpdateWriter:
             case AliasOfInput(role):
                 return name_of(role)
             case AliasOfBase(base):
-                return self.values[IntermediateBase(base)]
+                return self.variables.tensor(IntermediateBase(base))
             case AliasOfOutput(index):
-                return self.values[self.meta.role_of(index)]
+                return self.variables.tensor(self.meta.role_of(index))
 
     # --- counts of writes
     def _counts(self) -> None:
@@ -145,7 +145,7 @@ class MetadataUpdateWriter:
     def _storage(self, owner: Any) -> str:
         if owner is None:
             return "Storage(None)"
-        return f"{self.values.get(owner) or name_of(owner)}.storage"
+        return f"{self.variables.new_or_input(owner)}.storage"
 
     def set_versions(self) -> None:
         """New storages count the writes that they went through in the function (TEN-10)."""
@@ -158,11 +158,11 @@ class MetadataUpdateWriter:
         for role, version in made:
             if role not in self.meta.wrappers:  # which are not there yet
                 self.set_version(role, version)
-        keep_in_place(self.source, self.meta, self.values)
+        keep_in_place(self.source, self.meta, self.variables)
 
     def set_version(self, role: Any, version: int) -> None:
         """The writes that one new storage went through."""
-        name = self.values[role]
+        name = self.variables.tensor(role)
         if type(version) is not int:  # made in inference mode (TEN-22)
             self.source.add(f"{name}.storage.version = {self.count(version)}")
             self.source.add(f"{name}.facts = None")
@@ -195,16 +195,16 @@ def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[i
     ]
 
 
-def keep_in_place(source: Source, meta: FunctionMeta, values: dict[Any, str]) -> None:
+def keep_in_place(source: Source, meta: FunctionMeta, variables: Variables) -> None:
     """TEN-5: memory of which a hidden alias was taken may not move."""
     names = [name_of(each.role) for each in meta.inputs if each.shares_outside]
     names += [
-        values[meta.role_of(index)]
+        variables.tensor(meta.role_of(index))
         for index, output in enumerate(meta.outputs)
         if isinstance(output, Plain) and output.shares_outside
     ]
     names += [
-        values[IntermediateBase(index)]
+        variables.tensor(IntermediateBase(index))
         for index, base in enumerate(meta.bases)
         if base.shares_outside
     ]

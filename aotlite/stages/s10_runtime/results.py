@@ -39,6 +39,7 @@ from aotlite.stages.s10_runtime.support import (
     rebuilt_after,
     with_own_history,
 )
+from aotlite.stages.s10_runtime.variables import Variables
 
 
 class ResultWriter:
@@ -48,27 +49,24 @@ class ResultWriter:
         self,
         plan: RuntimePlan,
         source: Source,
-        values: dict[Any, str],
+        variables: Variables,
         changes: MetadataUpdateWriter,
     ) -> None:
         self.plan = plan
         self.meta = plan.meta
         self.source = source
-        self.values = values
-        """Variables of what the forward returned, and of the wrappers made of it, by role."""
+        self.variables = variables
         self.changes = changes
         self.wraps = SubclassWriter(source)
         backward = plan.backward
         tangents = () if backward is None else backward.tangents
         self._places = {of: place for place, (of, _) in enumerate(tangents)}
-        self.names: list[str] = [""] * len(plan.meta.outputs)
-        """The variable of each result, once it is made; parts of wrappers come last."""
 
     def give_history(self, role: Any) -> None:
         """The history of a result is the compiled call's, where it is differentiable."""
         index = self._places.get(role)
         if index is not None:
-            name = self.values[role]
+            name = self.variables.tensor(role)
             self.source.add(f"{name}._node = node", f"{name}.facts = None")
             if index:
                 self.source.add(f"{name}._index = {index}")
@@ -81,7 +79,7 @@ class ResultWriter:
         """By ops: what the input is by then decides what history the view has."""
         self._rebuild(index, name_of(output.role), output.view, output.role, quick=False)
         if output.outdated:
-            self.source.add(f"{self.names[index]}._seen = -1")
+            self.source.add(f"{self.variables.results[index]}._seen = -1")
 
     def write(self) -> None:
         """Makes all results, each behind what it is made of."""
@@ -91,13 +89,13 @@ class ResultWriter:
 
     def _result(self, index: int) -> str:
         """The variable of a result, made before unless it is there already."""
-        if not self.names[index] and index in self.meta.inside:
+        if not self.variables.results[index] and index in self.meta.inside:
             of, name = self.meta.inside[index]
-            self.names[index] = f"r{index}"
+            self.variables.results[index] = f"r{index}"
             self.source.add(f"r{index} = {self._result(of)}.{name}")
-        if not self.names[index]:
-            self.names[index] = self._made(index, self.meta.outputs[index])
-        return self.names[index]
+        if not self.variables.results[index]:
+            self.variables.results[index] = self._made(index, self.meta.outputs[index])
+        return self.variables.results[index]
 
     def _made(self, index: int, output: OutputMeta) -> str:
         match output:
@@ -124,21 +122,21 @@ class ResultWriter:
 
     def _whole(self, role: Any, version: int) -> str:
         """The variable of a result or base that is no view; a wrapper is made of its parts."""
-        if role not in self.values:
+        if not self.variables.has_tensor(role):
             wrapping = self.meta.wrappers[role]
-            own = len(self.names) - len(self.meta.parts)
+            own = len(self.variables.results) - len(self.meta.parts)
             places = {part: own + k for k, part in enumerate(self.meta.parts)}
             parts = [self._result(places[of]) for _, of, _ in wrapping.parts]
-            self.values[role] = self.wraps.made(wrapping, parts)
+            self.variables.set_tensor(role, self.wraps.made(wrapping, parts))
             self.changes.set_version(role, version)
             self.give_history(role)
-        return self.values[role]
+        return self.variables.tensor(role)
 
     def _rebuild(
         self, index: int, origin: str, view: ViewFacts, of: Any, *, quick: bool = True
     ) -> str:
         """RT-6: the variable of the view which eager's result is, of the tensor with role `of`."""
-        name = self.names[index] = f"r{index}"
+        name = self.variables.results[index] = f"r{index}"
         quick = quick and of not in self.meta.wrappers
         if quick and self.plan.fast_paths and self._is_quick(view):
             self.source.add(f"{name} = {self._quick_view(origin, view)}")

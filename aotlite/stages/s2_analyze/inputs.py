@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aotlite.eager.autograd.accumulate_grad import AccumulateGrad
+from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_root import RESTRICTED
 from aotlite.ir.graph import Node

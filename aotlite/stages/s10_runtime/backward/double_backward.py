@@ -115,7 +115,7 @@ class DifferentiableStep:
             for storage in dict.fromkeys(made.lenders):
                 storage.lend(made)
         for place, (role, _) in enumerate(plan.tangents):
-            if not live.isdisjoint(plan.reach[role]):
+            if not live.isdisjoint(plan.facts.reach[role]):
                 grad = tensors[role.index]  # type: ignore[union-attr]
                 grad._node, grad._index, grad.facts = made, place, None
                 keep_form(grad)
@@ -128,7 +128,7 @@ class DifferentiableStep:
 
     def _incoming(self, node: BackwardCall, grads: Sequence[Any]) -> list[tuple[Any, Tensor]]:
         pairs = zip(node.plan.tangents, grads, strict=True)
-        incoming = node.plan.orders.incoming  # type: ignore[union-attr]
+        incoming = node.plan.derivatives.orders.incoming  # type: ignore[union-attr]
         return [(incoming(role), grad) for (role, _), grad in pairs if grad is not None]
 
     def _owners(
@@ -139,10 +139,12 @@ class DifferentiableStep:
         owners = {owner_at_next_order(each.owner): link for each, link in links}
         for each, memory, version in zip(*self._memory(node), strict=True):
             owners[owner_at_next_order(each.owner)] = memory.storage, version
-        incoming = node.plan.orders.incoming  # type: ignore[union-attr]
+        incoming = node.plan.derivatives.orders.incoming  # type: ignore[union-attr]
         for (role, _), grad in zip(node.plan.tangents, grads, strict=True):
             if grad is not None:
-                for of, each in _with_parts(role, grad, node.plan.wrappings.get(Tangent(role))):
+                for of, each in _with_parts(
+                    role, grad, node.plan.facts.wrappings.get(Tangent(role))
+                ):
                     owners[incoming(of)] = each.storage, each.storage.version
         for index, tensor in enumerate(tensors):
             wrapping = self.order.wrappings.get(Output(index))
@@ -152,7 +154,9 @@ class DifferentiableStep:
 
     def _memory(self, node: BackwardCall) -> tuple[Any, Any, Any]:
         plan = node.plan
-        return (plan.memory, node.memory, node.versions) if plan.memory else ((), (), ())
+        return (
+            (plan.facts.memory, node.memory, node.versions) if plan.facts.memory else ((), (), ())
+        )
 
 
 def _with_parts(
@@ -172,17 +176,17 @@ class _Writer(BackwardWriter):
         self.order = order
         # What the first order finds in memory is saved for this one, and is as it was.
         self.late = BackwardMemoryWriter(
-            (), absent, self.graph, self.source, is_compact=plan.is_compact
+            (), absent, self.graph, self.source, is_compact=plan.facts.is_compact
         )
 
     def function(self) -> tuple[Any, str]:
         self._check()
-        if self.plan.memory:
+        if self.plan.facts.memory:
             self.source.use(check_shown)
             self.source.add("check_shown(node.name(), node.shown)")
         self._call(self._values())
         self._results()
-        number = f"{self.plan.number} backward, differentiable"
+        number = f"{self.plan.facts.number} backward, differentiable"
         return self.source.function(self.graph.name, number, "node, grads")
 
     def _results(self) -> None:

@@ -143,8 +143,8 @@ class CompiledBackward(TapeNode):
         """Where gradients of the inputs go, at this order and later ones."""
         pairs = zip(self.plan.gradients, self.edges, strict=True)
         found = {role: edge for (role, _), edge in pairs}
-        if self.plan.further:
-            found.update(zip(self.plan.further, self.further, strict=True))
+        if self.plan.derivatives.further:
+            found.update(zip(self.plan.derivatives.further, self.further, strict=True))
         return found
 
     @property
@@ -199,12 +199,12 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         if not STATE.grad_mode or plan.variants is None:
             return self.gradients(grads, wanted)
-        if plan.memory:
-            refuse_history(self.name(), plan.memory, plan.variants.graph, self.absent(grads))
-        if plan.orders is not None:
+        if plan.facts.memory:
+            refuse_history(self.name(), plan.facts.memory, plan.variants.graph, self.absent(grads))
+        if plan.derivatives.orders is not None:
             return self._differentiable(grads)
         found = self.gradients(grads, wanted)
-        forbid_second_order(found, self.sources.values(), grads, plan.why)
+        forbid_second_order(found, self.sources.values(), grads, plan.derivatives.why)
         return found
 
     def _differentiable(self, grads: list[Any]) -> Sequence[Any]:
@@ -214,7 +214,7 @@ class CompiledBackward(TapeNode):
         if self.plan.guarded and self.copies:
             check_copies(self)
         formed = self._with_history(grads) if STATE.wrappers else grads
-        moved = self.plan.memory and [m.storage.version for m in self.memory] != self.versions
+        moved = self.plan.facts.memory and [m.storage.version for m in self.memory] != self.versions
         if formed is None or moved:
             found = self.gradients(grads)
             why = MOVED if moved else FORM
@@ -223,7 +223,7 @@ class CompiledBackward(TapeNode):
         grads = formed
         pairs = zip(self.plan.tangents, grads, strict=True)
         arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
-        orders: Any = self.plan.orders
+        orders: Any = self.plan.derivatives.orders
         step = orders.step(self.plan, self.absent(grads), arriving)
         if not self.plan.lent:
             return step(self, grads)
@@ -276,7 +276,7 @@ class CompiledBackward(TapeNode):
         """The gradients in the forms that are expected; None where one of them loses a history."""
         found = []
         for grad, (role, _) in zip(grads, self.plan.tangents, strict=True):
-            wrapping = self.plan.wrappings.get(Tangent(role))
+            wrapping = self.plan.facts.wrappings.get(Tangent(role))
             formed = None if grad is None else coerced_with_history(grad, role, wrapping)
             if formed is None and grad is not None:
                 return None
@@ -284,7 +284,7 @@ class CompiledBackward(TapeNode):
         return found
 
     def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
-        inside = self.plan.inside
+        inside = self.plan.derivatives.inside
         if inside is None or self.saved is None:
             return False
         return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)

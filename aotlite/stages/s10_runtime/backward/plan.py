@@ -87,24 +87,15 @@ class BackwardCall(Protocol):
 
 
 @attrs.frozen(eq=False)
-class BackwardPlan:
-    """All that a compiled backward needs to know, apart from what one call saves."""
+class BackwardFacts:
+    """What stages 4 to 8 found out of a backward; read when a variant or an order is made."""
 
-    variants: BackwardVariants | None
-    """None where no gradient reaches any input: the backward only checks what eager's checks."""
-    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
-    """Differentiable results in order, and the layout in which their gradients are expected."""
-    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
-    """The inputs, and the geometry of the gradients of those that get one."""
+    is_compact: bool
+    """The backward is called by its compact face (`backends.values`)."""
     reach: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which the tape of each result leads."""
     flows: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
-    reads: GradientReads
-    """Whose memory gradients read."""
-    errors: dict[ResultRole, Exception]
-    is_compact: bool
-    """The backward is called by its compact face (`backends.values`)."""
     asks: tuple[tuple[int, bool], ...]
     """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
     (`Reading.results`), and whether they ask for tensors."""
@@ -114,17 +105,8 @@ class BackwardPlan:
     """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
     number: int = 0
     """Of the compilation (GEN-9)."""
-    order: int = 1
-    """Of the derivatives that it computes (DBL-2)."""
     memory: tuple[BackwardMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31)."""
-    lent: tuple[tuple[int, Any], ...] = ()
-    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
-    guarded: tuple[tuple[int, Any], ...] = ()
-    """Saved values that eager's backward reads, too, and of which this one computes again what
-    eager has saved; and whose memory it is (PART-40)."""
-    effects: tuple[BackwardEffect, ...] = ()
-    """What happens in the backward (TOK-4)."""
     after: FinalRngState | None = None
     """Where the backward leaves the generator (RNG-5)."""
     apart: tuple[RequiredArrivals, ...] = ()
@@ -133,18 +115,54 @@ class BackwardPlan:
     """Where gradients are other ones for each choice of results."""
     wrappings: Mapping[Any, SubclassMeta] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
+
+
+@attrs.frozen(eq=False)
+class Derivatives:
+    """How a backward is differentiated, and what anomaly mode runs in its place."""
+
     orders: HigherOrders | None = None
     """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
     why: str = ""
     """Why it is refused, or why not `splits`."""
     splits: bool = True
     """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
-    edge_order: tuple[int, ...] | None = None
-    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
     inside: NanChecks | None = None
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
+    order: int = 1
+    """Of the derivatives that the backward computes (DBL-2)."""
     further: tuple[SourceRole, ...] = ()
     """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
+
+
+@attrs.frozen(eq=False)
+class BackwardPlan:
+    """All that a compiled backward needs to know, apart from what one call saves.
+
+    What each run reads stands here; what is read once, or by a second order, in the two records.
+    """
+
+    variants: BackwardVariants | None
+    """None where no gradient reaches any input: the backward only checks what eager's checks."""
+    tangents: tuple[tuple[ResultRole, TensorMeta], ...]
+    """Differentiable results in order, and the layout in which their gradients are expected."""
+    gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
+    """The inputs, and the geometry of the gradients of those that get one."""
+    facts: BackwardFacts
+    derivatives: Derivatives
+    reads: GradientReads
+    """Whose memory gradients read."""
+    errors: dict[ResultRole, Exception]
+    """What eager's backward raises for the gradient of a result."""
+    lent: tuple[tuple[int, Any], ...] = ()
+    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
+    guarded: tuple[tuple[int, Any], ...] = ()
+    """Saved values that eager's backward reads, too, and of which this one computes again what
+    eager has saved; and whose memory it is (PART-40)."""
+    effects: tuple[BackwardEffect, ...] = ()
+    """What happens in the backward (TOK-4)."""
+    edge_order: tuple[int, ...] | None = None
+    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
     borrowed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
     """What is lent and what is guarded: the node is told before that memory is written."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
@@ -156,20 +174,21 @@ class BackwardPlan:
 
     @wrapped.default
     def _wrapped(self) -> tuple[bool, ...]:
-        return tuple([Tangent(role) in self.wrappings for role, _ in self.tangents])
+        return tuple([Tangent(role) in self.facts.wrappings for role, _ in self.tangents])
 
     may_reopen: bool = attrs.field(init=False)
     """Whether some result can have a backward behind one of another, or a second one (SAV-1)."""
 
     @may_reopen.default
     def _may_reopen(self) -> bool:
-        if self.effects or self.memory or self.after or self.choices:
+        facts = self.facts
+        if self.effects or facts.memory or facts.after or facts.choices:
             return False
-        return len(self.tangents) > 1 or not self.asks
+        return len(self.tangents) > 1 or not facts.asks
 
     def left(self, values: Sequence[Value | None], closed: Absent) -> list[Value | None]:
         """Of the saved values those that backwards without gradients of these results read."""
-        if not closed or self.variants is None or not self.is_compact:
+        if not closed or self.variants is None or not self.facts.is_compact:
             return list(values)
         needed = self.variants.needed(closed, self)
         return [value if index in needed else None for index, value in enumerate(values)]
@@ -177,14 +196,14 @@ class BackwardPlan:
     def closed(self, arrived: Absent) -> Absent:
         """Results whose backward raises behind one with gradients of these."""
         bits, spent = self.reads.bits_among(arrived), 0
-        for each, _ in self.asks:
+        for each, _ in self.facts.asks:
             spent |= each if each & bits else 0
         return self.reads.results_of(spent)
 
     def asks_without(self, absent: Absent) -> bool:
         """Whether a gradient that is not absent passes a node that asks for tensors."""
         bits = self.reads.bits_without(absent)
-        return any(asks and each & bits for each, asks in self.asks)
+        return any(asks and each & bits for each, asks in self.facts.asks)
 
     @property
     def links(self) -> tuple[SavedOf, ...]:
@@ -197,4 +216,6 @@ class BackwardPlan:
 
     def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which a gradient that is not absent flows."""
-        return {of for role, _ in self.tangents if role not in absent for of in self.flows[role]}
+        return {
+            of for role, _ in self.tangents if role not in absent for of in self.facts.flows[role]
+        }

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Tangent
@@ -15,10 +17,10 @@ from aotlite.stages.records.capture import SourceRole
 from aotlite.stages.records.function_facts import FamilyMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.subclass_meta import gradient_of, outermost_role
-from aotlite.stages.s10_runtime.backward.anomaly import CompiledAnomalyTraces
-from aotlite.stages.s10_runtime.backward.double_backward import CompiledOrders
-from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import BackwardFacts, BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
+
+NO_DERIVATIVES = Derivatives()
 
 
 def plan_backward(
@@ -31,36 +33,13 @@ def plan_backward(
     is_compact: bool,
     lent: tuple[tuple[int, Any], ...] = (),
     guarded: tuple[tuple[int, Any], ...] = (),
-    orders: CompiledOrders | None = None,
-    why: str = "",
-    splits: bool = True,
-    inside: CompiledAnomalyTraces | None = None,
+    derivatives: Derivatives = NO_DERIVATIVES,
+    number: int = 0,
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None where no result is differentiable.
 
     `leaves` are the inputs that are leaves which require grad.
     """
-    facts: dict[str, Any] = {
-        "reach": both.reach,
-        "flows": both.flows,
-        "reads": both.reads,
-        "errors": both.errors,
-        "is_compact": is_compact,
-        "asks": both.asks,
-        "memory": both.memory,
-        "new_leaves": both.new_leaves,
-        "lent": lent,
-        "guarded": guarded,
-        "effects": both.effects,
-        "after": both.after,
-        "wrappings": both.wrappings,
-        "apart": both.apart,
-        "choices": both.choices,
-        "orders": orders,
-        "why": why,
-        "splits": splits,
-        "inside": inside,
-    }
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
     erring = {of for result in both.errors for of in both.reach[result]}
     erring.update([of for each in both.effects for of in each.reach])  # and the effects
@@ -71,19 +50,44 @@ def plan_backward(
     whole |= {family.role: family.meta for family in families}
     metas = {role: meta for role, meta in whole.items() if role in erring}
     if graph is None:
-        dead, sources = tuple(both.layouts.items()), tuple(metas.items())
-        return BackwardPlan(None, dead, sources, only_leaves=False, **facts) if dead else None
-    tangents = tuple(_expected(graph, both).items())
-    gradients = tuple(_given(graph, both, metas).items())
-    only_leaves = all(meta is None or role in leaves for role, meta in gradients)
-    further = frozenset() if both.kept_tape is None else both.kept_tape.further
-    facts |= {
-        "only_leaves": only_leaves,
-        "edge_order": _edge_order(both.order, gradients),
-        "further": tuple([role for role, meta in gradients if meta is None and role in further]),
-    }
-    variants = CompiledVariants(graph, lower, both.arrivals, both.effects)
-    return BackwardPlan(variants, tangents, gradients, **facts)
+        tangents, gradients = tuple(both.layouts.items()), tuple(metas.items())
+    else:
+        tangents = tuple(_expected(graph, both).items())
+        gradients = tuple(_given(graph, both, metas).items())
+    if graph is None and not tangents:
+        return None
+    is_leaf = [meta is None or role in leaves for role, meta in gradients]
+    facts = BackwardFacts(
+        is_compact,
+        both.reach,
+        both.flows,
+        both.asks,
+        only_leaves=graph is not None and all(is_leaf),
+        new_leaves=both.new_leaves,
+        number=number,
+        memory=both.memory,
+        after=both.after,
+        apart=both.apart,
+        choices=both.choices,
+        wrappings=both.wrappings,
+    )
+    if graph is not None and both.kept_tape is not None:
+        reached = both.kept_tape.further
+        further = tuple([role for role, meta in gradients if meta is None and role in reached])
+        derivatives = attrs.evolve(derivatives, further=further)
+    return BackwardPlan(
+        None if graph is None else CompiledVariants(graph, lower, both.arrivals, both.effects),
+        tangents,
+        gradients,
+        facts,
+        derivatives,
+        both.reads,
+        both.errors,
+        lent=lent,
+        guarded=guarded,
+        effects=both.effects,
+        edge_order=None if graph is None else _edge_order(both.order, gradients),
+    )
 
 
 def _edge_order(

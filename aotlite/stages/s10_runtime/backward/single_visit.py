@@ -40,8 +40,8 @@ class EngineVisits:
                     "backward: gradients arrive at a compiled call in two parts, by way of its "
                     "results and of its gradients, expected them in one"
                 ),
-                f"{node.plan.why} Differentiate the eager function, or the gradients alone. "
-                "(DBL-1)",
+                f"{node.plan.derivatives.why} Differentiate the eager function, or the gradients "
+                "alone. (DBL-1)",
             )
         task.append(_Met(self._met, id(task)))
 
@@ -71,7 +71,7 @@ class SingleVisitBackward(CompiledBackward):
     def begin_order(self, made: CompiledBackward) -> None:
         """Notes that gradients of this call have a tape node."""
         super().begin_order(made)
-        if not self.plan.splits:
+        if not self.plan.derivatives.splits:
             if not hasattr(self, "_own"):
                 self._own = EngineVisits()
                 self.visits = (*getattr(self, "visits", ()), self._own)
@@ -80,6 +80,6 @@ class SingleVisitBackward(CompiledBackward):
     def _run(self, grads: list[Any], wanted: Any) -> Sequence[Any]:
         for visits in getattr(self, "visits", ()):
             visits.note(self)
-        if not self.plan.memory and hasattr(self, "shown"):
+        if not self.plan.facts.memory and hasattr(self, "shown"):
             check_shown(self.name(), self.shown)
         return super()._run(grads, wanted)

@@ -70,14 +70,14 @@ class BackwardWriter:
         self.graph = graph
         self.source = Source()
         self.source.scope["run"] = run
-        self.source.scope[ORDER] = plan.order
+        self.source.scope[ORDER] = plan.derivatives.order
         self.run = run
         inputs = plan.variants.graph.placeholders  # type: ignore[union-attr]
         self.metas: dict[Any, Any] = {node.role: node.meta for node in inputs}
         self.late = BackwardMemoryWriter(
-            plan.memory, absent, graph, self.source, is_compact=plan.is_compact
+            plan.facts.memory, absent, graph, self.source, is_compact=plan.facts.is_compact
         )
-        self.draws = RngWriter.of_backward(self.source, graph, plan.after, absent)
+        self.draws = RngWriter.of_backward(self.source, graph, plan.facts.after, absent)
 
     def function(self) -> tuple[Step, str]:
         refuse_regions(self.source, self.graph)
@@ -85,7 +85,7 @@ class BackwardWriter:
         self._call(self._values())
         self._gradients()
         absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
-        number = f"{self.plan.number} backward{absent}"
+        number = f"{self.plan.facts.number} backward{absent}"
         return self.source.function(self.graph.name, number, "node, grads")
 
     def _check(self) -> None:
@@ -114,7 +114,7 @@ class BackwardWriter:
         values = []
         for name, (role, meta) in zip(names, plan.tangents, strict=True):
             if role not in self.absent:
-                wrapping = plan.wrappings.get(Tangent(role))
+                wrapping = plan.facts.wrappings.get(Tangent(role))
                 if wrapping is None:
                     values.append(self._tangent(name, meta))
                 else:
@@ -122,7 +122,7 @@ class BackwardWriter:
                     values += self._parts(name, role, "", wrapping)
         values += self.late.values()
         self.draws.begin()
-        values += self.draws.inputs(is_compact=plan.is_compact)
+        values += self.draws.inputs(is_compact=plan.facts.is_compact)
         return f"[{', '.join(['*node.saved', *values])}]"
 
     def _parts(self, name: str, result: Any, path: str, wrapping: SubclassMeta) -> list[str]:
@@ -160,14 +160,14 @@ class BackwardWriter:
         expected = source.constant(meta, "M", str(meta))
         source.add(f"if {name}.meta is not {expected}:")
         source.add(f"    {name} = laid_out({name}, {expected})")
-        if not (self.plan.is_compact and travels_as_array(meta)):
+        if not (self.plan.facts.is_compact and travels_as_array(meta)):
             return f"({name}.storage.buffer, {name}.offset)"
         source.add(f"x = {name}._array")
         source.add(f"x{name} = {name}._data if x is None else x")
         return f"x{name}"
 
     def _call(self, values: str) -> None:
-        plan, compact = self.plan, self.plan.is_compact
+        plan, compact = self.plan, self.plan.facts.is_compact
         given = f"run.read_of({values})" if compact and not self.run.reads_all else values
         # What gradients read of others' memory; nothing is lent where effects are (PART-37).
         storages = [f"node.links[{i}][0]" for i in range(len(plan.links))]
@@ -192,7 +192,7 @@ class BackwardWriter:
         metas: list[Any] = [
             None if value is None else value.meta for _, value in self.graph.outputs_with(Gradient)
         ]
-        if plan.memory:
+        if plan.facts.memory:
             self.late.put_back(len(metas))
         if len(self.graph.outputs) > len(metas):
             source.add(f"found = found[:{len(metas)}]")
@@ -214,7 +214,7 @@ class BackwardWriter:
 
     def _return(self, tensors: str, metas: list[Any]) -> None:
         """Returns what the backward gave; where gradients are wrappers, as their parts."""
-        if self.plan.wrappings:
+        if self.plan.facts.wrappings:
             names = [f"t{i}" for i in range(len(metas))]
             self.source.add(f"{listed(names)} = {tensors}")
             tensors = self._wrapped(names, metas)
@@ -227,7 +227,7 @@ class BackwardWriter:
         writer = SubclassWriter(self.source)
         found = []
         for source, _ in self.plan.gradients:
-            wrapping = self.plan.wrappings.get(Gradient(source))
+            wrapping = self.plan.facts.wrappings.get(Gradient(source))
             if wrapping is None:
                 found.append(by_role[source][0])
             elif all(by_role[of][1] is None for _, of in wrapping.leaves()):

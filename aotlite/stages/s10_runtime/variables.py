@@ -1,0 +1,78 @@
+"""The variables of an entry's code, by role: what the forward returned, new tensors, and results.
+
+Used by the writers of stage 10: who makes a variable says so here, and all others ask for it.
+Asking for one that is not made yet is an error, so that the order of the lines is checked.
+Rules: RT-1, RT-6. Spec: `specs/s10_runtime.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aotlite.ir.graph.role import Output
+from aotlite.stages.records.capture import InputRole
+from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+
+
+class Variables:
+    """Names of the variables of one entry."""
+
+    def __init__(self, result_count: int) -> None:
+        self._returned: dict[object, str] = {}
+        """What the forward returned, saved values aside: arrays or windows."""
+        self._tensors: dict[object, str] = {}
+        """The tensors made of it, and the wrappers made of those."""
+        self.results: list[str] = [""] * result_count
+        """The variable of each result, once it is made; parts of wrappers come last."""
+
+    def add_returned(self, role: object) -> str:
+        """A new variable for an array or a window that the forward returns."""
+        name = self._returned[role] = f"w{len(self._returned)}"
+        return name
+
+    def returned(self, role: object) -> str:
+        """The variable of an array or a window that the forward returned."""
+        return self._returned[role]
+
+    def all_returned(self) -> Iterable[tuple[Any, str]]:
+        """Each role with the variable of what the forward returned for it."""
+        return self._returned.items()
+
+    def add_tensor(self, role: object) -> str:
+        """A new variable for the tensor over what the forward returned."""
+        name = self._tensors[role] = f"t{len(self._tensors)}"
+        return name
+
+    def set_tensor(self, role: object, name: str) -> None:
+        """Notes the variable of a wrapper that was made of its parts."""
+        self._tensors[role] = name
+
+    def has_tensor(self, role: object) -> bool:
+        """Whether there is a new tensor of this role by now."""
+        return role in self._tensors
+
+    def tensor(self, role: object) -> str:
+        """The variable of a new tensor: a result, or the base of one."""
+        return self._tensors[role]
+
+    def new_or_input(self, role: Any) -> str:
+        """The variable of a new tensor; else that of the input of this role."""
+        return self._tensors.get(role) or name_of(role)
+
+    def owner(self, role: Any) -> str:
+        """The variable of a tensor on an owner's memory; of a result where it is a hidden alias."""
+        if isinstance(role, Output) and role not in self._tensors:
+            return self.results[role.index]
+        return self.new_or_input(role)
+
+    def lasting(self, role: InputRole | Output) -> str:
+        """The variable of an input or a result."""
+        return self.results[role.index] if isinstance(role, Output) else name_of(role)
+
+    def by_role(self, inputs: Iterable[InputRole]) -> dict[Any, str]:
+        """Variables of the tensors whose memory outlives the call: inputs and new ones."""
+        return {**{role: name_of(role) for role in inputs}, **self._tensors}
+
+
+__all__ = ["Variables"]
