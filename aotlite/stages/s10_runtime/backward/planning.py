@@ -41,29 +41,29 @@ def plan_backward(
     `leaves` are the inputs that are leaves which require grad.
     """
     facts: dict[str, Any] = {
-        "reach": both.reach,
-        "flows": both.flows,
-        "reads": both.reads,
-        "errors": both.errors,
+        "reach": both.backward.reach,
+        "flows": both.backward.flows,
+        "reads": both.backward.reads,
+        "errors": both.backward.errors,
         "is_compact": is_compact,
-        "asks": both.asks,
-        "memory": both.memory,
-        "new_leaves": both.new_leaves,
+        "asks": both.backward.asks,
+        "memory": both.backward.memory,
+        "new_leaves": both.backward.new_leaves,
         "lent": lent,
         "guarded": guarded,
-        "effects": both.effects,
-        "after": both.after,
-        "wrappings": both.wrappings,
-        "apart": both.apart,
-        "choices": both.choices,
+        "effects": both.backward.effects,
+        "after": both.backward.after,
+        "wrappings": both.backward.wrappings,
+        "apart": both.backward.apart,
+        "choices": both.backward.choices,
         "orders": orders,
         "why": why,
         "splits": splits,
         "inside": inside,
     }
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
-    erring = {of for result in both.errors for of in both.reach[result]}
-    erring.update([of for each in both.effects for of in each.reach])  # and the effects
+    erring = {of for result in both.backward.errors for of in both.backward.reach[result]}
+    erring.update([of for each in both.backward.effects for of in each.reach])  # and the effects
     # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
     whole: dict[Any, Any] = {
         of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
@@ -82,7 +82,7 @@ def plan_backward(
         "served": _served(both.order, gradients),
         "further": tuple([role for role, meta in gradients if meta is None and role in further]),
     }
-    variants = CompiledVariants(graph, lower, both.arrivals, both.effects)
+    variants = CompiledVariants(graph, lower, both.backward.arrivals, both.backward.effects)
     return BackwardPlan(variants, tangents, gradients, **facts)
 
 
@@ -99,7 +99,7 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
     for node in graph.placeholders:
         if isinstance(node.role, Tangent):
             of = gradient_of(node.role.of)
-            wrapping = both.wrappings.get(Tangent(of))
+            wrapping = both.backward.wrappings.get(Tangent(of))
             found[of] = node.meta if wrapping is None else wrapping.meta
     return found
 
@@ -109,7 +109,7 @@ def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = gradient_of(role.of)
-        wrapping = both.wrappings.get(Gradient(of))
+        wrapping = both.backward.wrappings.get(Gradient(of))
         if wrapping is None:
             found[of] = found.get(of, metas.get(of)) if value is None else value.meta
         else:
