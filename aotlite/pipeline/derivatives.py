@@ -27,7 +27,7 @@ from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import GradientReads
-from aotlite.stages.records.joint import Joint
+from aotlite.stages.records.joint import Joint, JointBackward
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint.anomaly_trace import anomaly_trace
@@ -82,7 +82,7 @@ class Derivable:
         reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
         if both.runs_user_code or cut.nodes != plain.nodes:
             reads = Reads.OPERANDS
-        if wrapped or both.memory:
+        if wrapped or both.backward.memory:
             reads = Reads.ANYTHING
         users = both.runs_user_code or wrapped
         return cls(reads, not users or is_linear(plain))
@@ -116,7 +116,7 @@ class Derivable:
 def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
     """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
     wrapped = captured.recorder.wrapped
-    if not wrapped or both.memory or both.runs_user_code or both.kept_tape is None:
+    if not wrapped or both.backward.memory or both.runs_user_code or both.kept_tape is None:
         return lambda role: True
     return partial(is_read, read=inputs_read(both.graph, captured, wrapped.nodes))
 
@@ -145,11 +145,11 @@ def orders_of(
         return Derivatives(why=f"Its backward {what}.")
     alone = compilation.of_derivatives()
     higher = HigherOrders(alone, bases, derivable.reads, is_compact)
-    inside = higher.inside(both.kept_tape, partition, {}, both.reads)
+    inside = higher.inside(both.kept_tape, partition, {}, both.backward.reads)
     if partition.backward is None:
         return Derivatives(inside=inside)
     splits = derivable.is_linear
-    orders = higher.of(both.kept_tape, partition, {}, both.reads, splits=splits)
+    orders = higher.of(both.kept_tape, partition, {}, both.backward.reads, splits=splits)
     return Derivatives(orders, "" if splits else NOT_LINEAR, splits, inside)
 
 
@@ -324,22 +324,21 @@ class HigherOrders:
     ) -> BackwardPlan | None:
         if partition.backward is None:
             return None
-        both = Joint(
-            graph,
-            made.errors,
-            made.reach,
-            {**made.reach, **made.second.flows},
-            made.reads,
+        known = JointBackward(
+            errors=made.errors,
+            reach=made.reach,
+            flows={**made.reach, **made.second.flows},
+            reads=made.reads,
             arrivals=made.second.arrivals,
-            layouts={start.role: start.meta for start in made.kept_tape.starts},
             wrappings=made.wrappings,
             apart=made.second.apart,
             choices=made.second.choices,
         )
+        layouts = {start.role: start.meta for start in made.kept_tape.starts}
         return plan_backward(
             partition.backward,
             lower,
-            both,
+            Joint(graph, known, layouts=layouts),
             (),
             (),
             is_compact=self.is_compact,

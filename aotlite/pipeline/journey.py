@@ -86,7 +86,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     if observers.runner is not None and not meta.wrappers:
         check_metadata(captured, meta)
     calling, both, meta = _convention_and_joint(captured, meta, compilation)
-    if both.memory or both.late_inputs or captured.recorder.streams.inputs:
+    if both.backward.memory or both.late_inputs or captured.recorder.streams.inputs:
         captured, meta = widened(captured, meta, both)
         calling = stages["convention"](captured, meta)
     if meta.wrappers:
@@ -177,5 +177,5 @@ def _convention_and_joint(
 
 def _failure(both: Joint) -> str:
     """What every backward raises, as where the function has run them all itself (DBL-3)."""
-    is_spent = bool(both.layouts) and both.layouts.keys() <= both.errors.keys()
-    return str(next(iter(both.errors.values()))) or "an error" if is_spent else ""
+    is_spent = bool(both.layouts) and both.layouts.keys() <= both.backward.errors.keys()
+    return str(next(iter(both.backward.errors.values()))) or "an error" if is_spent else ""

@@ -6,7 +6,7 @@ Spec: `specs/s4_joint.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -15,11 +15,6 @@ from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import CapturedInput, InputRole, SourceRole
-
-if TYPE_CHECKING:
-    pass
-
-
 from aotlite.stages.records.function_facts import BaseMeta
 
 
@@ -41,10 +36,9 @@ class BackwardMemory(Record):
 
 
 @attrs.frozen(eq=False, repr=False)
-class Joint(Record):
-    """The joint graph, or the forward alone with the error that a backward is to raise."""
+class JointBackward(Record):
+    """What is known of the backward in a joint graph, apart from its ops."""
 
-    graph: Graph
     errors: dict[Result, Exception]
     """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
     reach: dict[Result, frozenset[SourceRole]]
@@ -52,19 +46,13 @@ class Joint(Record):
     flows: dict[Result, frozenset[SourceRole]]
     """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
     reads: Any
-    """Memory of inputs and results that gradients read: a `reading.Reading` (SAV-2)."""
+    """Memory of inputs and results that gradients read: a `GradientReads` (SAV-2)."""
     memory: tuple[BackwardMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
     arrivals: tuple[frozenset[Result], ...] = ()
     """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
-    late_inputs: tuple[CapturedInput, ...] = ()
-    """Inputs that only the backward reaches."""
-    late_bases: tuple[BaseMeta, ...] = ()
-    """Memory of the call's own that its backward writes (FUN-33)."""
     new_leaves: frozenset[InputRole] = frozenset()
     """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
-    layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
-    """What each differentiable result is."""
     wrappings: Mapping[Any, Any] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     effects: tuple[Any, ...] = ()
@@ -75,6 +63,22 @@ class Joint(Record):
     """Results whose gradients have to arrive together: `RequiredArrivals`."""
     choices: tuple[Any, ...] = ()
     """Where gradients are other ones for each choice of results: `ArrivalChoice`."""
+    asks: tuple[tuple[int, bool], ...] = ()
+    """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class Joint(Record):
+    """The joint graph, or the forward alone with the error that a backward is to raise."""
+
+    graph: Graph
+    backward: JointBackward
+    late_inputs: tuple[CapturedInput, ...] = ()
+    """Inputs that only the backward reaches."""
+    late_bases: tuple[BaseMeta, ...] = ()
+    """Memory of the call's own that its backward writes (FUN-33)."""
+    layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
+    """What each differentiable result is."""
     kept_tape: Any = None
     """What derivatives of the backward are recorded from, a `KeptTape`; None if it has none."""
     runs_user_code: bool = False
@@ -83,8 +87,6 @@ class Joint(Record):
     """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
     order: tuple[SourceRole, ...] = ()
     """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
-    asks: tuple[tuple[int, bool], ...] = ()
-    """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""
 
 
 @attrs.frozen(eq=False)

@@ -41,7 +41,13 @@ from aotlite.stages.records.capture import Captured, CapturedInput, InputRole, S
 from aotlite.stages.records.function_facts import Plain
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
-from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory, Joint
+from aotlite.stages.records.joint import (
+    ArrivalChoice,
+    BackwardEffect,
+    BackwardMemory,
+    Joint,
+    JointBackward,
+)
 from aotlite.stages.s4_joint.arrival_choices import (
     MOST,
     Flat,
@@ -144,28 +150,31 @@ class _Recording:
         graph = Graph((*inputs, *self.recorder.nodes, closing), self.captured.graph.name)
         late = self._late(graph)
         reads = GradientReads(tuple(edges), self.reads).with_late(late.reads)
+        backward = JointBackward(
+            errors=self.errors,
+            reach=self.reach,
+            flows={**self.reach, **self.flows},
+            reads=reads,
+            memory=late.memory,
+            arrivals=late.arrivals,
+            new_leaves=self.new_leaves,
+            wrappings={role: how for role, how in self.wrappings.items() if how is not None},
+            effects=self._late_effects(),
+            after=self.recorder.streams.after_backward(),
+            apart=tuple(self.recorder.wrapped.apart),
+            choices=tuple(self.choices),
+            asks=tuple(self.asks.items()),
+        )
         return Joint(
             late.graph,
-            self.errors,
-            self.reach,
-            {**self.reach, **self.flows},
-            reads,
-            late.memory,
-            late.arrivals,
-            self._late_inputs,
-            late.bases,
-            self.new_leaves,
-            {result: self._meta_of(result) for result in edges},
-            {role: how for role, how in self.wrappings.items() if how is not None},
-            self._late_effects(),
-            self.recorder.streams.after_backward(),
-            tuple(self.recorder.wrapped.apart),
-            tuple(self.choices),
-            self._taped(late.memory),
-            self.user_code,
-            happens,
-            self._order(),
-            tuple(self.asks.items()),
+            backward,
+            late_inputs=self._late_inputs,
+            late_bases=late.bases,
+            layouts={result: self._meta_of(result) for result in edges},
+            kept_tape=self._taped(late.memory),
+            runs_user_code=self.user_code,
+            has_backward=happens,
+            order=self._order(),
         )
 
     def _drop_backward(self, start: int) -> tuple[list[Node], list[tuple[Role, Any]]]:

@@ -380,9 +380,9 @@ class _Rewriting:
 
 def widened(captured: Captured, meta: FunctionMeta, both: Joint) -> tuple[Captured, FunctionMeta]:
     """The capture and its metadata with what only the backward reaches, or writes."""
-    if not (both.memory or both.late_inputs):
+    if not (both.backward.memory or both.late_inputs):
         return captured, meta
-    written = {each.owner for each in both.memory if each.writes}
+    written = {each.owner for each in both.backward.memory if each.writes}
     inputs = [*meta.inputs, *map(_unwritten, both.late_inputs)]
     inputs = [attrs.evolve(i, written_late=True) if i.role in written else i for i in inputs]
     captured = attrs.evolve(captured, inputs=(*captured.inputs, *both.late_inputs))

@@ -41,8 +41,8 @@ def plan_backward(
     `leaves` are the inputs that are leaves which require grad.
     """
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
-    erring = {of for result in both.errors for of in both.reach[result]}
-    erring.update([of for each in both.effects for of in each.reach])  # and the effects
+    erring = {of for result in both.backward.errors for of in both.backward.reach[result]}
+    erring.update([of for each in both.backward.effects for of in each.reach])  # and the effects
     # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
     whole: dict[Any, Any] = {
         of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
@@ -59,33 +59,35 @@ def plan_backward(
     is_leaf = [meta is None or role in leaves for role, meta in gradients]
     facts = BackwardFacts(
         is_compact,
-        both.reach,
-        both.flows,
-        both.asks,
+        both.backward.reach,
+        both.backward.flows,
+        both.backward.asks,
         only_leaves=graph is not None and all(is_leaf),
-        new_leaves=both.new_leaves,
+        new_leaves=both.backward.new_leaves,
         number=number,
-        memory=both.memory,
-        after=both.after,
-        apart=both.apart,
-        choices=both.choices,
-        wrappings=both.wrappings,
+        memory=both.backward.memory,
+        after=both.backward.after,
+        apart=both.backward.apart,
+        choices=both.backward.choices,
+        wrappings=both.backward.wrappings,
     )
     if graph is not None and both.kept_tape is not None:
         reached = both.kept_tape.further
         further = tuple([role for role, meta in gradients if meta is None and role in reached])
         derivatives = attrs.evolve(derivatives, further=further)
     return BackwardPlan(
-        None if graph is None else CompiledVariants(graph, lower, both.arrivals, both.effects),
+        None
+        if graph is None
+        else CompiledVariants(graph, lower, both.backward.arrivals, both.backward.effects),
         tangents,
         gradients,
         facts,
         derivatives,
-        both.reads,
-        both.errors,
+        both.backward.reads,
+        both.backward.errors,
         lent=lent,
         guarded=guarded,
-        effects=both.effects,
+        effects=both.backward.effects,
         edge_order=None if graph is None else _edge_order(both.order, gradients),
     )
 
@@ -105,7 +107,7 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
     for node in graph.placeholders:
         if isinstance(node.role, Tangent):
             of = gradient_of(node.role.of)
-            wrapping = both.wrappings.get(Tangent(of))
+            wrapping = both.backward.wrappings.get(Tangent(of))
             found[of] = node.meta if wrapping is None else wrapping.meta
     return found
 
@@ -115,7 +117,7 @@ def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = gradient_of(role.of)
-        wrapping = both.wrappings.get(Gradient(of))
+        wrapping = both.backward.wrappings.get(Gradient(of))
         if wrapping is None:
             found[of] = found.get(of, metas.get(of)) if value is None else value.meta
         else:
