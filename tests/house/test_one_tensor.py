@@ -29,7 +29,7 @@ def test_path_of_the_readme_example_has_few_lines():
         "aotlite/stages/s1_capture/__init__.py",
         "aotlite/stages/s4_joint/__init__.py",
         "aotlite/stages/s6_functionalize/__init__.py",
-        "aotlite/stages/s8_partition/cut.py",
+        "aotlite/stages/s8_partition/graph_cut.py",
         "backends/reference.py",
         "aotlite/stages/s10_runtime/entry_writer.py",
         "aotlite/stages/s10_runtime/backward/writer.py",

@@ -140,7 +140,7 @@ PLANTS: dict[str, Plant] = {
     "stale save": Plant(
         "partition",
         "instead of a copy that is saved, what it is a copy of is saved, which may be written",
-        "aotlite.stages.s8_partition.cut",
+        "aotlite.stages.s8_partition.graph_cut",
         "_forward",
         "values.append(node)",
         "values.append(node.args[0] if node.target is CLONE else node)",

@@ -1,10 +1,10 @@
 """Stage 8, partition: cuts a pure joint graph into a forward and a backward.
 
 Input: the simplified joint graph. Output: `Partition`. A partitioner chooses the values that the
-forward saves; `s8_partition/cut.py` makes the two graphs of its choice, and is what a partitioner
-of one's own ends with. The default partitioner stands here: it runs forward what was recorded in
-the forward, and saves every forward value that the backward uses (PART-10). The partitioner that
-saves least is `s8_partition/min_cut.py`.
+forward saves; `cut` of `s8_partition/graph_cut.py` makes the two graphs of its choice, and a
+partitioner of one's own ends with it. The default partitioner stands here: it runs forward what was
+recorded in the forward, and saves every forward value that the backward uses (PART-10). The
+partitioner that saves least is `s8_partition/min_cut.py`.
 Rules: PART-1..PART-10, PART-26, PART-31, PART-36, PART-37, SAV-1. Spec: `specs/s8_partition.md`.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s8_partition.cut import cut, needed_values
+from aotlite.stages.s8_partition.graph_cut import cut, needed_values
 from aotlite.stages.s8_partition.indexed_graph import numbered
 
 
