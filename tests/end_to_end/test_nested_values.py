@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 import aotlite as al
 from aotlite.ir.errors import ArgumentError
 
-DEEP = 5_000
-"""Levels: five times Python's recursion limit."""
+DEEP = 1_100
+"""Levels: just more than Python's recursion limit; five times as many with -m long."""
+
+LONG = pytest.param(5_000, marks=pytest.mark.long)
 
 
 def nested(levels: int, innermost: Any) -> Any:
@@ -39,12 +42,15 @@ def modules_in_modules(levels: int) -> Holder:
     return module
 
 
-@pytest.mark.parametrize(
-    "held", [nested(DEEP, 3), modules_in_modules(DEEP)], ids=["tuples", "Modules"]
-)
-def test_what_a_function_reaches_may_be_nested_at_any_depth(held):
+def test_levels_are_more_than_python_recurses():
+    assert DEEP > sys.getrecursionlimit()
+
+
+@pytest.mark.parametrize("levels", [DEEP, LONG])
+@pytest.mark.parametrize("held", ["tuples", "Modules"])
+def test_what_a_function_reaches_may_be_nested_at_any_depth(held, levels):
     """Guards look at it all, at every call."""
-    module = Holder(held)
+    module = Holder(nested(levels, 3) if held == "tuples" else modules_in_modules(levels))
     compiled = al.compile(lambda x: module(x))
     for _ in range(2):
         assert compiled(al.ones(2)).tolist() == [2.0, 2.0]
@@ -53,7 +59,7 @@ def test_what_a_function_reaches_may_be_nested_at_any_depth(held):
 
 def test_a_change_at_the_bottom_of_nested_lists_is_seen():
     bottom = [3]
-    held = nested(2_000, bottom)
+    held = nested(DEEP, bottom)
 
     def scaled(x: Any) -> Any:
         value = held

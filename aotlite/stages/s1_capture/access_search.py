@@ -303,7 +303,10 @@ def names_used(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
         each = stack.pop()
         for step in dis.get_instructions(each):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                variables[step.argval] = None
+                # Not a name of the user's: pytest writes `@pytest_ar` into each assertion, and all
+                # of pytest lies behind it.
+                if not step.argval.startswith("@"):
+                    variables[step.argval] = None
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
                 attributes[step.argval] = None
         stack.extend(c for c in each.co_consts if isinstance(c, types.CodeType))
