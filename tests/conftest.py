@@ -115,6 +115,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=long)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session):
+    # Of the millions of objects that are made now, none is garbage.
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     # Tests collect garbage, some of them after each step: what is there from the start, the tests
     # themselves above all, is not looked through each time.
