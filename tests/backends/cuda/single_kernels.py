@@ -89,20 +89,26 @@ def cases_of(
     name: str, program: LoopProgram, inputs: Sequence[Any], seen: set[str], share: int
 ) -> Iterator[Case]:
     """The new kernels of a program whose digest is a multiple of `share`."""
+    wanted = {
+        k
+        for k, step in enumerate(program.steps)
+        if type(step) is Kernel and _is_wanted(step, program, seen, share)
+    }
+    if not wanted:
+        return
     memory = allocated(program)
     for buffer in program.buffers:
         if buffer.kind not in (BufferKind.INPUT, BufferKind.CONSTANT):
             memory[buffer.number][...] = 0
     numbers = [number for number in program.inputs if number is not None]
     memory.update(zip(numbers, inputs, strict=True))
-    for k, step in enumerate(program.steps):
-        found = type(step) is Kernel and _is_wanted(step, program, seen, share)
-        before = _copied(step, memory) if found else {}
+    for k, step in enumerate(program.steps[: max(wanted) + 1]):
+        before = _copied(step, memory) if k in wanted else {}
         try:
             run_step(step, memory)
         except GivenUp:
             return
-        if found:
+        if k in wanted:
             assert type(step) is Kernel
             buffers = tuple([b for b in program.buffers if b.number in before])
             alone = LoopProgram(f"{name}, step {k}", buffers, (step,), (), ())
@@ -194,10 +200,10 @@ def check(cases: Sequence[Case], target: Target, folder: Path, *flags: str) -> l
     return wrong
 
 
-def check_cubins(cases: Sequence[Case]) -> None:
-    """NVRTC takes the text of kernels for both architectures, each printed for its target."""
+def check_cubins(cases: Sequence[Case], targets: Sequence[Target] = TARGETS) -> None:
+    """NVRTC takes the text of kernels for each architecture, printed for it."""
     programs = {f"k{k}": case.program for k, case in enumerate(cases)}
-    for target in TARGETS:
+    for target in targets:
         text, launches = print_units(programs, target)
         cubin = nvrtc.compile_cubin(text, target.architecture)
         names = [launch.name for found in launches.values() for launch in found]

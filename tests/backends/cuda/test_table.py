@@ -118,10 +118,11 @@ def of_drawn(seeds: range) -> Graphs:
 def right(found: Graphs, folder: Path, *, share: int = 1, target: Any = TARGETS[0]) -> int:
     """Checks the kernels of graphs; how many there are."""
     count = 0
-    for batch in batches(cases_of_graphs(found, target, share)):
+    for number, batch in enumerate(batches(cases_of_graphs(found, target, share))):
         assert [] == check(batch, target, folder)
         if nvrtc.is_installed():
-            check_cubins(batch)
+            # Of a share, one architecture for each batch, in turn: NVRTC takes seconds for each.
+            check_cubins(batch, TARGETS if share == 1 else [TARGETS[number % len(TARGETS)]])
         count += len(batch)
         if share == 1:
             print(f"{count} kernels, the last of {batch[-1].name}", file=sys.stderr, flush=True)
