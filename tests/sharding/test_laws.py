@@ -11,6 +11,7 @@ import pytest
 
 from aotlite.eager.base.modes import no_grad
 from aotlite.ir.errors import AotliteError, DTypeError
+from aotlite.ir.op import OPS
 from aotlite.sharding import Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import TwoTensor
 from aotlite.testing import subclass_laws
@@ -45,24 +46,32 @@ def made(placement: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("placement", "tolerance", "cases"),
+    ("placement", "tolerance", "cases", "ops"),
     [
-        (Replicate(), 0.0, 1200),
-        (Shard(0), ROUNDED, 900),
-        (Shard(-1), ROUNDED, 350),
-        (Partial(), ROUNDED, 1000),
-        (Partial("max"), ROUNDED, 1000),
+        (Replicate(), 0.0, 1200, None),
+        (Shard(0), ROUNDED, 900, None),
+        (Shard(-1), ROUNDED, 120, [*OPS][::2]),
+        (Partial(), ROUNDED, 400, [*OPS][1::2]),
+        (Partial("max"), ROUNDED, 400, [*OPS][::2]),
+        *[
+            pytest.param(placement, ROUNDED, cases, None, marks=pytest.mark.long)
+            for placement, cases in ((Shard(-1), 350), (Partial(), 1000), (Partial("max"), 1000))
+        ],
     ],
-    ids=str,
+    ids=lambda value: "" if isinstance(value, list) else str(value),
 )
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
-def test_sharded_tensors_obey_the_laws(placement: Any, tolerance: float, cases: int) -> None:
-    """Over the whole op table, on a mesh whose ranks see themselves alone."""
+def test_sharded_tensors_obey_the_laws(
+    placement: Any, tolerance: float, cases: int, ops: list[str] | None
+) -> None:
+    """Over the whole op table, on a mesh whose ranks see themselves alone; half of it, in turn, for
+    placements that are like another."""
     found = subclass_laws(
         made(placement),
         SHARDED.meaning,
         tolerance=tolerance,
+        ops=ops,
         samples=samples_of,
         most=1,
         programs=8,
@@ -130,5 +139,5 @@ def test_many_random_programs_on_nestings_with_sharded_tensors_do_what_they_mean
 @pytest.mark.filterwarnings("ignore")
 def test_random_programs_on_nestings_with_sharded_tensors_do_what_they_mean() -> None:
     """Seed by seed."""
-    found = check_nestings(range(40))
-    assert found["ran"] > 30
+    found = check_nestings(range(20))
+    assert found["ran"] > 14

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
+from aotlite.ir.op import OPS
 from aotlite.testing import subclass_laws
 from aotlite.testing.subclasses import (
     SHIPPED,
@@ -46,8 +47,8 @@ MASKED_KNOWS = (
 @pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
 def test_the_classes_that_ship_obey_the_laws(kind: SubclassKind) -> None:
     """Over the whole op table, by one of the samples that the ops' own laws are tried on."""
-    found = check_shipped(kind, most=1, programs=6, compiled=2)
-    assert found.cases > 500
+    found = check_shipped(kind, most=1, programs=6, compiled=2, ops=OPS_OF.get(kind.name))
+    assert found.cases > 300
     if kind.name in UNKNOWN:
         assert set(found.refused) <= UNKNOWN[kind.name]
 
@@ -62,11 +63,31 @@ def test_the_classes_that_ship_obey_the_laws_on_many_samples(kind: SubclassKind)
         assert set(found.refused) == UNKNOWN[kind.name]
 
 
-def check_shipped(kind: SubclassKind, *, most: int, programs: int, compiled: int) -> Any:
+OPS_OF = {
+    "SemiStructuredSparseTensor": list(OPS)[::2],
+    "ShardedTensor": list(OPS)[1::2],  # all of them in tests/sharding/test_laws.py
+}
+"""Half of the table for those that take longest; all of it with -m long."""
+
+
+def check_shipped(
+    kind: SubclassKind,
+    *,
+    most: int,
+    programs: int,
+    compiled: int,
+    ops: list[str] | None = None,
+) -> Any:
     """What was found, by `most` samples of each op."""
     knows = MASKED_KNOWS if kind.name == "MaskedTensor" else ()
     found = subclass_laws(
-        kind, samples=samples_of, knows=knows, most=most, programs=programs, compiled=compiled
+        kind,
+        ops=ops,
+        samples=samples_of,
+        knows=knows,
+        most=most,
+        programs=programs,
+        compiled=compiled,
     )
     assert found.laws == ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8")
     return found
@@ -124,8 +145,8 @@ def check_nestings(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9")
 def test_random_programs_on_random_nestings_do_what_they_mean() -> None:
     """seed by seed"""
-    found = check_nestings(range(40))
-    assert found["ran"] > 35
+    found = check_nestings(range(20))
+    assert found["ran"] > 16
 
 
 @pytest.mark.long
@@ -158,8 +179,8 @@ def check_compiled(seeds: range) -> Counter[str]:
 @pytest.mark.rules("SUB-9", "SUB-15", "SUB-20")
 def test_random_programs_on_random_nestings_compile() -> None:
     """seed by seed"""
-    found = check_compiled(range(12))
-    assert found["ran"] >= 10
+    found = check_compiled(range(8))
+    assert found["ran"] >= 6
 
 
 @pytest.mark.long

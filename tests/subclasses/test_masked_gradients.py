@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -113,14 +114,23 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+def leaves_in_turn() -> list[Any]:
+    """Each function of each class, of a leaf or of a view in turn; the others with -m long."""
+    return [
+        (*case, is_leaf)
+        if (number + is_leaf) % 2
+        else pytest.param(*case, is_leaf, marks=pytest.mark.long)
+        for number, case in enumerate(product(FUNCTIONS, INSIDE))
+        for is_leaf in (True, False)
+    ]
+
+
 def results_of(found: Any) -> tuple[Any, ...]:
     return found if isinstance(found, tuple) else (found,)
 
 
 @pytest.mark.rules("SUB-24", "TAN-8")
-@pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("inside", INSIDE)
-@pytest.mark.parametrize("is_leaf", [True, False])
+@pytest.mark.parametrize(("name", "inside", "is_leaf"), leaves_in_turn())
 def test_gradients_of_masked_tensors_have_their_mask(name: str, inside: str, is_leaf: bool) -> None:
     """Of every choice of results; users' Python on the way is run once for all of them."""
     function = FUNCTIONS[name]
