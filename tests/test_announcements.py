@@ -144,7 +144,8 @@ def test_every_test_that_is_expected_to_fail_is_named_on_a_page_with_its_reason(
     pages = "".join((ROOT / "docs" / each).read_text("utf-8") for each in names)
     tests = (ROOT / "tests").rglob("test_*.py")
     files = [each for each in tests if each.name != "test_conftest.py"]
-    trees = {str(each): ast.parse(each.read_text("utf-8")) for each in files}
+    texts = {str(each): each.read_text("utf-8") for each in files}
+    trees = {path: ast.parse(text) for path, text in texts.items() if "xfail" in text}
     assert {} == {path: found for path, tree in trees.items() if (found := unnamed(tree, pages))}
     assert sum(len(list(strict_xfails(tree))) for tree in trees.values()) >= 1
 

@@ -38,7 +38,7 @@ def failures(test):
     return "".join(printed)
 
 
-@pytest.fixture(params=["with a compiler", "without"])
+@pytest.fixture
 def user(request, monkeypatch):
     """The default backend of every user, who has a C compiler or has none."""
     monkeypatch.setattr(options, "DEFAULT_BACKEND", "auto")
@@ -49,8 +49,27 @@ def user(request, monkeypatch):
         pytest.skip("no C compiler works here")
 
 
+NO_COMPILER_LONG = {"docs/laws.md", "docs/testing.md", "specs/testing.md", "docs/subclasses.md"}
+"""Pages about laws and programs, which take seconds: without a compiler with -m long."""
+
+
+def pages(shown):
+    """The pages, with the users that they are shown to."""
+    for page in EXAMPLES:
+        for user in ("with a compiler", "without"):
+            if (user == "without" and relative(page) in NO_COMPILER_LONG) == (shown == "long"):
+                yield pytest.param(page, user, id=f"{user}-{relative(page)}")
+
+
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
-@pytest.mark.parametrize("page", EXAMPLES, ids=relative)
+@pytest.mark.parametrize(("page", "user"), pages("long"), indirect=["user"])
+def test_long_page_shows_what_its_examples_give_without_a_compiler(page, user):
+    test_page_shows_what_its_examples_give(page, user)
+
+
+@pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
+@pytest.mark.parametrize(("page", "user"), pages("usual"), indirect=["user"])
 def test_page_shows_what_its_examples_give(page, user):
     text = page.read_text("utf-8")
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)

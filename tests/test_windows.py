@@ -94,7 +94,19 @@ def test_a_program_that_crashes_is_a_failure_without_posix(run, tmp_path):
         "import os\n\ndef compile(function, **options):\n    return lambda *_: os._exit(3)\n"
     )
     function = f"{tmp_path}/ending.py:compile"
-    ended = run("-m", "aotlite", "fuzz", "--count", "1", "--jobs", "1", "--function", function)
+    ended = run(
+        "-m",
+        "aotlite",
+        "fuzz",
+        "--count",
+        "1",
+        "--jobs",
+        "1",
+        "--shrink",
+        "0",
+        "--function",
+        function,
+    )
     assert 1 == ended.returncode, ended.stderr
     assert "crash: exit status 3" in ended.stdout
 

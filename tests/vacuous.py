@@ -22,15 +22,25 @@ def _module(name):
     return ast.parse(path.read_text("utf-8")) if path.is_file() else ast.Module([], [])
 
 
-def checking_names(tree, seen=()):
+_CHECKING = {}
+"""The checking names of each module that was looked into; none while it is looked into."""
+
+
+def _checking_names_of(name):
+    if name not in _CHECKING:
+        _CHECKING[name] = set()
+        _CHECKING[name] = checking_names(_module(name))
+    return _CHECKING[name]
+
+
+def checking_names(tree):
     """The names under which a module has functions and classes that can fail, imported ones too."""
     found = set()
     for node in tree.body:
         match node:
             case ast.ImportFrom(module=str(name), names=names) if name.startswith("tests"):
-                if name not in seen:
-                    there = checking_names(_module(name), (*seen, name))
-                    found |= {each.asname or each.name for each in names if each.name in there}
+                there = _checking_names_of(name)
+                found |= {each.asname or each.name for each in names if each.name in there}
     defined = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)]
     while True:
         more = {
