@@ -107,10 +107,9 @@ Program = tuple[tuple[Any, ...], ...]
 
 
 @st.composite
-def programs(draw: Any) -> tuple[str, str, Program, tuple[int, ...], bool]:
-    """Kinds of two operands, steps with the places of their operands, results, and whether the
-    operands are leaves."""
-    first = draw(st.sampled_from(sorted(OTHERS)))
+def programs(draw: Any, first: str) -> tuple[str, str, Program, tuple[int, ...], bool]:
+    """The first operand's kind and another's, steps with the places of their operands, results, and
+    whether the operands are leaves."""
     second = draw(st.sampled_from(OTHERS[first]))
     steps: list[tuple[Any, ...]] = []
     for number in range(draw(st.integers(1, 4))):
@@ -210,10 +209,16 @@ def derivatives(
 
 
 def check_programs(count: int, **options: Any) -> Counter[str]:
+    """Checks as many programs of each kind of operand."""
     seen: Counter[str] = Counter()
+    for kind in OTHERS:
+        check_kind(kind, -(-count // len(OTHERS)), seen, options)
+    return seen
 
+
+def check_kind(kind: str, count: int, seen: Counter[str], options: dict[str, Any]) -> None:
     @many(count)
-    @given(programs(), st.sampled_from([-1, 1, 2]), st.integers(-ORDERS, 2), st.integers(0, 4))
+    @given(programs(kind), st.sampled_from([-1, 1, 2]), st.integers(-ORDERS, 2), st.integers(0, 4))
     def check(program: Any, bits: int, when: int, which: int) -> None:
         first, second, steps, results, leaves = program
         function, kinds = function_of(steps, results), (first, second)
@@ -237,15 +242,14 @@ def check_programs(count: int, **options: Any) -> Counter[str]:
         seen[first] += len(eager) == ORDERS and type(eager[-1]) is list
 
     check()
-    return seen
 
 
 @pytest.mark.rules("DBL-2", "SUB-24", "TAN-5", "TAN-6")
 def test_derivatives_of_random_programs_of_wrappers_are_eagers() -> None:
     """Classes, specs, parts, Nones, whether they require grad, and errors."""
-    seen = check_programs(150, backend="reference")
+    seen = check_programs(80, backend="reference")
     assert seen["DBL-1"] + seen["not compiled"] == 0
-    assert all(seen[kind] >= 3 for kind in OTHERS), seen
+    assert all(seen[kind] >= 2 for kind in OTHERS), seen
 
 
 @pytest.mark.long
