@@ -72,8 +72,9 @@ THREE = [(*ROW, 0), (*ROW, 2), (*ROW, 10)]
 ONE = [(al.int64, (1,), (2,), 0), (al.int64, (2, 2), (5, 1), 0)]
 
 
+@pytest.mark.draws(long=320)
 @pytest.mark.rules("ALI-1", "ALI-6", "ALI-8", "SYN-1")
-@settings(max_examples=80)
+@settings(max_examples=53)
 @given(st.lists(windows(), min_size=2, max_size=4), st.sets(st.integers(0, 3), max_size=2))
 @example(THREE, {0})
 @example(THREE, {2})

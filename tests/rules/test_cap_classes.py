@@ -29,8 +29,9 @@ def seen(function: Any, x: Any) -> Any:
     return y.tolist(), gradients[0].tolist()
 
 
+@pytest.mark.draws(long=600)
 @pytest.mark.rules("CAP-12", "GRD-1")
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     st.sampled_from([*WAYS, *FUNCTION_WAYS]),
     st.lists(st.sampled_from(NUMBERS), min_size=2, max_size=4),

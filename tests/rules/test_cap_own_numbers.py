@@ -232,7 +232,7 @@ def check(case: Case) -> str:
     return "ran"
 
 
-@settings(max_examples=200)
+@settings(max_examples=132)
 @given(st.sampled_from(CASES))
 @pytest.mark.draws(long=3000)
 def test_a_number_that_is_changed_and_read_is_refused_and_no_other(case):

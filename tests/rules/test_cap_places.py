@@ -284,7 +284,7 @@ def _seen(run: Any, x: Any, made: list[Any]) -> Any:
 
 @pytest.mark.draws(long=200)
 @pytest.mark.rules("CAP-3", "CAP-4", "FUN-27", "GRD-1")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.builds(
         Session,
@@ -377,8 +377,9 @@ def with_plain(x: Any, value: Any) -> Any:
     return x + len(repr(value)) if value else x * -1.0
 
 
+@pytest.mark.draws(long=600)
 @pytest.mark.rules("CAP-4", "GRD-1")
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(
     st.sampled_from(PLAIN_WAYS),
     st.lists(st.sampled_from(PLAIN), min_size=2, max_size=4),

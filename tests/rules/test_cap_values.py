@@ -181,8 +181,9 @@ def values_met(draw: Any) -> tuple[Any, list[Any]]:
     return way, Values([family[place] for place in chosen])
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("CAP-3", "CAP-5", "CAP-12", "GRD-1")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(values_met())
 def test_a_value_is_read_anew_and_what_was_met_compiles_nothing(met: tuple[Any, list[Any]]) -> None:
     way, values = met

@@ -102,7 +102,7 @@ def test_eager_regions_change_nothing_that_can_be_seen(layers, closed, retain):
 @pytest.mark.rules("CKP-1", "CKP-3", "CKP-8", "RNG-8", "RNG-11")
 @pytest.mark.parametrize("partition", PARTITIONS)
 @given(layers=networks, closed=st.booleans())
-@settings(max_examples=20)
+@settings(max_examples=12)
 @example(layers=(("dropout", ("dropout",)), ("dropout", "matmul")), closed=True)
 @example(layers=(("written",), ("written", "norm")), closed=False)
 def test_compiled_regions_are_eagers_to_the_bit(partition, layers, closed):

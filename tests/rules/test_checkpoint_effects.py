@@ -70,8 +70,9 @@ def own_buffer(f: Any) -> Any:
     return lambda x, w, buffer, index: f(x, w, buffer * 1, index)
 
 
+@pytest.mark.draws(long=320)
 @pytest.mark.rules("CKP-7", "CKP-9", "TOK-6")
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(late_programs(), st.sampled_from(("default", "min_cut")), st.booleans(), st.booleans())
 @example(ONE, "default", False, True)
 @example(attrs.evolve(ONE, again=True), "min_cut", True, True)

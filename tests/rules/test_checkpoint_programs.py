@@ -9,10 +9,11 @@ from tests.end_to_end.worlds import body_of, differences, run_call
 from tests.rules.test_rng_recompute import PARTITIONS
 
 
+@pytest.mark.draws(long=160)
 @pytest.mark.rules("CKP-5", "CKP-8", "GEN-1", "GEN-2")
 @pytest.mark.parametrize("partition", PARTITIONS)
 @given(case=cases())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_any_program_may_be_a_region(partition, case):
     """With views, writes of inputs and of results, errors, and several backwards."""
     body = body_of(case)

@@ -207,8 +207,9 @@ STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@pytest.mark.draws(long=480)
 @pytest.mark.rules("DBL-3")
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=5), st.booleans())
 def test_random_uses_of_gradients_are_eagers(names: list[str], started: bool) -> None:
     def function(x: Any, w: Any) -> Any:

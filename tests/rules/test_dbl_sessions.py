@@ -79,7 +79,7 @@ def _check(session: Session) -> None:
 
 @pytest.mark.draws(long=600)
 @pytest.mark.rules("DBL-3", "CAP-4", "TEN-29")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(sessions)
 @example(Session(2, (TO_THE_OTHER,), (), (TOGETHER, APART)))
 @example(Session(2, (("put", (0, 0, 0)), TO_THE_OTHER), (), (APART, TOGETHER, APART)))

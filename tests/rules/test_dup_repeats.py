@@ -20,7 +20,7 @@ def test_a_repeat_is_no_input_of_the_graph():
 
 @pytest.mark.draws(long=60)
 @pytest.mark.rules("DUP-1", "DUP-3")
-@settings(max_examples=18)
+@settings(max_examples=12)
 @given(sessions(history=True, hidden=False))
 def test_each_object_has_one_record_under_its_first_place(session):
     """And a result that is or views an argument is recorded as of the first place of its object."""
@@ -41,7 +41,7 @@ def test_each_object_has_one_record_under_its_first_place(session):
 
 @pytest.mark.draws(long=60)
 @pytest.mark.rules("DUP-3")
-@settings(max_examples=18)
+@settings(max_examples=12)
 @given(sessions(history=True, hidden=False))
 def test_a_repeat_has_one_tangent_where_its_history_changes(session):
     """However often it is passed and written (META-16)."""

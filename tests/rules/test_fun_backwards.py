@@ -47,7 +47,7 @@ def programs(draw: Any) -> Program:
 
 @pytest.mark.draws(long=500)
 @pytest.mark.rules("FUN-31", "FUN-32", "FUN-33", "SAV-3", "TAN-8", "SAV-5")
-@settings(max_examples=110)
+@settings(max_examples=55)
 @example(Program((Step(A, "add", None),)))
 @example(Program((Step(A, "add", None),), Forward(writes=A), again=True))
 @example(Program((Step(C, "add", None),), Forward(returns="memory"), again=True))

@@ -56,8 +56,9 @@ def chains(views: list[int]) -> tuple[ViewChain, ViewChain]:
     return whole, short
 
 
+@pytest.mark.draws(long=3200)
 @given(drawn)
-@settings(max_examples=800)
+@settings(max_examples=400)
 @pytest.mark.rules("FUN-3", "FUN-7")
 def test_a_shorter_chain_sees_and_writes_the_same(views: list[int]) -> None:
     whole, shorter = chains(views)
@@ -70,8 +71,9 @@ def test_a_shorter_chain_sees_and_writes_the_same(views: list[int]) -> None:
     assert one.tolist() == other.tolist()
 
 
+@pytest.mark.draws(long=1600)
 @given(drawn)
-@settings(max_examples=400)
+@settings(max_examples=264)
 @pytest.mark.rules("FUN-7")
 def test_a_write_through_a_chain_obeys_the_laws_of_a_lens(views: list[int]) -> None:
     """Put-get, get-put and put-put; what the chain does not show stays."""

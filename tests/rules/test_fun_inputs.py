@@ -89,8 +89,9 @@ def seen(given_: list[Argument], compiles: bool, **options: Any) -> Any:
     )
 
 
+@pytest.mark.draws(long=1200)
 @given(arguments, st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=150)
 @pytest.mark.rules("FUN-21", "FUN-22", "FUN-23", "FUN-24", "FUN-19", "FUN-20", "META-3")
 def test_every_mix_of_written_and_returned_inputs_is_as_in_eager(
     given_: list[Argument], kept: bool
@@ -157,7 +158,7 @@ _CHANGES = (
 
 @pytest.mark.draws(long=600)
 @given(pairs, st.sampled_from(_CHANGES), st.booleans())
-@settings(max_examples=180)
+@settings(max_examples=90)
 @pytest.mark.rules("FUN-12")
 def test_what_looks_at_strides_sees_those_of_eager(
     pair: tuple[Layout, Layout], change: Any, copied: bool

@@ -136,7 +136,7 @@ def equal(function: Callable[[Any], Any], chain: Chain) -> Any:
 
 @pytest.mark.draws(long=800)
 @given(chains, st.sampled_from(WRITES))
-@settings(max_examples=240)
+@settings(max_examples=120)
 @pytest.mark.rules("FUN-7", "FUN-8", "FUN-11", "FUN-12")
 def test_what_is_written_through_views_is_seen_through_all(
     chain: Chain, write: Callable[[Any], Any]
@@ -149,8 +149,9 @@ def test_what_is_written_through_views_is_seen_through_all(
     equal(body, chain)
 
 
+@pytest.mark.draws(long=600)
 @given(chains)
-@settings(max_examples=150)
+@settings(max_examples=99)
 @pytest.mark.rules("FUN-7", "FUN-8")
 def test_writing_what_is_seen_changes_nothing(chain: Chain) -> None:
     """Get-put, and put-get: what was written is seen."""
@@ -165,8 +166,9 @@ def test_writing_what_is_seen_changes_nothing(chain: Chain) -> None:
         assert found[1][0] == chain.start().tolist()
 
 
+@pytest.mark.draws(long=600)
 @given(chains)
-@settings(max_examples=150)
+@settings(max_examples=75)
 @pytest.mark.rules("FUN-7", "FUN-8")
 def test_of_two_writes_through_one_chain_the_second_counts(chain: Chain) -> None:
     """Put-put."""

@@ -36,7 +36,7 @@ def compared(program, kinds, **options):
 @pytest.mark.draws(long=400)
 @pytest.mark.rules("FUN-17", "FUN-18", "FUN-19", "FUN-20", "FUN-23", "FUN-36", "FUN-37")
 @pytest.mark.rules("RT-1", "RT-3", "RT-5", "GEN-2", "GEN-13")
-@settings(max_examples=90)
+@settings(max_examples=45)
 @given(programs(), st.lists(st.sampled_from(KINDS), min_size=3, max_size=3), st.booleans())
 def test_random_changes_of_inputs_equal_eager(program, kinds, keep):
     second = tuple(kinds[: len(program.inputs)])

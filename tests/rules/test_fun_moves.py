@@ -83,7 +83,7 @@ programs = st.builds(
 
 @pytest.mark.draws(long=400)
 @pytest.mark.rules("FUN-12", "FUN-21", "FUN-22", "RT-2")
-@settings(max_examples=70)
+@settings(max_examples=46)
 @given(programs, st.booleans(), st.booleans())
 def test_values_that_move_between_inputs_are_eagers(
     program: Program, kept: bool, fast: bool

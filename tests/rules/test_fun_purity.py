@@ -93,8 +93,9 @@ def test_two_closing_copies_into_one_input_are_refused() -> None:
         verify(build.finish([]), functional=True, closing_copies=True)
 
 
+@pytest.mark.draws(long=1200)
 @given(steps, roles)
-@settings(max_examples=300)
+@settings(max_examples=198)
 @pytest.mark.rules("FUN-34")
 def test_a_second_time_changes_nothing(program: list[Step], wanted: list[int]) -> None:
     """What is dead stays too, and results that lie as they should need no copies."""

@@ -56,8 +56,9 @@ def _plain(result: Any) -> Any:
     )
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("GEN-7", "GRD-1")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(CALLS, min_size=1, max_size=3))
 def test_any_arguments_after_any_others_are_those_of_eager(calls: list[Any]) -> None:
     compiled = al.compile(doubled)

@@ -13,7 +13,7 @@ import aotlite as al
 from tests.end_to_end.cases import Case, cases, results_of, setup_of
 from tests.programs import GEOMETRY, Aotlite, execute
 
-EXAMPLES = 700
+EXAMPLES = 450
 
 
 @cache

@@ -7,8 +7,9 @@ import aotlite as al
 from tests.rules.sharing_sessions import sessions, written_overlap
 
 
+@pytest.mark.draws(long=160)
 @pytest.mark.rules("GRD-2", "DUP-5", "DUP-2", "GRD-6")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(sessions())
 def test_any_pattern_after_any_other_is_eagers(session):
     """Results, inputs, versions, aliases: a world snapshot after each call of one object."""
@@ -19,7 +20,7 @@ def test_any_pattern_after_any_other_is_eagers(session):
 
 @pytest.mark.draws(long=80)
 @pytest.mark.rules("GRD-2", "DUP-1", "DUP-2", "DUP-5")
-@settings(max_examples=18)
+@settings(max_examples=12)
 @given(sessions(history=True))
 def test_any_pattern_after_any_other_has_eagers_gradients(session):
     found, refused = session.play(al.compile(session.body))
@@ -29,7 +30,7 @@ def test_any_pattern_after_any_other_has_eagers_gradients(session):
 
 @pytest.mark.draws(long=200)
 @pytest.mark.rules("DUP-5", "DUP-2", "ALI-8", "GRD-6")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(sessions(writes=False))
 def test_which_arguments_are_one_object_is_compared_where_nothing_is_written_too(session):
     """The program may ask; what memory they share does not count."""
@@ -40,7 +41,7 @@ def test_which_arguments_are_one_object_is_compared_where_nothing_is_written_too
 
 @pytest.mark.draws(long=120)
 @pytest.mark.rules("GRD-2", "ALI-8", "ALI-1")
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(sessions())
 def test_calls_share_an_entry_where_no_rule_tells_them_apart(session):
     """An independent account of the rules counts the entries."""
@@ -54,7 +55,7 @@ def test_calls_share_an_entry_where_no_rule_tells_them_apart(session):
 
 @pytest.mark.draws(long=60)
 @pytest.mark.rules("GRD-1", "GRD-2")
-@settings(max_examples=18)
+@settings(max_examples=12)
 @given(sessions(history=True))
 def test_a_pattern_that_was_met_compiles_nothing_again(session):
     """With histories, too, which say of more calls that they are different."""

@@ -197,8 +197,8 @@ def test_the_writes_are_found_in_the_table() -> None:
 
 
 def test_gradients_are_none_where_eagers_are_whatever_overwrites() -> None:
-    seen = check(few(8), by("reference"))
-    assert seen["all"] > 500 and seen["some None"] > 450 and seen["refused"] < 20
+    seen = check(few(4), by("reference"))
+    assert seen["all"] > 250 and seen["some None"] > 225 and seen["refused"] < 20
 
 
 @pytest.mark.parametrize("backend, every", [("loops", 9), ("auto", 60)])

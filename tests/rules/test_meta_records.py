@@ -335,8 +335,9 @@ def _cut_and_pickled(graph: Any) -> Any:
     return again(STAGES["partition"](graph))
 
 
+@pytest.mark.draws(long=600)
 @pytest.mark.rules("META-26")
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(cases())
 def test_an_entry_made_from_pickled_records_does_what_eager_does(case: Case) -> None:
     """Stage 10 writes it from metadata and a partition that went through a pickle."""

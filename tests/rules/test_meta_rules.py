@@ -15,7 +15,7 @@ from tests.end_to_end.worlds import body_of
 from tests.rules.meta_oracle import on_both
 from tests.stages.journeys import inputs_of
 
-ENOUGH = 60
+ENOUGH = 40
 
 
 # -------------------------------------------------------------------------------------- one run

@@ -187,7 +187,7 @@ def test_no_fact_of_a_programs_metadata_changes_without_its_sentences() -> None:
 
 @pytest.mark.draws(long=800)
 @pytest.mark.rules("META-2", "META-5", "META-6", "META-16", "META-24")
-@settings(max_examples=140)
+@settings(max_examples=70)
 @given(metas())
 def test_no_fact_of_any_metadata_changes_without_its_sentences(meta: FunctionMeta) -> None:
     """Records drawn field by field: combinations that no program has made yet."""
@@ -196,7 +196,7 @@ def test_no_fact_of_any_metadata_changes_without_its_sentences(meta: FunctionMet
 
 @pytest.mark.draws(long=400)
 @pytest.mark.rules("META-6")
-@settings(max_examples=120)
+@settings(max_examples=79)
 @given(metas())
 def test_every_sentence_is_one_line_that_ends(meta: FunctionMeta) -> None:
     lines = meta.explain().splitlines()

@@ -48,7 +48,7 @@ def random_ops(graph):
 
 
 @pytest.mark.draws(long=200)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @pytest.mark.rules("RNG-8", "RNG-10", "RNG-11")
 @pytest.mark.parametrize("partition", PARTITIONS)
 @given(

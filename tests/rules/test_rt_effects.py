@@ -95,8 +95,9 @@ def verdict(action, *args):
     return "done"
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("RT-6", "RT-7", "RT-8", "RT-12", "FUN-16", "META-10")
-@settings(max_examples=100)
+@settings(max_examples=66)
 @given(
     st.lists(st.lists(st.sampled_from(sorted(VIEWS)), max_size=3), min_size=1, max_size=3),
     st.sampled_from(["an argument", "an intermediate", "a written argument"]),

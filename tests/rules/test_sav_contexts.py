@@ -42,8 +42,9 @@ def played(program: Program, number: int, run: Any, hooks: Hooks | None) -> Obse
     return observe_call(LIBRARY, program, number, under)
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("SAV-7", "TEN-42")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seeds, st.sampled_from(HOOKS))
 def test_programs_under_hooks_that_lose_nothing_are_eagers(seed: int, hooks: Hooks) -> None:
     """But for writes to what is saved, which eager's backward meets without hooks, and not where
@@ -92,8 +93,9 @@ OPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("DBL-2")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(sorted(OPS)), st.booleans()), max_size=4))
 def test_gradients_with_a_graph_and_their_gradients_are_eagers(
     steps: list[tuple[str, bool]],

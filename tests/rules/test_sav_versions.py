@@ -83,8 +83,9 @@ def test_a_write_between_call_and_backward_is_noticed_where_eager_notices_it(fun
     assert function is of_sizes_alone or errors
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("SAV-1", "SAV-5")
-@settings(max_examples=100)
+@settings(max_examples=66)
 @given(
     function=st.sampled_from((product, of_parts, through_views)),
     retained=st.lists(st.booleans(), min_size=1, max_size=4),

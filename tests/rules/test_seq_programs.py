@@ -61,7 +61,7 @@ def check_table(graph: Graph) -> None:
 # ------------------------------------------------------------------- programs of views and writes
 @pytest.mark.draws(long=300)
 @pytest.mark.rules("SEQ-1", "SEQ-2", "SEQ-3", "SEQ-5")
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(programs(max_steps=8))
 def test_numbers_of_any_program_rise_and_fall_and_are_the_same_again(program: Program) -> None:
     def body(*args: Any) -> Any:
@@ -224,7 +224,7 @@ def drawn_program(taken: list[tuple[str, str, int, int]], w: Any) -> Any:
 
 @pytest.mark.draws(long=300)
 @pytest.mark.rules("SEQ-1", "SEQ-2", "SEQ-4", "SEQ-5")
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(steps)
 @example([("again", "first.one", 0, 0), ("custom", "rows.0", 0, 0)])
 @example([("hook", "plain.0", 0, 0), ("hook", "first", 1, 0), ("mul", "", 0, 1)])

@@ -86,8 +86,9 @@ def gradients(function: Any, chosen: Any, layouts: Any, times: int) -> list[Any]
     return [None if leaf.grad is None else leaf.grad.tolist() for leaf in leaves]
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("TAN-1", "TAN-3", "TAN-8", "TAN-9", "SAV-5")
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     function=st.sampled_from(FUNCTIONS),
     chosen=st.sets(st.sampled_from((0, 1, 2)), min_size=1).map(sorted),
@@ -224,8 +225,9 @@ def test_users_code_that_does_not_run_adds_nothing(arrived, backend):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("TAN-8")
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     sums=st.lists(st.sets(st.integers(0, 2), min_size=1), min_size=1, max_size=4),
     arriving=st.lists(st.integers(1, 15), min_size=1, max_size=3),

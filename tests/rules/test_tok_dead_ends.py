@@ -166,7 +166,7 @@ def _backward(outs: list[Any], inputs: list[Any], how: str) -> Any:
 
 @pytest.mark.draws(long=300)
 @pytest.mark.rules("TOK-4", "TOK-6", "RNG-5", "RNG-11")
-@settings(max_examples=90)
+@settings(max_examples=45)
 @given(
     st.lists(st.tuples(st.sampled_from(tuple(STEPS)), st.integers(0, 6)), min_size=1, max_size=5),
     st.lists(st.integers(0, 8), min_size=1, max_size=3),

@@ -64,9 +64,10 @@ def halves(partition: Any) -> list[Graph]:
     return [each for each in (partition.forward, partition.backward) if each is not None]
 
 
+@pytest.mark.draws(long=320)
 # ------------------------------------------------------------------------------- chains in graphs
 @pytest.mark.rules("TOK-1", "TOK-2", "TOK-4", "TOK-5", "META-20", "META-22")
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(programs())
 @example(BOTH_HALVES)
 def test_a_pure_graph_has_one_chain_for_each_type_and_half(program: Program) -> None:
@@ -117,7 +118,7 @@ def walked(graph: Graph, role: Any) -> list[str]:
 
 @pytest.mark.draws(long=160)
 @pytest.mark.rules("TOK-1", "TOK-3", "TOK-5")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(programs())
 @example(BOTH_HALVES)
 @example(Program((Give("callback", 0), Compute("mul", 3, 0), Compute("mul", 4, 1)), (5,)))
@@ -144,8 +145,9 @@ def test_lifted_and_unlifted_halves_are_inverse(program: Program) -> None:
 TOKENS = (Token, BackwardToken)
 
 
+@pytest.mark.draws(long=160)
 @pytest.mark.rules("TOK-1")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(programs())
 @example(BOTH_HALVES)
 def test_printed_text_gives_the_graph_back(program: Program) -> None:
@@ -489,9 +491,10 @@ def test_rewriting_functions_have_no_effects() -> None:
             al.compile(noisy, decompositions={name: lambda *args: None})
 
 
+@pytest.mark.draws(long=160)
 # ------------------------------------------------------------------------------- compared graphs
 @pytest.mark.rules("TOK-6")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(programs())
 @example(BOTH_HALVES)
 def test_graphs_that_are_compared_let_nothing_happen(program: Program) -> None:

@@ -66,7 +66,7 @@ def story(run: Any) -> Any:
 
 @pytest.mark.draws(long=120)
 @pytest.mark.rules("TOK-6", "DBL-2")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.lists(steps, min_size=1, max_size=6),
     st.sampled_from(("default", "min_cut")),

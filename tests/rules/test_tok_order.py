@@ -186,8 +186,9 @@ def happen(node: Node, array: Any) -> None:
 KINDS = ("log", "other")
 
 
+@pytest.mark.draws(long=400)
 @pytest.mark.rules("TOK-6", "TOK-7")
-@settings(max_examples=100)
+@settings(max_examples=66)
 @given(
     st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), max_size=6),

@@ -111,7 +111,7 @@ PASSES: dict[str, Any] = {
 
 @pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-1", "TOK-6", "TOK-7")
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(programs(), st.lists(st.sampled_from(sorted(PASSES)), min_size=1, max_size=3), st.booleans())
 @example(EQUAL_CALLS, ["subexpressions", "dead code", "simplify"], True)
 @example(UNUSED, ["edit", "dead code", "rebuild"], True)
@@ -135,8 +135,9 @@ def test_passes_that_know_nothing_of_effects_keep_them(
     assert alike(expected, seen)
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-1", "TOK-6")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(programs())
 @example(EQUAL_CALLS)
 @example(UNUSED)

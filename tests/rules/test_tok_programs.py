@@ -52,7 +52,7 @@ def compiled(program: Program, **options: Any) -> Any:
 
 @pytest.mark.draws(long=300)
 @pytest.mark.rules("TOK-1", "TOK-4", "TOK-6", "TOK-7")
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     programs(), st.booleans(), st.sampled_from(("default", "min_cut")), st.sampled_from((0, 1, 2))
 )
@@ -83,7 +83,7 @@ def test_effects_happen_once_and_in_the_order_of_eager(
 
 @pytest.mark.draws(long=160)
 @pytest.mark.rules("TOK-1", "TOK-6", "TOK-7")
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(programs(), st.booleans())
 @example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
 @example(Program(GIVEN_AND_SAVED, (5,)), True)
@@ -106,7 +106,7 @@ def test_compiled_code_calls_effects_between_its_segments(program: Program) -> N
 
 @pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-6", "TOK-7")
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(programs(may_raise=True), st.sampled_from(("reference", "loops")))
 @example(Program((Note("log", 0), Take(0), Note("log", 3)), (3,), out_of_range=True), "loops")
 @example(Program((Take(0), Note("log", 3), Take(1)), (3,), out_of_range=True), "loops")
@@ -119,7 +119,7 @@ def test_what_raises_stops_the_effects_behind_it(program: Program, backend: str)
 
 @pytest.mark.draws(long=120)
 @pytest.mark.rules("TOK-4", "TOK-7")
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(programs(), st.booleans())
 @example(Program(TWO_BRANCHES, (3, 4), arriving=1), True)
 @example(Program(TWO_BRANCHES, (3, 4), wanted=(1,)), False)
@@ -135,8 +135,9 @@ def test_effects_on_tensors_made_of_tensors_are_what_their_class_makes_of_them(
     assert alike(story(program, make=pair), story(program, f, make=pair))
 
 
+@pytest.mark.draws(long=240)
 @pytest.mark.rules("TOK-5")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(programs())
 @example(Program(TWO_BRANCHES, (3, 4)))
 def test_each_type_has_its_own_order_in_each_half(program: Program) -> None:

@@ -40,7 +40,7 @@ from tests.stages.journeys import (
     values_for,
 )
 
-ENOUGH = 60
+ENOUGH = 40
 """Journeys that a law must have something to say about."""
 
 

@@ -22,7 +22,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 from tests.testing.examples import EXAMPLES, program
 
-SAMPLE = 300
+SAMPLE = 180
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -120,7 +120,11 @@ def peak_of(function: Any, x: Any, trains: bool) -> int:
 
 @pytest.mark.parametrize(
     ("name", "trains"),
-    [*[(name, False) for name in PROGRAMS], *[(name, True) for name in TRAINED]],
+    [
+        *[(name, False) for name in PROGRAMS],
+        *[(name, True) for name in TRAINED if name != "convolved"],
+        pytest.param("convolved", True, marks=pytest.mark.long),  # seconds, for the convolution
+    ],
 )
 def test_runs_before_the_compiler_take_half_as_much_again_as_eager(name: str, trains: bool) -> None:
     """And the values of a block, which are a twentieth of that here."""

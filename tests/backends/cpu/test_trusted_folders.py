@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 from unittest.mock import patch
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from aotlite.backends.cpu import graph_cache
@@ -184,6 +184,7 @@ def turned_by(user, way):
 
 @as_root
 @pytest.mark.draws(long=400)
+@settings(max_examples=30)
 @given(st.lists(PARTS, min_size=2, max_size=3))
 def test_what_another_user_can_turn_elsewhere_is_refused(parts):
     """CC-15, by trying: each user but root tries to rename each part of the way, or to write in
