@@ -316,6 +316,7 @@ def test_a_first_call_is_timed_with_its_joint_nodes(monkeypatch):
 
 
 # ----------------------------------------------------------------------------------- the processes
+@pytest.mark.slow("times a row in a process of its own")
 def test_a_row_is_measured_printed_and_written(capsys, tmp_path):
     file = tmp_path / "found.json"
     options = ["--rounds", "1", "--runs", "1", "--columns", OURS, "--json", str(file)]

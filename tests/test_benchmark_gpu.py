@@ -111,6 +111,7 @@ def dry(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads((folder / "gpu-dry-run.json").read_text("utf-8"))
 
 
+@pytest.mark.slow("runs the whole script in a process of its own")
 def test_the_script_runs_from_end_to_end_without_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +168,7 @@ def test_what_ours_cannot_do_is_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     assert {} == gpu._without_ours({"jax": "ImportError: none"})
 
 
+@pytest.mark.slow("imports PyTorch and CuPy in a process of its own")
 def test_the_script_runs_by_its_path_and_says_what_it_needs(tmp_path: Path) -> None:
     script = [sys.executable, str(Path(gpu.__file__)), "--dry-run", "--sections", "waits"]
     options: dict[str, Any] = {"capture_output": True, "text": True, "cwd": tmp_path}

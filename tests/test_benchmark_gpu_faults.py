@@ -143,6 +143,7 @@ def test_tests_out_of_time_say_what_failed_till_then(tmp_path: Path) -> None:
     assert 'assert 0, "so it is"' in log.read_text("utf-8")
 
 
+@pytest.mark.slow("runs pytest in a process of its own")
 def test_the_tests_of_devices_run_in_a_process_of_their_own() -> None:
     """With the plugin, which pytest imports first; none of these has the marker. Seconds."""
     found = gpu_tests.tested(300, ["tests/test_names.py"])

@@ -53,6 +53,7 @@ def test_compiled_programs_equal_eager(name):
     assert expected == results_and_gradients(of, al, compiled)
 
 
+@pytest.mark.slow("compiles each program in both libraries")
 def test_no_program_is_larger_here_without_a_reason(torch):
     for name, of in PROGRAMS.items():
         assert ours(of).both <= theirs(of).both or name in REASONS, name

@@ -53,6 +53,7 @@ def test_unknown_row_is_refused(text, capsys):
 
 
 # ------------------------------------------------------------------------------------- the pipeline
+@pytest.mark.slow("times three rows in processes of their own")
 def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
     file = tmp_path / "found.json"
     options = ["--rounds", "1", "--ours-only", "--cpu-time", "--json", str(file)]
@@ -67,6 +68,7 @@ def test_pipeline_prints_ours_without_peers(capsys, tmp_path):
     assert all(each["seconds"] > 0 and each["failed"] is None for each in default)
 
 
+@pytest.mark.slow("times a row in processes of its own")
 def test_missing_peer_is_a_line(monkeypatch, capsys):
     monkeypatch.setattr("benchmarks.common.is_installed", lambda peer: False)
     pipeline.main(["--rows", "chain:1", "--rounds", "1"])

@@ -52,6 +52,7 @@ def run_tests(folder: Path, tests: str, *options: str, conftest_ending: str = ""
     return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow("starts pytest and its workers")
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "0"), ("-n", "2")], ids=" ".join)
 def test_comparison_count_is_the_same_however_the_tests_are_run(tmp_path, options):
     with_torch = """
@@ -85,6 +86,7 @@ def test_takes_no_time(): pass
 """
 
 
+@pytest.mark.slow("starts pytest and its workers")
 @pytest.mark.parametrize("options", [("-p", "no:xdist"), ("-n", "1")], ids=" ".join)
 def test_a_slow_test_that_does_not_say_why_fails_where_there_is_a_limit(tmp_path, options):
     output = run_tests(tmp_path, WORK, "--cpu-limit=0.2", "--cpu-times=times", *options)
@@ -97,3 +99,16 @@ def test_a_slow_test_that_does_not_say_why_fails_where_there_is_a_limit(tmp_path
 
 def test_without_a_limit_a_test_may_take_as_long_as_it_likes(tmp_path):
     assert "3 passed" in run_tests(tmp_path, WORK, "-p", "no:xdist")
+
+
+MARK = re.compile(r"^@pytest\.mark\.slow\((.*)\)$", re.MULTILINE)
+MOST = 60
+"""Tests that may take more than a second: what all others find has to be found sooner."""
+
+
+def test_few_tests_are_slow_and_each_says_why():
+    files = Path(__file__).parent.rglob("test_*.py")
+    reasons = [why for path in files for why in MARK.findall(path.read_text("utf-8"))]
+    reasons.remove('"it spins"')  # of WORK
+    assert 1 <= len(reasons) <= MOST
+    assert all(why.startswith('"') and len(why) > 10 for why in reasons), reasons

@@ -126,6 +126,7 @@ def test_packages_listed_are_the_folders_that_hold_python_files():
     assert declared_packages() == {".".join(folder.parts) for folder in folders}
 
 
+@pytest.mark.slow("parses every module and test")
 def test_what_an_extra_installs_is_imported_or_run_by_some_code():
     """An extra that nothing needs promises what does not work."""
     modules, tools = imported(), set()

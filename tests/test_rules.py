@@ -22,6 +22,7 @@ def test_rules_and_the_tests_that_show_them_agree(tool):
     assert [] == tool.complaints(tool.read())
 
 
+@pytest.mark.slow("makes the page anew from all specs and tests")
 def test_the_page_of_rules_is_up_to_date(tool):
     shown = (ROOT / "specs" / "rules.md").read_text(encoding="utf-8")
     assert tool.page(tool.read()) == shown, "run tools/rules_table.py"

@@ -68,6 +68,7 @@ def test_long_page_shows_what_its_examples_give_without_a_compiler(page, user):
     test_page_shows_what_its_examples_give(page, user)
 
 
+@pytest.mark.slow("the pages about laws try the op table")
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
 @pytest.mark.parametrize(("page", "user"), pages("usual"), indirect=["user"])
 def test_page_shows_what_its_examples_give(page, user):

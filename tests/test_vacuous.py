@@ -106,6 +106,7 @@ def test_the_suite_is_looked_at():
     assert (True, True) == (len(FILES) >= 300, count >= 3500)
 
 
+@pytest.mark.slow("parses every test of the suite")
 def test_no_test_of_the_suite_is_one_that_cannot_fail():
     found = [
         f"{path.relative_to(TESTS)}:{line}: {what}"

@@ -72,6 +72,7 @@ def test_what_is_hidden_is_not_there(run, lines):
     assert (0, "") == (shown.returncode, shown.stderr)
 
 
+@pytest.mark.slow("imports every module in a process of its own")
 def test_every_module_is_imported_without_posix(run):
     names = list(modules())
     assert len(names) > 500
@@ -117,6 +118,7 @@ def test_a_library_is_asked_without_posix(run):
     assert ended.stdout.endswith("keeps 2, breaks 0, absent 0\n")
 
 
+@pytest.mark.slow("imports all that the commands need, in processes of their own")
 @pytest.mark.parametrize("command", [["cache"], ["doctor", "--json"], ["conformance", "--list"]])
 def test_a_command_runs_without_posix(run, command):
     ended = run("-m", "aotlite", *command)

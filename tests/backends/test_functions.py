@@ -172,6 +172,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Compiled(PRINTED, tmp_path_factory.mktemp("functions"), *request.param.split())
 
 
+@pytest.mark.slow("compiles the functions, and tries a million numbers")
 @needs_compiler
 @pytest.mark.parametrize("function", [f for f in ROUNDING if "near" not in f.domain], ids=named)
 def test_errors_are_within_the_bound(function: ScalarFunction, run: Compiled) -> None:

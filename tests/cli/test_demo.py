@@ -31,6 +31,7 @@ def trained(functions, steps):
     return session, losses
 
 
+@pytest.mark.slow("trains the model in eager and compiled")
 def test_compiled_training_is_eagers_bit_for_bit():
     compiled = demo.compiled_functions()
     (ours, losses), (eager, expected) = trained(compiled, 20), trained(EAGER, 20)
@@ -57,6 +58,7 @@ def test_a_step_as_one_graph_is_eagers_bit_for_bit():
     assert whole.backward_graph is None
 
 
+@pytest.mark.slow("trains the model that the tests of this file share")
 def test_a_short_training_reads_most_digits(result):
     assert result.accuracy > 0.95
     assert result.train_accuracies[-1] > 0.9 > result.train_accuracies[0]
@@ -87,6 +89,7 @@ def test_times_and_sizes_are_measured(result):
     assert result.first_step_seconds < result.seconds
 
 
+@pytest.mark.slow("trains the model twice")
 def test_one_seed_gives_one_training(result):
     again = demo.run(seed=0, epochs=1, batch=128, eager_steps=0, quiet=True)
     assert again.losses == result.losses[:11]

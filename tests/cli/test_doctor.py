@@ -101,6 +101,7 @@ def sound(tmp_path_factory):
     return run_doctor(path=[folder])
 
 
+@pytest.mark.slow("imports each package in a process of its own")
 def test_a_sound_installation_ends_with_status_0(sound):
     done = sound
     assert (0, "") == (done.returncode, done.stderr)
@@ -113,6 +114,7 @@ def test_a_sound_installation_ends_with_status_0(sound):
         assert text in done.stdout
 
 
+@pytest.mark.slow("imports each package in a process of its own")
 def test_json_says_the_same_as_one_object():
     done = run_doctor("--json")
     found = json.loads(done.stdout)
@@ -126,6 +128,7 @@ def test_json_says_the_same_as_one_object():
     assert list(doctor_findings.NEEDED) == names
 
 
+@pytest.mark.slow("imports each package in a process of its own")
 def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
     """A package that raises, a compiler that fails and a variable that is wrong, all reported."""
     write_package(tmp_path, "hypothesis", "raise RuntimeError('built for another Python')")
@@ -145,6 +148,7 @@ def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
     ]
 
 
+@pytest.mark.slow("imports each package in a process of its own")
 @pytest.mark.parametrize("package", ["numpy", "rich", "optree"])
 def test_a_broken_required_package_breaks_aotlite_and_not_the_doctor(tmp_path, package):
     write_package(tmp_path, package, "raise ImportError('no such symbol [x]')")

@@ -464,6 +464,7 @@ def test_a_capture_in_one_thread_does_not_disturb_another():
 
 
 # ------------------------------------------------------------------------------------------- depth
+@pytest.mark.slow("compiles fifty thousand nodes")
 def test_fifty_thousand_nodes_in_depth_compile_run_and_differentiate():
     def f(x):
         y = x

@@ -272,6 +272,7 @@ def observed(function: Any, calls: list[tuple[int, int, bool]]) -> list[Any]:
 CALL = st.tuples(st.integers(1, 3), st.integers(0, 4), st.booleans())
 
 
+@pytest.mark.slow("compiles a function past its limit")
 @pytest.mark.rules("GRD-4")
 @pytest.mark.draws(long=500)
 @given(st.lists(CALL, min_size=2, max_size=8), st.integers(1, 3))

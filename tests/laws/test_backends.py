@@ -52,6 +52,7 @@ def test_the_reference_obeys_the_laws_on_graphs_of_every_op(name):
         assert (len(cases), ()) == (found.cases, found.refused)
 
 
+@pytest.mark.slow("the laws over the op table")
 @pytest.mark.parametrize(
     "own",
     [

@@ -143,6 +143,7 @@ print(json.dumps(attrs.asdict(verdict)))
 PAIRS = "overlap compare_pairs #0"
 
 
+@pytest.mark.slow("imports aotlite with a mutant in a process of its own")
 @pytest.mark.parametrize("swaps", [False, True])
 def test_a_wrong_answer_is_caught_by_its_property(swaps: bool) -> None:
     found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS, swaps=swaps)
@@ -150,12 +151,14 @@ def test_a_wrong_answer_is_caught_by_its_property(swaps: bool) -> None:
     assert found.text.startswith("AssertionError")
 
 
+@pytest.mark.slow("runs all cases of a mutant")
 def test_an_equivalent_mutant_survives_all_cases() -> None:
     """A number of steps after which a search is given up for a way that finds the same."""
     found = verdict_of(mutant_of("", "NumberReplacer", 2), PAIRS)
     assert ("survived", 1, 1) == (found.kind, found.cases, found.of)
 
 
+@pytest.mark.slow("waits for a mutant that hangs, in a process of its own")
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("\nwhile 1: 1", "hang"), ("\nimport os; os._exit(3)", "crash"), ("\n1 / 0", "crash")],

@@ -173,10 +173,9 @@ def change(box: Any, how: str, number: int, leaf: Spec) -> None:
             part.add_(1.0)
 
 
-@pytest.mark.rules("CAP-3", "CAP-5", "CAP-12", "GRD-1")
+@pytest.mark.slow("150 programs, each compiled several times")
 @pytest.mark.draws(long=600)
-@pytest.mark.rules("CAP-3", "CAP-12", "GRD-1")
->>>>>>> 3a45c455 (tests: properties over 0.6 s draw half or two thirds of their examples, long ones four times as many)
+@pytest.mark.rules("CAP-3", "CAP-5", "CAP-12", "GRD-1")
 @settings(max_examples=150)
 @given(containers, st.lists(changes, min_size=1, max_size=3), st.sampled_from([*READS]))
 @example(("module", [("list", [1, 2])]), [("reverse", 1, "tensor")], "vars")

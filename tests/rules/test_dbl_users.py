@@ -117,6 +117,7 @@ def check_draws(count: int, backend: str) -> int:
     return tried[0]
 
 
+@pytest.mark.slow("15 programs, to the third order")
 @pytest.mark.rules("DBL-2", "RNG-1", "RNG-8")
 def test_derivatives_of_random_programs_that_draw_are_eagers() -> None:
     """With the generator's state behind each order."""

@@ -244,6 +244,7 @@ def check_kind(kind: str, count: int, seen: Counter[str], options: dict[str, Any
     check()
 
 
+@pytest.mark.slow("nine programs of each of nine kinds, to the third order")
 @pytest.mark.rules("DBL-2", "SUB-24", "TAN-5", "TAN-6")
 def test_derivatives_of_random_programs_of_wrappers_are_eagers() -> None:
     """Classes, specs, parts, Nones, whether they require grad, and errors."""

@@ -87,6 +87,7 @@ def _of_results(inputs: list[Any], results: list[Any]) -> Any:
         yield "results on one storage"
 
 
+@pytest.mark.slow("draws the programs that the tests of this file count")
 @pytest.mark.rules("GEN-12")
 @pytest.mark.parametrize(
     "thing",

@@ -196,6 +196,7 @@ def test_the_writes_are_found_in_the_table() -> None:
     } <= names  # fmt: skip
 
 
+@pytest.mark.slow("each write of the table, compiled")
 def test_gradients_are_none_where_eagers_are_whatever_overwrites() -> None:
     seen = check(few(4), by("reference"))
     assert seen["all"] > 250 and seen["some None"] > 225 and seen["refused"] < 20

@@ -45,6 +45,7 @@ def made(placement: Any) -> Any:
     return make
 
 
+@pytest.mark.slow("the laws over the op table")
 @pytest.mark.parametrize(
     ("placement", "tolerance", "cases", "ops"),
     [
@@ -135,6 +136,7 @@ def test_many_random_programs_on_nestings_with_sharded_tensors_do_what_they_mean
     assert found["ran"] > 1700
 
 
+@pytest.mark.slow("20 programs on nested wrappers over two ranks")
 @pytest.mark.rules("SUB-9")
 @pytest.mark.filterwarnings("ignore")
 def test_random_programs_on_nestings_with_sharded_tensors_do_what_they_mean() -> None:

@@ -43,6 +43,7 @@ MASKED_KNOWS = (
 ).split()
 
 
+@pytest.mark.slow("the laws over the op table")
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.name)
 @pytest.mark.rules("SUB-1", "SUB-7", "SUB-15", "SUB-17", "SUB-23")
 def test_the_classes_that_ship_obey_the_laws(kind: SubclassKind) -> None:

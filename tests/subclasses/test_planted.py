@@ -241,6 +241,7 @@ def test_a_broken_program_is_shown_small() -> None:
     assert note.count("Step(") <= 6
 
 
+@pytest.mark.slow("the laws of fourteen classes")
 def test_without_its_fault_each_class_obeys() -> None:
     """The classes that the plants derive from, on the same ops."""
     for make in (scaled, lambda x: Labelled(x, "a"), Boxed):

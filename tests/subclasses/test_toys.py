@@ -19,6 +19,7 @@ from tests.samples import samples_of
 from tests.subclasses.toys import Boxed, Labelled, Log, Scaled, pair, scaled
 
 
+@pytest.mark.slow("the laws over the op table, with two samples")
 def test_a_scaled_tensor_obeys_the_laws() -> None:
     found = subclass_laws(
         scaled, lambda x: x.inner * x.by, samples=samples_of, most=2, programs=15, compiled=3
@@ -167,6 +168,7 @@ def test_a_strategy_may_be_of_wrappers() -> None:
     assert subclass_laws(quantized).cases > 100
 
 
+@pytest.mark.slow("Hypothesis shrinks the wrapper")
 def test_a_wrapper_of_a_strategy_that_is_wrong_is_named() -> None:
     class Adds(Scaled):
         @classmethod

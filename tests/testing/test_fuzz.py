@@ -198,6 +198,7 @@ def test_two_runs_do_not_write_one_ledger(tmp_path):
 
 
 # ------------------------------------------------------------------------------- the containment
+@pytest.mark.slow("waits for a program that hangs, and starts workers anew")
 def test_programs_that_hang_or_crash_are_failures_and_say_where():
     worker = Worker(Plan(function=f"{PLANTED}:ending"))
     found = []
@@ -235,6 +236,7 @@ def test_a_chunk_goes_on_behind_a_program_that_ends_its_process():
     assert "crash: SIGKILL" == killed.outcome.found[0]
 
 
+@pytest.mark.slow("starts a worker for each program that ends one")
 def test_a_program_that_ends_its_process_is_shrunk(monkeypatch):
     monkeypatch.setattr(shrink_failure, "SECONDS", 20.0)
     found = "crash: exit status 3"
@@ -309,6 +311,7 @@ def test_some_programs_that_do_not_fail_are_played_again(monkeypatch):
 
 
 # ------------------------------------------------------------------------------------- the command
+@pytest.mark.slow("shrinks a program in a worker")
 def test_a_failure_is_printed_with_script_and_drawing_and_written(tmp_path, capsys):
     """A compiler that returns copies of views: shrunk to a view that is returned."""
     cell = "alias,fill,view of an input,alone"
@@ -451,6 +454,7 @@ def test_numpy_is_an_oracle_of_values_and_memory():
     assert ", other [" in found[0]
 
 
+@pytest.mark.slow("imports PyTorch in a worker")
 @pytest.mark.torch
 def test_a_run_against_pytorch_names_its_excuses(torch):
     tally = fuzz(count=25, jobs=1, against="torch", seed=3, cell="any,set,any,any")

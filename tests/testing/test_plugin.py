@@ -87,6 +87,7 @@ def stored(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in folder.iterdir()}
 
 
+@pytest.mark.slow("shrinks programs in a pytest of its own")
 def test_failing_tests_leave_the_smallest_scripts(pytester: pytest.Pytester) -> None:
     """Of a test by Hypothesis one file is left, of the last and smallest example."""
     pytester.makepyfile(test_it=TESTS)
@@ -119,6 +120,7 @@ def _expect_to_fail_again(script: Path) -> None:
     assert "Difference: assert_same_effects: compiled differs from eager" in again.stderr
 
 
+@pytest.mark.slow("starts workers of pytest")
 def test_workers_of_xdist_store_scripts_where_asked_for(pytester: pytest.Pytester) -> None:
     """Without shrinking, the program is the one that failed."""
     pytester.makepyfile(test_it=TESTS)

@@ -322,6 +322,7 @@ def test_the_simplest_program_does_nothing() -> None:
     assert Program([], ["$0"], [Call([make], ["$0"])]) == nothing
 
 
+@pytest.mark.slow("Hypothesis shrinks a program")
 def test_a_program_shrinks_to_few_steps_and_then_to_the_fewest() -> None:
     found = smallest(strategies.programs(writes=["fill"]), writes_overlapping)
     assert len(found.body) + sum(len(call.setup) for call in found.calls) <= 8

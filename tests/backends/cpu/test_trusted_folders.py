@@ -182,6 +182,7 @@ def turned_by(user, way):
         return file.read()
 
 
+@pytest.mark.slow("forks a process for each user and each way")
 @as_root
 @pytest.mark.draws(long=400)
 @settings(max_examples=30)

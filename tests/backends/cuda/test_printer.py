@@ -48,6 +48,7 @@ def differences(cases: Cases, folder: Path, *flags: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow("compiles dozens of kernels for the host")
 @needs_compiler
 def test_kernels_on_fibers_give_the_bits_of_the_interpreter(tmp_path: Path) -> None:
     """All in one compilation, which takes most of the time."""

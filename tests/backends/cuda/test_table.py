@@ -129,11 +129,13 @@ def right(found: Graphs, folder: Path, *, share: int = 1, target: Any = TARGETS[
     return count
 
 
+@pytest.mark.slow("compiles hundreds of kernels, by NVRTC and for the host")
 @pytest.mark.parametrize("part", range(4))
 def test_a_tenth_of_the_kernels_of_the_op_table_is_right(part: int, tmp_path: Path) -> None:
     assert 30 < right(of_table(NAMES[part::4]), tmp_path, share=10)
 
 
+@pytest.mark.slow("compiles a hundred kernels, by NVRTC and for the host")
 def test_kernels_of_a_hundred_random_graphs_are_right(tmp_path: Path) -> None:
     """Fused and divided as if they were large."""
     found = chain(of_random(60), of_drawn(range(100)))
