@@ -26,8 +26,11 @@ def relative(page):
 EXAMPLES = [p for p in PAGES if ">>> " in p.read_text("utf-8") and relative(p) not in ELSEWHERE]
 
 
-NAMES = list(tree().folders(*PRODUCT))
-MODULES = [name for name in NAMES if name != "aotlite.__main__"]  # importing that one runs it
+NAMES = {name: each.text for name, each in tree().folders(*PRODUCT).items()}
+MODULES = [
+    name for name, text in NAMES.items() if ">>> " in text and name != "aotlite.__main__"
+]
+"""Importing `aotlite.__main__` runs it."""
 
 
 def failures(test):
@@ -63,14 +66,14 @@ def pages(shown):
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
-@pytest.mark.parametrize(("page", "user"), pages("long"), indirect=["user"])
+@pytest.mark.parametrize(("page", "user"), [*pages("long")], indirect=["user"])
 def test_long_page_shows_what_its_examples_give_without_a_compiler(page, user):
     test_page_shows_what_its_examples_give(page, user)
 
 
 @pytest.mark.slow("the pages about laws try the op table")
 @pytest.mark.filterwarnings("ignore:aotlite. no C compiler works here:RuntimeWarning")
-@pytest.mark.parametrize(("page", "user"), pages("usual"), indirect=["user"])
+@pytest.mark.parametrize(("page", "user"), [*pages("usual")], indirect=["user"])
 def test_page_shows_what_its_examples_give(page, user):
     text = page.read_text("utf-8")
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
@@ -83,13 +86,16 @@ def test_docstrings_show_what_their_examples_give(name):
         module = importlib.import_module(name)
     except MissingExtraError as error:
         pytest.skip(str(error))
-    for test in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
+    tests = doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__)
+    assert any(test.examples for test in tests), "the text has examples, no docstring has"
+    for test in tests:
         assert "" == failures(test)
 
 
 def test_walk_sees_all_three_packages():
     """A walk over nothing would find no wrong example."""
-    assert {"aotlite.pipeline", "aotlite.ir.graph", "aotlite.backends.reference"} < set(MODULES)
+    assert {"aotlite.pipeline", "aotlite.ir.graph", "aotlite.backends.reference"} < set(NAMES)
+    assert len(MODULES) > 100
 
 
 RULE = re.compile(r"^(?:- \*\*|### )([A-Z]+-\d+)(?:\*\*| · )", re.MULTILINE)

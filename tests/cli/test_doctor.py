@@ -149,7 +149,9 @@ def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
 
 
 @pytest.mark.slow("imports each package in a process of its own")
-@pytest.mark.parametrize("package", ["numpy", "rich", "optree"])
+@pytest.mark.parametrize(
+    "package", ["numpy", "rich", pytest.param("optree", marks=pytest.mark.long)]
+)
 def test_a_broken_required_package_breaks_aotlite_and_not_the_doctor(tmp_path, package):
     write_package(tmp_path, package, "raise ImportError('no such symbol [x]')")
     done = run_doctor(path=[tmp_path], AOTLITE_VERIFY="1")

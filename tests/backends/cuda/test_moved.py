@@ -67,7 +67,18 @@ def report(form: str, n: int, dtype: str, target: Target) -> TrafficReport:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_that_are_kept_are_moved_once(form: str, dtype: str, target: str) -> None:
-    """Lengths that divide what there is, and such that do not."""
+    """Lengths that divide what there is, and such that do not; one more in turn."""
+    number = [*FORMS].index(form) + [*DTYPES].index(dtype) + [*TARGETS].index(target)
+    for n in (1000, SHORT, (512, 1024, 3072)[number % 3]):
+        found = report(form, n, dtype, TARGETS[target])
+        assert found.ratio <= 1.05, (n, str(found))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_of_more_lengths_are_moved_once(form: str, dtype: str, target: str) -> None:
     for n in (512, 1000, 1024, 3072, SHORT):
         found = report(form, n, dtype, TARGETS[target])
         assert found.ratio <= 1.05, (n, str(found))
