@@ -20,7 +20,7 @@ from aotlite.stages.s8_partition import default_partition
 from tests.end_to_end.worlds import body_of
 from tests.stages.journeys import Journey, inputs_of, journeys, run_graph, values_for
 
-ENOUGH = 40
+ENOUGH = 30
 Check = Callable[[Journey], bool | None]
 gradients: Any = al.autograd.grad
 
@@ -42,7 +42,7 @@ def leaf(*values: float) -> Any:
 
 
 # ------------------------------------------------------------------------------ random programs
-@pytest.mark.slow("takes 400 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 450 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("JNT-1", "JNT-2", "JNT-11")
 def test_the_joint_graph_on_any_tangents_gives_eagers_gradients() -> None:
     """Run by an interpreter on small integers; eager is given the same tangents."""

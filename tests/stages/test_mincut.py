@@ -72,7 +72,7 @@ def test_halves_of_random_programs_compute_what_their_joint_graphs_compute() -> 
     training = [j.simple for j in journeys() if j.meta.training]
     for graph in training:
         agree(graph, min_cut_rematerialization_partition(graph))
-    assert len(training) > 60
+    assert len(training) > 50
 
 
 # ------------------------------------------------------------------------------------ the optimum
