@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from aotlite.eager.base.host_callback import callback
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
-from aotlite.ir.effects import TokenOp, ledger
+from aotlite.ir.effects import TokenOp, execution_record
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.effect_chains import numbered
@@ -65,4 +65,4 @@ def happening(node: Node) -> AbstractContextManager[None]:
         raise ArgumentError(
             f"happening: the node is {node!r}, expected a call with_effect_... of a pure graph"
         )
-    return ledger.happening(op.effect, numbered(node), op.of)
+    return execution_record.happening(op.effect, numbered(node), op.of)

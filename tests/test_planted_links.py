@@ -10,11 +10,11 @@ from aotlite.cli import doctor_environment
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.files import load_state, save_state
 from aotlite.testing import Call, Program, plugin
-from aotlite.testing.fuzzing.ledger import Ledger
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.fuzzing.reports import write_script
-from aotlite.testing.fuzzing.tally import Tally
+from aotlite.testing.fuzzing.run_file import Ledger
+from aotlite.testing.fuzzing.statistics import Tally
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(

@@ -22,10 +22,10 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.testing.coverage.counts import ENOUGH
 from aotlite.testing.fuzzing import campaign
 from aotlite.testing.fuzzing.campaign import Campaign
-from aotlite.testing.fuzzing.ledger import read
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.fuzzing.reports import cell_lines, figures, lines, write_script
-from aotlite.testing.fuzzing.tally import Tally
+from aotlite.testing.fuzzing.run_file import read
+from aotlite.testing.fuzzing.statistics import Tally
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,9 +36,9 @@ from aotlite.ir.provenance.scope import TAPE_NODE, Scope
 from aotlite.stages.records.subclass_meta import gradient_of
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
-from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT
+from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 
 Place = tuple[Any, ...]
 """Where an input comes from: ("saved", node, slot), or a place of `running` for gradients."""

@@ -31,12 +31,12 @@ TEN-2a narrow is a view
 Toy: keeps 0, breaks 1, absent 0
 """
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.outcomes import Result
 from aotlite.conformance.report import Report
 from aotlite.conformance.rules import Rule, RuleBroken, all_rules
 from aotlite.conformance.runner import check
+from aotlite.conformance.unsupported import Absent
 
 __all__ = [
     "Absent",

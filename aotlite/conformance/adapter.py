@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.conformance.absent import Absent, optional
 from aotlite.conformance.adapter_autograd import Differentiable
+from aotlite.conformance.unsupported import Absent, optional
 
 Array = Any
 """An array of whatever library is under test: nothing is known of it here."""

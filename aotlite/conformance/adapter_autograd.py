@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aotlite.conformance.absent import optional
+from aotlite.conformance.unsupported import optional
 
 Array = Any
 

@@ -1,4 +1,4 @@
-"""The process in which a library is asked; `contained` starts it.
+"""The process in which a library is asked; `process_isolation` starts it.
 
 Arguments are the library, methods that have ended such a process, and the ids of the rules.
 What it finds goes to standard output, one message a line; what the library prints there goes to
@@ -17,7 +17,7 @@ from aotlite.conformance.libraries import adapter_of
 from aotlite.conformance.messages import encode, pack
 from aotlite.conformance.rules import select
 from aotlite.conformance.runner import name_of, run_rule
-from aotlite.conformance.watched import Watched
+from aotlite.conformance.tracked_adapter import Watched
 from aotlite.ir.errors import ArgumentError, DeviceError, MissingExtraError
 
 Tell = Callable[..., None]

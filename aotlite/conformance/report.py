@@ -8,7 +8,7 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
-from aotlite.conformance.notes import note
+from aotlite.conformance.expected_failures import note
 from aotlite.conformance.outcomes import Breaks, Dies, Faulty, Keeps, Lacks, Result, is_broken
 from aotlite.conformance.rules import GROUPS
 

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from aotlite.conformance.absent import Absent, is_missing
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.faults import is_ours, place_of
+from aotlite.conformance.error_source import is_ours, place_of
 from aotlite.conformance.outcomes import Breaks, Faulty, Keeps, Lacks, Outcome, Result
 from aotlite.conformance.report import Report
 from aotlite.conformance.rules import NEEDS, Rule, RuleBroken, select
 from aotlite.conformance.signatures import checked
+from aotlite.conformance.unsupported import Absent, is_missing
 from aotlite.conformance.witnesses.recording import Recorder
 
 

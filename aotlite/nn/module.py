@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedCallable, own_attributes
 from aotlite.ir.errors import ArgumentError, UnsupportedError
-from aotlite.nn.moving import move, wishes_of
+from aotlite.nn.conversion import move, wishes_of
 from aotlite.nn.parameter import Buffer, Parameter, TransientBuffer
 from aotlite.nn.state import Problems, load_state
 

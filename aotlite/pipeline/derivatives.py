@@ -52,7 +52,7 @@ from aotlite.stages.s10_runtime.backward.double_backward import (
 )
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
-from aotlite.stages.s10_runtime.backward.planning import plan_backward
+from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.shared.value_numbering import ValueNumbering
 

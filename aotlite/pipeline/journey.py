@@ -50,7 +50,7 @@ from aotlite.stages.s7_simplify.normalizations import opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime
-from aotlite.stages.s10_runtime.guards.guarded_values import guarded_values_of
+from aotlite.stages.s10_runtime.guards.guard_sources import guarded_values_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 
 _TEN = (

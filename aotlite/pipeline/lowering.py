@@ -19,9 +19,9 @@ from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.partition import Partition
-from aotlite.stages.s9_lower.reported_strides import with_reported_strides
+from aotlite.stages.s9_lower.output_strides import with_reported_strides
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
-from aotlite.stages.s10_runtime.backward.planning import plan_backward
+from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
 from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 

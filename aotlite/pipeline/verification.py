@@ -43,7 +43,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays
-from aotlite.pipeline.muted_effects import Happened, Muted
+from aotlite.pipeline.dry_run_effects import Happened, Muted
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Plain
 from aotlite.stages.records.function_meta import FunctionMeta

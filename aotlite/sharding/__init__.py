@@ -8,7 +8,7 @@
 (Shard(dim=1), [[3.0, 3.0, 3.0, 3.0], [3.0, 3.0, 3.0, 3.0]])
 """
 
-from aotlite.sharding.counting import CommDebugMode
+from aotlite.sharding.collective_counts import CommDebugMode
 from aotlite.sharding.mesh import Mesh
 from aotlite.sharding.modules import distribute_module
 from aotlite.sharding.placements import Partial, Replicate, Shard

@@ -16,7 +16,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.collectives import reduction, waited
-from aotlite.sharding.counting import note_collective
+from aotlite.sharding.collective_counts import note_collective
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
 

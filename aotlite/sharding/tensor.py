@@ -17,7 +17,8 @@ from aotlite.eager.storage_overlap import have_common_memory
 from aotlite.eager.subclass.protocol import leaves_of, tangent_form
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.sharding import moving
+from aotlite.sharding import autograd_functions
+from aotlite.sharding.dispatch import run
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import (
     REDUCTIONS,
@@ -29,7 +30,6 @@ from aotlite.sharding.placements import (
     Window,
     is_formed,
 )
-from aotlite.sharding.running import run
 
 
 class ShardedTensor(Tensor):
@@ -87,16 +87,22 @@ class ShardedTensor(Tensor):
         """A tensor distributed: rank r gets a copy of its part. Differentiable."""
         if isinstance(tensor, cls):
             raise wrong(cls, "tensor", f"a {cls.__name__}", "a dense tensor, or redistribute()")
-        return moving.FromDense.apply(cls, tensor, mesh, placed(cls, placement, tensor.meta, mesh))
+        return autograd_functions.FromDense.apply(
+            cls, tensor, mesh, placed(cls, placement, tensor.meta, mesh)
+        )
 
     def redistribute(self, placement: Placed) -> ShardedTensor:
         """The same tensor in another placement; itself if that is its own. Differentiable."""
         target = placed(type(self), placement, self.meta, self.mesh)
-        return self if target == self.placement else moving.Redistribute.apply(self, target)
+        return (
+            self
+            if target == self.placement
+            else autograd_functions.Redistribute.apply(self, target)
+        )
 
     def full_tensor(self) -> Tensor:
         """The whole, of one rank: dense, or what parts are. Differentiable."""
-        return moving.Full.apply(self)
+        return autograd_functions.Full.apply(self)
 
     def to_local(self, rank: int) -> Tensor:
         """What a rank holds, itself."""
@@ -133,9 +139,11 @@ class ShardedTensor(Tensor):
         op = func.op  # type: ignore[attr-defined]
         return run(cls, op, op.bind(args, kwargs))
 
-    def __tensor_gradient_form__(self) -> moving.Form:
+    def __tensor_gradient_form__(self) -> autograd_functions.Form:
         """One form for all gradients of tensors that are placed so. (SHD-13)"""
-        return moving.Form(type(self), self.mesh, moving.back(self.placement))
+        return autograd_functions.Form(
+            type(self), self.mesh, autograd_functions.back(self.placement)
+        )
 
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
         """A dense gradient that a backward is given is one that every rank has. (SHD-14)"""

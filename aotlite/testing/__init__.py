@@ -5,7 +5,7 @@
     observe      what a user can observe of a call, and what differs between two
     coverage     the cells that random programs fill, and counts of hits
     generate     random programs; `strategies`: the same for Hypothesis
-    checking     assertions that compiled does what eager does
+    assertions   assertions that compiled does what eager does
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
     shrinking    programs made small
     laws         what ops, passes, partitioners, backends and wrappers must keep
@@ -24,11 +24,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aotlite.testing.checking import Difference as Difference
-    from aotlite.testing.checking import Inputs as Inputs
-    from aotlite.testing.checking import ProgramError as ProgramError
-    from aotlite.testing.checking import assert_same_effects as assert_same_effects
-    from aotlite.testing.checking import check_program as check_program
+    from aotlite.testing.assertions import Difference as Difference
+    from aotlite.testing.assertions import Inputs as Inputs
+    from aotlite.testing.assertions import ProgramError as ProgramError
+    from aotlite.testing.assertions import assert_same_effects as assert_same_effects
+    from aotlite.testing.assertions import check_program as check_program
     from aotlite.testing.compiled import differences_of as differences_of
     from aotlite.testing.coverage.counts import Coverage as Coverage
     from aotlite.testing.cuda import emulated_cuda as emulated_cuda
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from aotlite.testing.subclasses.api import subclass_laws as subclass_laws
 
 _LAZY: dict[str, str] = {
-    "assert_same_effects": "aotlite.testing.checking.assert_same_effects",
+    "assert_same_effects": "aotlite.testing.assertions.assert_same_effects",
     "Call": "aotlite.testing.programs.program.Call",
-    "check_program": "aotlite.testing.checking.check_program",
+    "check_program": "aotlite.testing.assertions.check_program",
     "Coverage": "aotlite.testing.coverage.counts.Coverage",
-    "Difference": "aotlite.testing.checking.Difference",
+    "Difference": "aotlite.testing.assertions.Difference",
     "differences": "aotlite.testing.observe.differences.differences",
     "differences_of": "aotlite.testing.compiled.differences_of",
     "draw": "aotlite.testing.generate.random_programs.draw",
@@ -60,9 +60,9 @@ _LAZY: dict[str, str] = {
     "Engine": "aotlite.testing.engines.Engine",
     "engine": "aotlite.testing.engines.engine",
     "fuzz": "aotlite.testing.fuzzing.campaign.fuzz",
-    "Inputs": "aotlite.testing.checking.Inputs",
+    "Inputs": "aotlite.testing.assertions.Inputs",
     "Program": "aotlite.testing.programs.program.Program",
-    "ProgramError": "aotlite.testing.checking.ProgramError",
+    "ProgramError": "aotlite.testing.assertions.ProgramError",
     "shrunk": "aotlite.testing.shrinking.shrunk",
     "smallest": "aotlite.testing.shrinking.smallest",
     "Step": "aotlite.testing.programs.program.Step",
@@ -73,11 +73,11 @@ _LAZY: dict[str, str] = {
 __all__ = sorted(_LAZY)
 _SUBMODULES: dict[str, str] = {
     "cells": "aotlite.testing.coverage.cells",
-    "checking": "aotlite.testing.checking",
+    "checking": "aotlite.testing.assertions",
     "compiled": "aotlite.testing.compiled",
     "conformance": "aotlite.conformance",
     "coverage": "aotlite.testing.coverage.counts",
-    "drawing": "aotlite.testing.drawing",
+    "drawing": "aotlite.testing.alias_printer",
     "draws": "aotlite.testing.generate",
     "cuda": "aotlite.testing.cuda",
     "engines": "aotlite.testing.engines",

@@ -2,7 +2,7 @@
 
 What is tested is what a compiled function does: its aliases, writes, histories and errors. The
 reference backend computes eager's bits and takes no time to compile; kernels are tested by giving
-another one, `backend="cpu"`. Place: above `Program` and `observe`; below assertions (`checking`)
+another one, `backend="cpu"`. Place: above `Program` and `observe`; below assertions (`assertions`)
 and `shrinking`. Rules: GEN-1, GEN-2, GEN-11.
 """
 
@@ -16,7 +16,7 @@ import aotlite
 from aotlite.ir.errors import AliasError, UnsupportedError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 REFUSED = (AliasError, UnsupportedError)

@@ -3,8 +3,8 @@
 Where a test raises an exception that carries a program (`ProgramError`, or any whose attribute
 `program` is one), the program is made smaller and its script stored, one file a test, and shown in
 the report. With Hypothesis that is the example that it ended with. Of a broken law its report is
-stored, by `failed_tests`. Nothing is imported, or done, before a test fails. Installed as the entry
-point `aotlite`.
+stored, by `failure_reports`. Nothing is imported, or done, before a test fails. Installed as the
+entry point `aotlite`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _is_of_law(error: Any) -> bool:
 def _section(item: pytest.Item, error: Any) -> str:
     """The section of the report; why there is none, so that the tests go on."""
     try:
-        failed_tests = import_module("aotlite.testing.failed_tests")
-        return str(failed_tests.stored(item, error, _has_program(error)))
+        failure_reports = import_module("aotlite.testing.failure_reports")
+        return str(failure_reports.stored(item, error, _has_program(error)))
     except Exception as raised:
         return f"nothing is stored: {type(raised).__name__}: {raised}"

@@ -14,12 +14,12 @@ from typing import Any
 import attrs
 import optree
 
-from aotlite.testing.checking import Difference
+from aotlite.testing.assertions import Difference
 from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
-from aotlite.testing.observe.observing import observe_tensors, shows_bits
+from aotlite.testing.observe.observe_call import observe_tensors, shows_bits
 from aotlite.testing.programs.numbers import numbers
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved

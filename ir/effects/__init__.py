@@ -19,7 +19,7 @@ import numpy as np
 from aotlite.ir.arrays import copied, host_array
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import uint8
-from aotlite.ir.effects.ledger import happening
+from aotlite.ir.effects.execution_record import happening
 from aotlite.ir.errors import ArgumentError, TokenError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Op, Vjp

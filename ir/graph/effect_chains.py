@@ -15,7 +15,7 @@ from aotlite.ir.effects import (
     EffectOp,
     TokenOp,
 )
-from aotlite.ir.effects.ledger import Expected, watching
+from aotlite.ir.effects.execution_record import Expected, watching
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph.graph import Graph, Node, Phase
 from aotlite.ir.graph.node_text import literal

@@ -11,12 +11,12 @@ from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES, Composite
 from aotlite.ir.ops.elementwise import (  # noqa: F401  (they declare what is named here)
     bitwise,
-    blends,
     bounds,
     comparisons,
     complexes,
     elementary,
     error_functions,
+    multi_operand,
     rounding,
 )
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from aotlite.conformance import all_rules, check
+from aotlite.conformance.expected_failures import NOTES
 from aotlite.conformance.libraries import adapter_of
-from aotlite.conformance.notes import NOTES
 from aotlite.conformance.report import word
 from aotlite.ir.errors import DeviceError, MissingExtraError
 

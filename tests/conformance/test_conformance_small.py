@@ -8,8 +8,8 @@ import pytest
 
 from aotlite import conformance
 from aotlite.conformance.adapters.numpy import NumPy
-from aotlite.conformance.contained import examine
 from aotlite.conformance.outcomes import Breaks, Dies, Keeps, Lacks
+from aotlite.conformance.process_isolation import examine
 from tests.conformance.conformance_adapters import Few, Speechless
 
 HERE = "tests.conformance.conformance_adapters"

@@ -7,10 +7,10 @@ import pytest
 
 from aotlite.conformance import Adapter
 from aotlite.conformance.adapters.numpy import NumPy
-from aotlite.conformance.watched import Watched
+from aotlite.conformance.tracked_adapter import Watched
+from aotlite.conformance.witnesses.call_source import along, index_text, spell, written
 from aotlite.conformance.witnesses.functions import library_of
 from aotlite.conformance.witnesses.recording import Recorder
-from aotlite.conformance.witnesses.spelling import along, index_text, spell, written
 
 xp: Any = None  # a library that is named only
 

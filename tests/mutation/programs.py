@@ -19,7 +19,7 @@ from aotlite.testing.fuzzing.one_program import REFUSED, eager_call, options_of,
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from tests.end_to_end.cases import Case
 from tests.end_to_end.cases import cases as drawn_cases

@@ -59,7 +59,7 @@ STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
         "aotlite/stages/s10_runtime/backward/node.py",
         "aotlite/stages/s10_runtime/backward/packed_saves.py",
         "aotlite/stages/s10_runtime/backward/plan.py",
-        "aotlite/stages/s10_runtime/backward/planning.py",
+        "aotlite/stages/s10_runtime/backward/plan_builder.py",
         "aotlite/stages/s10_runtime/backward/variants.py",
     ),
 }

@@ -25,7 +25,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import Setting, observe
+from aotlite.testing.observe.observe_call import Setting, observe
 
 REFUSED = (al.UnsupportedError, al.AliasError)
 

@@ -17,7 +17,7 @@ from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 Hooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]

@@ -16,7 +16,7 @@ import aotlite as al
 from aotlite import autograd
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import Setting, observe
+from aotlite.testing.observe.observe_call import Setting, observe
 from tests.rules.small_programs import REFUSED
 
 Make = Callable[[], list[Any]]

@@ -14,7 +14,7 @@ import pytest
 import aotlite as al
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
-from aotlite.testing.observe.observing import Setting, observe
+from aotlite.testing.observe.observe_call import Setting, observe
 
 
 def _leaf() -> Any:

@@ -25,7 +25,7 @@ from aotlite.testing.subclasses import (
     eager_differences,
     making,
 )
-from aotlite.testing.subclasses.shipped import SHARDED, forms_of, maker
+from aotlite.testing.subclasses.wrapper_models import SHARDED, forms_of, maker
 from tests.samples import samples_of
 
 MESH = PoisonedMesh(2)

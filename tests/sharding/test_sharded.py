@@ -19,9 +19,9 @@ from aotlite.sharding import (
     Replicate,
     Shard,
     ShardedTensor,
-    moving,
-    running,
+    autograd_functions,
 )
+from aotlite.sharding import dispatch as sharded_dispatch
 from aotlite.sharding.placements import Window
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor, flatten, unflatten
 from aotlite.testing.sharding import PoisonedMesh, guarded
@@ -110,7 +110,9 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
     from tests.sharding import test_op_table
 
     if planted == "sum of one rank":
-        monkeypatch.setattr(running, "redistributed", lambda mesh, parts, source, target: parts)
+        monkeypatch.setattr(
+            sharded_dispatch, "redistributed", lambda mesh, parts, source, target: parts
+        )
         name = "mul"
     elif planted == "taken for linear":  # parts of sums are taken for the whole
         monkeypatch.setattr(
@@ -119,8 +121,10 @@ def test_planted_faults_are_caught_by_the_op_table(planted: str, monkeypatch: An
         )
         name = "exp"
     else:
-        cut = moving.cut
-        monkeypatch.setattr(moving, "cut", lambda x, dim, rank, ranks: cut(x, dim, 0, ranks))
+        cut = autograd_functions.cut
+        monkeypatch.setattr(
+            autograd_functions, "cut", lambda x, dim, rank, ranks: cut(x, dim, 0, ranks)
+        )
         name = "exp"
     with pytest.raises((AssertionError, al.AotliteError)):
         test_op_table.test_every_op_on_parts_is_the_op_on_the_whole(name, guard=False)

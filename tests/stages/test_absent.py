@@ -7,7 +7,7 @@ import pytest
 import aotlite as al
 from aotlite.ir.graph.role import Output, Primal
 from aotlite.ir.graph.verify import verify
-from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
+from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 
 
 def gradients(function, make, chosen):

@@ -22,7 +22,7 @@ from aotlite.testing.subclasses import (
     eager_differences,
     making,
 )
-from aotlite.testing.subclasses.shipped import DEPTH, QUANTIZED_FORMS, forms_of
+from aotlite.testing.subclasses.wrapper_models import DEPTH, QUANTIZED_FORMS, forms_of
 from tests.samples import samples_of
 
 MEANINGS = Meanings(SHIPPED)

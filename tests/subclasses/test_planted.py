@@ -20,7 +20,7 @@ from aotlite.subclasses.masked_ops import Kept, rule_of
 from aotlite.testing import subclass_laws
 from aotlite.testing.laws import LawError
 from aotlite.testing.subclasses import SHIPPED, SubclassKind
-from aotlite.testing.subclasses.shipped import mask_for, turned
+from aotlite.testing.subclasses.wrapper_models import mask_for, turned
 from tests.samples import samples_of
 from tests.subclasses.toys import Boxed, Labelled, Scaled, scaled
 

@@ -19,16 +19,16 @@ from aotlite.cli import main
 from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.testing import Call, Program, fuzz
 from aotlite.testing.coverage.cells import CELLS, NUMBER, POSSIBLE
-from aotlite.testing.engines.own import AotliteEngine
-from aotlite.testing.fuzzing import campaign, child, judges, shrink_failure
+from aotlite.testing.engines.eager import AotliteEngine
+from aotlite.testing.fuzzing import campaign, child, oracles, shrink_failure
 from aotlite.testing.fuzzing.child import JudgeOrder, judged
-from aotlite.testing.fuzzing.forking import in_fork
-from aotlite.testing.fuzzing.ledger import Ledger, read
+from aotlite.testing.fuzzing.fork import in_fork
 from aotlite.testing.fuzzing.outcomes import Failure, Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.fuzzing.reports import script_of
+from aotlite.testing.fuzzing.run_file import Ledger, read
 from aotlite.testing.fuzzing.shrink_failure import made_small
-from aotlite.testing.fuzzing.tally import Chunk, Tally
+from aotlite.testing.fuzzing.statistics import Chunk, Tally
 from aotlite.testing.fuzzing.workers import Worker
 from tests.testing import planted_compilers
 
@@ -216,7 +216,7 @@ def test_a_capture_may_meet_another_error_than_values_give():
     setup = [["make", [0, [2], "float64", False]]]
     body = [["ints", [[5]]], ["index_fill_", ["$0", 0, "$1", 3]], ["view", ["$0", [3]]]]
     program = Program(body, [], [Call(setup, ["$0"])])
-    found = judges.Compiled(AotliteEngine()).outcome(program, {})
+    found = oracles.Compiled(AotliteEngine()).outcome(program, {})
     assert ([], 1, 1) == (found.found, len(found.refused), found.raised)
 
 
@@ -259,7 +259,7 @@ def test_an_error_of_the_fuzzer_itself_is_a_failure():
         def bytes_of(self, tensor):
             raise KeyError("no bytes")
 
-    found = judged(judges.Compiled(Broken()), VIEW, {}, 0).found
+    found = judged(oracles.Compiled(Broken()), VIEW, {}, 0).found
     assert "raised: KeyError while the program was played: 'no bytes'" == found[0]
     assert "in bytes_of: raise KeyError" in found[1]
 
@@ -270,7 +270,7 @@ def test_a_compiled_function_that_is_not_deterministic_is_named(monkeypatch):
     monkeypatch.setattr(
         planted_compilers.random, "choice", lambda two: two[0] if next(turns) else two[1]
     )
-    judge = judges.Compiled(AotliteEngine(), planted_compilers.unsteady)
+    judge = oracles.Compiled(AotliteEngine(), planted_compilers.unsteady)
     found = judged(judge, VIEW, {}, 1).found
     assert found[0].startswith("call 0: nondeterministic: compiled gives version of object 1 after")
     assert re.search(r": 0, then 1$|: 1, then 0$", found[0])
@@ -284,13 +284,13 @@ def test_an_eager_function_that_is_not_deterministic_is_named():
             Drifting.count += 1.0
             return super().make([Drifting.count] * len(values), shape, dtype, grad=grad)
 
-    found = judged(judges.Compiled(Drifting()), VIEW, {}, 0).found
+    found = judged(oracles.Compiled(Drifting()), VIEW, {}, 0).found
     assert "call 0: nondeterministic: eager gives values of object 0 after the call: " in found[0]
 
 
 def test_a_failure_that_is_not_seen_again_is_named():
     turns = iter([planted_compilers.copying, *[al.compile] * 20])
-    judge = judges.Compiled(AotliteEngine(), lambda function, **_: next(turns)(function))
+    judge = oracles.Compiled(AotliteEngine(), lambda function, **_: next(turns)(function))
     found = judged(judge, VIEW, {}, 0).found
     assert "nondeterministic: compiled differs from eager, then it does not" == found[0]
     assert "version of object 1" in found[1]
@@ -475,5 +475,5 @@ def test_pytorchs_own_compiled_functions_are_compared_with_its_eager_ones(torch)
 
 
 def test_cells_of_a_library_are_those_of_its_programs():
-    hit = judged(judges.Compiled(AotliteEngine()), VIEW, {}, 0).cells
+    hit = judged(oracles.Compiled(AotliteEngine()), VIEW, {}, 0).cells
     assert NUMBER["alias", "pointwise", "view of an input", "alone"] in hit

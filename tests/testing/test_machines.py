@@ -15,7 +15,7 @@ from hypothesis import settings
 import aotlite as al
 from aotlite.ir.errors import AliasError, ArgumentError
 from aotlite.testing import machines
-from aotlite.testing.checking import Difference
+from aotlite.testing.assertions import Difference
 from aotlite.testing.engines import engine
 from aotlite.testing.machines import QUICK, USUAL, run_machine
 from aotlite.testing.programs.program import Program

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotlite.testing import Program
-from aotlite.testing.failed_tests import file_name
+from aotlite.testing.failure_reports import file_name
 from aotlite.testing.plugin import last_of
 
 pytest_plugins = "pytester"

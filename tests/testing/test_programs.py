@@ -17,7 +17,7 @@ from aotlite.testing.fuzzing.one_program import options_of, outcome, report
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences, same_numbers
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 from tests.testing.examples import EXAMPLES, program

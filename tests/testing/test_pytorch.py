@@ -11,9 +11,9 @@ import pytest
 
 from aotlite.testing import Call, Program, Step
 from aotlite.testing.generate.random_programs import draw
-from aotlite.testing.pytorch import excuses
-from aotlite.testing.pytorch.comparing import aot_difference, compared, is_same_error, worlds
-from aotlite.testing.pytorch.excuses import detached_leaves, excuse, unturned
+from aotlite.testing.pytorch import expected_differences
+from aotlite.testing.pytorch.comparison import aot_difference, compared, is_same_error, worlds
+from aotlite.testing.pytorch.expected_differences import detached_leaves, excuse, unturned
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = 300
@@ -33,14 +33,16 @@ EXPANDED = [make(1, 2, grad=True), VALUE, ["expand", ["$1", [3, 2]]]]
 OVERLAPPING = ["as_strided", ["$0", [2, 2], [1, 1]]]
 
 EXAMPLES = {
-    excuses.EXACT: program([make(4), OVERLAPPING], [["add_", ["$0", 1]]], ["$0"], args=["$1"]),
-    excuses.SAME: program(
+    expected_differences.EXACT: program(
+        [make(4), OVERLAPPING], [["add_", ["$0", 1]]], ["$0"], args=["$1"]
+    ),
+    expected_differences.SAME: program(
         [make(3), ["narrow", ["$0", 0, 0, 1]], ["as_strided", ["$0", [1], [2]]]],
         [["copy_", ["$0", "$1"]]],
         [],
         args=["$1", "$2"],
     ),
-    excuses.PICKED: program(
+    expected_differences.PICKED: program(
         [make(1, 2), ["expand", ["$0", [3, 2]]]],
         [
             ["ints", [[1]]],
@@ -50,45 +52,45 @@ EXAMPLES = {
         [],
         args=["$1"],
     ),
-    excuses.BITS: program(
+    expected_differences.BITS: program(
         [make(4)],
         [["mul_", ["$0", -0.0]], ["relu_", ["$0"]], ["view_dtype", ["$0", "int64"]]],
         ["$3"],
     ),
-    excuses.FILLED: program(
+    expected_differences.FILLED: program(
         [make(1), ["expand", ["$0", [3]]]], [["setitem", ["$0", ["1:"], 2]]], [], args=["$1"]
     ),
-    excuses.STALE: program(
+    expected_differences.STALE: program(
         [make(4), ["narrow", ["$0", 0, 0, 2]], LEAF, ["sum", ["$2"]]],
         [["mul_", ["$0", "$2"]], ["as_strided_", ["$1", [1], [1]]]],
         [],
         args=["$0", "$1", "$3"],
     ),
-    excuses.MOVED: program(
+    expected_differences.MOVED: program(
         [make(4), ["narrow", ["$0", 0, 0, 2]]], [["set_", ["$0", "$0"]]], [], args=["$1"]
     ),
-    excuses.LEFT: program(
+    expected_differences.LEFT: program(
         [LEAF],
         [["mul", ["$0", "$0"]], ["detach", ["$1"]], ["set_", ["$2", "$0"], "no_grad"]],
         ["$1"],
     ),
-    excuses.OUTSIDE: program(
+    expected_differences.OUTSIDE: program(
         [LEAF, ["narrow", ["$0", 0, 0, 2]]], [["as_strided", ["$0", [4], [1]]]], ["$1"], args=["$1"]
     ),
-    excuses.EXPANDED: program(EXPANDED, [["fill_", ["$0", 3]]], ["$0"], args=["$2"]),
-    excuses.EMPTY: program(
+    expected_differences.EXPANDED: program(EXPANDED, [["fill_", ["$0", 3]]], ["$0"], args=["$2"]),
+    expected_differences.EMPTY: program(
         [make(0, 4, dtype="complex128", grad=True), VALUE],
         [["view_as_real", ["$0"]], ["sum", ["$1"]], ["add_", ["$1", "$2"]]],
         ["$1"],
         args=["$1"],
     ),
-    excuses.RESIZED: program(
+    expected_differences.RESIZED: program(
         [make(2, 2), LEAF, ["sum", ["$1"]]],
         [["select", ["$0", 1, 1]], ["resize_", ["$0", [3]]], ["add_", ["$2", "$1"]]],
         ["$2"],
         args=["$0", "$2"],
     ),
-    excuses.NEGATED: program(
+    expected_differences.NEGATED: program(
         [make(8), ["view_dtype", ["$0", "complex128"]]],
         [
             ["zero_", ["$0"]],
@@ -99,25 +101,25 @@ EXAMPLES = {
         ["$4"],
         args=["$1"],
     ),
-    excuses.TYPED: program(
+    expected_differences.TYPED: program(
         [make(2, 2, grad=True), ["view_dtype", ["$0", "int64"]], ["sum", ["$0"]]],
         [["setitem", ["$0", [1], "$1"]], ["mul", ["$0", "$0"]]],
         [],
         args=["$1", "$2"],
     ),
-    excuses.WINDOWS: program(
+    expected_differences.WINDOWS: program(
         [LEAF, VALUE, ["as_strided", ["$1", [2, 2], [1, 1]]]],
         [["copy_", ["$0", "$0"]]],
         ["$0"],
         args=["$2"],
     ),
-    excuses.LEAVES: program(
+    expected_differences.LEAVES: program(
         [make(4), ["narrow", ["$0", 0, 0, 2]], ["requires_grad_", ["$1"]]],
         [["sum", ["$1"]], ["mul_", ["$0", "$2"]], ["mul", ["$1", 2]]],
         ["$4"],
         args=["$0", "$1"],
     ),
-    excuses.TURNED: program(
+    expected_differences.TURNED: program(
         [LEAF, VALUE],
         [["view", ["$0", [2, 2]]], ["as_strided_", ["$0", [2], [2]]]],
         ["$1"],
@@ -128,7 +130,7 @@ EXAMPLES = {
 
 
 def test_each_excuse_has_an_example():
-    assert set(excuses.EXCUSES) == set(EXAMPLES)
+    assert set(expected_differences.EXCUSES) == set(EXAMPLES)
 
 
 @pytest.mark.torch
@@ -152,7 +154,11 @@ def test_what_no_rule_demands_is_not_excused(torch, monkeypatch):
         body = [Step("mul", ("$0", 2)), Step("neg_", (f"${first}",)), *body]
         broken = attrs.evolve(example, body=body, results=[f"${first}"])
         # What raises in both after the mistake cannot show it.
-        excused = {excuses.EXACT, excuses.EMPTY, excuses.PICKED}
+        excused = {
+            expected_differences.EXACT,
+            expected_differences.EMPTY,
+            expected_differences.PICKED,
+        }
         assert name in excused or excuse(torch, broken, 0) is None, broken.to_script()
 
 
@@ -185,19 +191,21 @@ def test_a_sample_of_programs_gives_the_world_of_pytorch(torch):
 
 def test_each_excuse_is_a_difference_that_users_are_told():
     told = (ROOT / "docs" / "differences.md").read_text("utf-8")
-    rules = [name.split(":")[0] for name in excuses.EXCUSES]
+    rules = [name.split(":")[0] for name in expected_differences.EXCUSES]
     assert [] == [rule for rule in rules if f"| {rule} |" not in told and f"`{rule}`" not in told]
 
 
 def test_leaves_that_are_views_are_detached_first():
-    changed = detached_leaves(EXAMPLES[excuses.LEAVES]).calls[0]
+    changed = detached_leaves(EXAMPLES[expected_differences.LEAVES]).calls[0]
     assert ["narrow", "detach", "requires_grad_"] == [step.op for step in changed.setup[1:]]
     assert ("$2",) == changed.setup[3].args
     assert ("$0", "$2") == changed.args
 
 
 def test_nothing_changes_its_geometry_in_an_unturned_program():
-    assert ["view", "as_strided"] == [s.op for s in unturned(EXAMPLES[excuses.TURNED]).body]
+    assert ["view", "as_strided"] == [
+        s.op for s in unturned(EXAMPLES[expected_differences.TURNED]).body
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import ArgumentError
-from aotlite.testing.engines.own import AotliteEngine
+from aotlite.testing.engines.eager import AotliteEngine
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.observation import Observation
 from aotlite.testing.programs.program import Program
@@ -29,15 +29,15 @@ from aotlite.testing.relations import (
     check,
     check_relation,
     compilers,
+    equivalent_views,
     examined,
-    other_views,
     relation,
     step_order,
     subject,
 )
 from aotlite.testing.relations.__main__ import main
 from aotlite.testing.relations.comparison import halves
-from aotlite.testing.relations.rewriting import Loose
+from aotlite.testing.relations.step_edits import Loose
 
 SEEDS = range(150)
 SAMPLE = 6
@@ -267,7 +267,11 @@ CARELESS: dict[str, tuple[Any, str, Any]] = {
     "read past a disjoint write": (step_order, "_misses", lambda *_: True),
     "take a view before or after a write": (Traced, "is_fragile", lambda *_: False),
     "clone and copy back": (argument_passing, "_is_replaceable", lambda *_: True),
-    "replay as as_strided": (other_views, "_geometry", lambda look: (look.shape, look.stride, 0)),
+    "replay as as_strided": (
+        equivalent_views,
+        "_geometry",
+        lambda look: (look.shape, look.stride, 0),
+    ),
     "merge equal arguments": (argument_passing, "_are_one", lambda *_: True),
 }
 """Conditions under which a relation applies, dropped."""

@@ -32,7 +32,7 @@ from aotlite.testing.generate import layouts
 from aotlite.testing.generate.choices import DTYPES, LIBRARY, Seeded, times
 from aotlite.testing.generate.layouts import Layout, Storage
 from aotlite.testing.observe.differences import is_exact
-from aotlite.testing.observe.exactness import are_exact
+from aotlite.testing.observe.exact_numbers import are_exact
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
 from aotlite.testing.strategies import hypothesis_choices, memory_strategies, program_strategies

@@ -9,7 +9,7 @@ import numpy as np
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.libraries import required
-from aotlite.conformance.witnesses.spelling import along
+from aotlite.conformance.witnesses.call_source import along
 
 xp = required("array_api_strict", "aotlite[conformance]")
 

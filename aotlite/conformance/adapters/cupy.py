@@ -5,10 +5,10 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.libraries import required
-from aotlite.conformance.witnesses.spelling import along
+from aotlite.conformance.unsupported import Absent
+from aotlite.conformance.witnesses.call_source import along
 from aotlite.ir.errors import DeviceError
 
 cupy = required("cupy", "aotlite[cuda12]")

@@ -6,7 +6,7 @@ import numpy as np
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.libraries import required
-from aotlite.conformance.witnesses.spelling import along
+from aotlite.conformance.witnesses.call_source import along
 
 jax = required("jax", "aotlite[conformance]")
 jnp = required("jax.numpy", "aotlite[conformance]")

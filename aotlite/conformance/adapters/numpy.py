@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.witnesses.spelling import along
+from aotlite.conformance.witnesses.call_source import along
 
 
 class NumPy(Adapter):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.witnesses.spelling import along
+from aotlite.conformance.witnesses.call_source import along
 
 
 class TorchWords(Adapter):

@@ -11,11 +11,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.faults import demand_theirs
+from aotlite.conformance.error_source import demand_theirs
 from aotlite.conformance.models.scenarios import weights
 from aotlite.conformance.rules import expect
+from aotlite.conformance.unsupported import Absent
 from aotlite.conformance.witnesses.functions import library_of, tried
 
 

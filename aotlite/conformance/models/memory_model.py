@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.conformance.faults import Signal
+from aotlite.conformance.error_source import Signal
 
 Shape = tuple[int, ...]
 

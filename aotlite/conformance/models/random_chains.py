@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from aotlite.conformance.models.memory_model import NoView, Shape, View, dense
-from aotlite.conformance.models.modelled_arrays import Step
+from aotlite.conformance.models.model_arrays import Step
 
 Action: TypeAlias = tuple[int, Step]
 """Which array, and what is done to it."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.dual_numbers import DualModel
 from aotlite.conformance.models.memory_model import dense, nested
-from aotlite.conformance.models.modelled_arrays import Chain, Step
+from aotlite.conformance.models.model_arrays import Chain, Step
 from aotlite.conformance.rules import expect
 
 Scenario: TypeAlias = Callable[..., tuple[Array, Sequence[Array]]]

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import attrs
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.faults import demand_theirs
+from aotlite.conformance.error_source import demand_theirs
+from aotlite.conformance.unsupported import Absent
 from aotlite.ir.errors import ArgumentError
 
 GROUPS: dict[str, str] = {

@@ -9,7 +9,7 @@ import itertools
 from typing import Any
 
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.models.modelled_arrays import Chain
+from aotlite.conformance.models.model_arrays import Chain
 from aotlite.conformance.models.random_writes import Program, drawn, enact, smaller
 from aotlite.conformance.models.scenarios import (
     VIEWS,

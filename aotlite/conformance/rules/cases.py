@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import Chain, Step, is_possible
+from aotlite.conformance.models.model_arrays import Chain, Step, is_possible
 
 SHAPES: tuple[Shape, ...] = (
     (1,), (2,), (3,), (0,), (), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (0, 2), (2, 0), (2, 1, 3),

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.faults import demand_theirs
+from aotlite.conformance.error_source import demand_theirs
 from aotlite.conformance.models.memory_model import NoView, Shape
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Chain,
     Modelled,
     chain,
@@ -25,6 +24,7 @@ from aotlite.conformance.models.modelled_arrays import (
 from aotlite.conformance.rules import Rule, attempt, expect, refuses, rule
 from aotlite.conformance.rules.cases import layouts
 from aotlite.conformance.rules.views import follow
+from aotlite.conformance.unsupported import Absent
 
 
 def check_copies(on: Adapter, case: Chain, make: Callable[[Adapter, Array], Array]) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import NoView, View, dense
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Modelled,
     Step,
     demand_writes,
@@ -19,6 +18,7 @@ from aotlite.conformance.models.modelled_arrays import (
 )
 from aotlite.conformance.models.random_chains import Program, programs, smaller
 from aotlite.conformance.rules import attempt, rule
+from aotlite.conformance.unsupported import Absent
 
 ARITHMETIC = {"add_": operator.add, "mul_": operator.mul}
 

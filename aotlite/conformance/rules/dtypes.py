@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import chain, new, poke
+from aotlite.conformance.models.model_arrays import chain, new, poke
 from aotlite.conformance.rules import attempt, expect, refuses, rule
+from aotlite.conformance.unsupported import Absent
 
 SIZES = {"int8": 1, "uint8": 1, "int16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 PAIRS: tuple[tuple[str, str], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import new, see
+from aotlite.conformance.models.model_arrays import new, see
 from aotlite.conformance.rules import attempt, expect, maybe, refuses, rule
 from aotlite.conformance.rules.writes import write
 

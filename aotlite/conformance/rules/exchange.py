@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import Chain, chain, new
+from aotlite.conformance.models.model_arrays import Chain, chain, new
 from aotlite.conformance.rules import attempt, expect, rule
 from aotlite.conformance.rules.cases import layouts
+from aotlite.conformance.unsupported import Absent
 
 SIZES = (1, 2, 64)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Chain,
     Modelled,
     chain,

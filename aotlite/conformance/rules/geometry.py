@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import Chain, Modelled, chain, new, poke, see, step
+from aotlite.conformance.models.model_arrays import Chain, Modelled, chain, new, poke, see, step
 from aotlite.conformance.rules import expect, refuses, rule
 from aotlite.conformance.rules.cases import layouts, views
 from aotlite.conformance.rules.views import check_shares

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.models.modelled_arrays import Chain
+from aotlite.conformance.models.model_arrays import Chain
 from aotlite.conformance.models.scenarios import VIEWS, flat, leaf, numbers, see, viewed, weights
 from aotlite.conformance.rules import attempt, expect, rule
 from aotlite.conformance.witnesses.functions import library_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.modelled_arrays import Step, chain, new, poke, see, step
+from aotlite.conformance.models.model_arrays import Step, chain, new, poke, see, step
 from aotlite.conformance.rules import attempt, expect, refuses, rule
 
 PICKS: tuple[tuple[int, list[int]], ...] = (

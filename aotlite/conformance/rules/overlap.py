@@ -9,10 +9,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape, dense
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Modelled,
     Step,
     chain,
@@ -24,6 +23,7 @@ from aotlite.conformance.models.modelled_arrays import (
 )
 from aotlite.conformance.rules import Rule, attempt, expect, refuses, rule
 from aotlite.conformance.rules.writes import write, written
+from aotlite.conformance.unsupported import Absent
 
 ARITHMETIC = ("add_", "mul_", "add_out")
 ALL = (*ARITHMETIC, "copy_", "setitem")

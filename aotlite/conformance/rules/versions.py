@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.models.modelled_arrays import Chain
+from aotlite.conformance.models.model_arrays import Chain
 from aotlite.conformance.models.scenarios import VIEWS, leaf, numbers, viewed
 from aotlite.conformance.rules import attempt, expect, rule
 

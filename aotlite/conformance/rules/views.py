@@ -9,7 +9,7 @@ import attrs
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import NoView, Shape
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Chain,
     Modelled,
     chain,

@@ -6,7 +6,7 @@ from typing import Any
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.dual_numbers import DualModel
-from aotlite.conformance.models.modelled_arrays import Chain
+from aotlite.conformance.models.model_arrays import Chain
 from aotlite.conformance.models.scenarios import VIEWS, flat, leaf, numbers, see, viewed, weights
 from aotlite.conformance.rules import rule
 from aotlite.conformance.rules.gradients import SIZES, ones

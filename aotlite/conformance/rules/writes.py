@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape, dense, nested
-from aotlite.conformance.models.modelled_arrays import (
+from aotlite.conformance.models.model_arrays import (
     Chain,
     Modelled,
     Step,
@@ -29,6 +28,7 @@ from aotlite.conformance.models.modelled_arrays import (
 from aotlite.conformance.rules import Rule, attempt, expect, rule
 from aotlite.conformance.rules.cases import SHAPES, layouts, views
 from aotlite.conformance.rules.views import STEPPED
+from aotlite.conformance.unsupported import Absent
 
 
 def check_reaches(on: Adapter, case: Chain) -> None:

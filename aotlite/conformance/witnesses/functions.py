@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter, Array
-from aotlite.conformance.faults import demand_theirs
-from aotlite.conformance.watched import Watched
+from aotlite.conformance.error_source import demand_theirs
+from aotlite.conformance.tracked_adapter import Watched
+from aotlite.conformance.unsupported import Absent
 from aotlite.conformance.witnesses.recording import Definition, Recorder
 
 

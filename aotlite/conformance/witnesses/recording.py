@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from aotlite.conformance.absent import Absent, is_missing
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.faults import through
-from aotlite.conformance.witnesses.spelling import is_constant, source_of, spell, written
+from aotlite.conformance.error_source import through
+from aotlite.conformance.unsupported import Absent, is_missing
+from aotlite.conformance.witnesses.call_source import is_constant, source_of, spell, written
 
 INDENT = "    "
 BLOCKS = ("no_grad", "inference_mode")

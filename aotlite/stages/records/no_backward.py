@@ -1,6 +1,6 @@
 """Why a function has no backward graph, in words that analysis and partition share (GEN-5).
 
-Used by the pipeline and by `sentences`. Spec: `specs/s2_analyze.md`.
+Used by the pipeline and by `explain_text`. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations

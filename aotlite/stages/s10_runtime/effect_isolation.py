@@ -15,7 +15,7 @@ from weakref import ref
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.rng.generator import Refusing
-from aotlite.ir.effects.ledger import unwatched
+from aotlite.ir.effects.execution_record import unwatched
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import is_effect

@@ -34,9 +34,9 @@ from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.backward.version_checks import write_links, write_loans
-from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
+from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
-from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.inputs import InputTexts, copy_line
 from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter
 from aotlite.stages.s10_runtime.plan import RuntimePlan

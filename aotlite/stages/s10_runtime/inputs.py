@@ -17,7 +17,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.synthetic_base import BaseInput
-from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.source import Source
 
 

@@ -23,7 +23,7 @@ from aotlite.stages.records.function_facts import (
     Plain,
 )
 from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
 from aotlite.stages.s10_runtime.variables import Variables

@@ -10,7 +10,7 @@ from aotlite.ir.graph import Graph
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
-from aotlite.stages.s10_runtime.guards.guarded_values import GuardedValues
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
 
 
 @attrs.frozen(eq=False)

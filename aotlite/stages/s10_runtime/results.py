@@ -22,7 +22,7 @@ from aotlite.stages.records.function_facts import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter, hide
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.source import Source, chain_words

@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture import InputRole
-from aotlite.stages.s10_runtime.guards.guarded_values import name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 
 
 class Variables:

@@ -31,7 +31,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.stages.records.capture import InputRole
-from aotlite.stages.shared.required_arrivals import RequiredArrivals
+from aotlite.stages.shared.required_tangents import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 

@@ -48,14 +48,6 @@ from aotlite.stages.records.joint import (
     Joint,
     JointBackward,
 )
-from aotlite.stages.s4_joint.arrival_choices import (
-    MOST,
-    Flat,
-    can_repeat,
-    check_is_eagers,
-    recorded_choices,
-    turns_among,
-)
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
@@ -77,6 +69,14 @@ from aotlite.stages.s4_joint.instrumented_runs import (
 from aotlite.stages.s4_joint.leaf_inputs import new_leaves, refuse_shapes
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
 from aotlite.stages.s4_joint.subclass_tangents import fake_tangent, flat_gradients
+from aotlite.stages.s4_joint.tangent_variants import (
+    MOST,
+    Flat,
+    can_repeat,
+    check_is_eagers,
+    recorded_choices,
+    turns_among,
+)
 from aotlite.stages.shared.extents import extent_view
 from aotlite.stages.shared.gradient_sinks import first_form, sinks_of, sum_at_entry, whole_edge
 from aotlite.stages.shared.memory_owners import owners_of

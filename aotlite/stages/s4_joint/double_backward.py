@@ -35,7 +35,6 @@ from aotlite.stages.records.capture import Captured, CapturedFamily
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
 from aotlite.stages.records.joint import BackwardMemory
 from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.s4_joint.arrival_choices import check_is_eagers
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
 from aotlite.stages.s4_joint.subclass_double_backward import (
@@ -50,6 +49,7 @@ from aotlite.stages.s4_joint.subclass_tangents import (
     fake_tangent,
     stand_in,
 )
+from aotlite.stages.s4_joint.tangent_variants import check_is_eagers
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 from aotlite.stages.shared.subclass_rebuild import subclass_meta_of

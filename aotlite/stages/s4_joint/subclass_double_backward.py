@@ -21,18 +21,18 @@ from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Role
 from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.s4_joint.arrival_choices import (
+from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
+from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
+from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
+from aotlite.stages.s4_joint.tangent_variants import (
     MOST,
     Flat,
     can_repeat,
     check_is_eagers,
     recorded_choices,
 )
-from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
-from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
-from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
-from aotlite.stages.shared.required_arrivals import RequiredArrivals
+from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Root = tuple[Any, Any, Tensor]
 """A result, where its gradient goes, and the tangent that arrives."""

@@ -1,7 +1,7 @@
 """The libraries that programs run on: `engine(name)`, and `Engine` to derive one's own from.
 
     base          `Engine`, `engine`, and the ops that are no methods of tensors
-    own           aotlite; `pytorch`, `ndarray`: PyTorch and NumPy
+    eager         aotlite; `pytorch`, `ndarray`: PyTorch and NumPy
     interpreter   runs the steps of programs on an engine
 
 Place: above the steps and the text of programs, below `observe`.
@@ -15,8 +15,8 @@ from aotlite.ir.errors import MissingExtraError
 from aotlite.testing.engines.base import ENGINES as ENGINES
 from aotlite.testing.engines.base import Engine as Engine
 from aotlite.testing.engines.base import engine as engine
+from aotlite.testing.engines.eager import AotliteEngine
 from aotlite.testing.engines.ndarray import NumPyEngine
-from aotlite.testing.engines.own import AotliteEngine
 from aotlite.testing.engines.pytorch import TorchEngine
 
 

@@ -23,10 +23,10 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import AotliteError
-from aotlite.testing.drawing import drawing
+from aotlite.testing.alias_printer import drawing
 from aotlite.testing.engines import engine
-from aotlite.testing.fuzzing import judges, library_judges, torch_judges
-from aotlite.testing.fuzzing.forking import CAN_FORK, in_fork, watch_parent
+from aotlite.testing.fuzzing import library_oracles, oracles, torch_oracles
+from aotlite.testing.fuzzing.fork import CAN_FORK, in_fork, watch_parent
 from aotlite.testing.fuzzing.one_program import options_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.fuzzing.plan import EAGER, Plan
@@ -138,26 +138,26 @@ def _warm_up() -> None:
     """Has the first program's imports done, which would count as its time, and in each fork."""
     program = draw(0)
     for options in ({}, {"verify": 2}):
-        judges.Compiled(engine("aotlite")).outcome(program, options)
+        oracles.Compiled(engine("aotlite")).outcome(program, options)
 
 
-def judge_of(plan: Plan) -> judges.Judge:
+def judge_of(plan: Plan) -> oracles.Judge:
     """What decides the outcome of a plan's programs."""
     compile = None if plan.function is None else compiler_of(plan.function)
     if "torch" in (plan.engine, plan.against):
         if plan.against == EAGER:
-            return torch_judges.compiled(compile)
+            return torch_oracles.compiled(compile)
         if (plan.engine, plan.against) == ("aotlite", "torch"):
-            return torch_judges.across()
+            return torch_oracles.across()
     if plan.against != EAGER:
-        kind = library_judges.AgainstMemory if plan.against == "numpy" else library_judges.Across
+        kind = library_oracles.AgainstMemory if plan.against == "numpy" else library_oracles.Across
         return kind(library_of(plan.engine), library_of(plan.against))
     library = library_of(plan.engine)
-    return judges.Compiled(library) if compile is None else judges.Compiled(library, compile)
+    return oracles.Compiled(library) if compile is None else oracles.Compiled(library, compile)
 
 
 # ----------------------------------------------------------------------------------- the orders
-def _run(order: Any, plan: Plan, judge: judges.Judge, connection: Connection) -> None:
+def _run(order: Any, plan: Plan, judge: oracles.Judge, connection: Connection) -> None:
     match order:
         case PlayOrder(programs):
             for seed, target in programs:
@@ -171,7 +171,7 @@ def _run(order: Any, plan: Plan, judge: judges.Judge, connection: Connection) ->
             connection.send(_picture(plan, program))
 
 
-def _play(seed: int, target: int, with_: tuple[Plan, judges.Judge, Connection]) -> None:
+def _play(seed: int, target: int, with_: tuple[Plan, oracles.Judge, Connection]) -> None:
     plan, judge, connection = with_
     start = time.process_time()
     try:
@@ -189,7 +189,7 @@ def _options(plan: Plan, seed: int) -> dict[str, Any]:
 
 
 def judged(
-    judge: judges.Judge, program: Program, options: dict[str, Any], rounds: int | None
+    judge: oracles.Judge, program: Program, options: dict[str, Any], rounds: int | None
 ) -> Outcome:
     """The outcome of a program; whatever raises is one of its own kind."""
     try:
@@ -205,7 +205,7 @@ def judged(
 
 
 def _not_again(
-    judge: judges.Judge, program: Program, options: dict[str, Any], found: Outcome
+    judge: oracles.Judge, program: Program, options: dict[str, Any], found: Outcome
 ) -> list[str]:
     """What to say of a program that failed and does not fail again."""
     if not found.found or judge.outcome(program, options).found:

@@ -6,8 +6,8 @@ from typing import Any
 
 from aotlite.backends.reference import ReferenceBackend
 from aotlite.testing.compiled import REFUSED as REFUSED
-from aotlite.testing.fuzzing import judges
-from aotlite.testing.fuzzing.judges import Compiled
+from aotlite.testing.fuzzing import oracles
+from aotlite.testing.fuzzing.oracles import Compiled
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.generate.random_programs import draw
@@ -39,7 +39,7 @@ def outcome(program: Program, options: dict[str, Any]) -> Outcome:
 
 def eager_call(program: Program, number: int) -> tuple[Observation, list[int]]:
     """The world after an eager call of aotlite's, and the cells that it hit."""
-    return judges.eager_call(program, number, LIBRARY)
+    return oracles.eager_call(program, number, LIBRARY)
 
 
 def report(seed: int, target: int | None) -> str:

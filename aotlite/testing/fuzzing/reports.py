@@ -16,7 +16,7 @@ from aotlite.testing.coverage.counts import ENOUGH
 from aotlite.testing.fuzzing.one_program import options_of
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import EAGER, Plan
-from aotlite.testing.fuzzing.tally import Tally
+from aotlite.testing.fuzzing.statistics import Tally
 
 TAB = "    "
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from aotlite.ir.errors import BackendError
 from aotlite.testing.fuzzing.child import Drawn, DrawOrder, JudgeOrder, PlanRefused, PlayOrder, Told
-from aotlite.testing.fuzzing.forking import CAN_FORK, exit_text
+from aotlite.testing.fuzzing.fork import CAN_FORK, exit_text
 from aotlite.testing.fuzzing.outcomes import Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
 from aotlite.testing.programs.program import Program

@@ -9,7 +9,7 @@ import attrs
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import body_of, setup_of
-from aotlite.testing.generate.aliased_arguments import Slot, arguments
+from aotlite.testing.generate.argument_aliases import Slot, arguments
 from aotlite.testing.generate.choices import Limits, Source
 from aotlite.testing.generate.exact_steps import Exactly, has_exact_gradients
 from aotlite.testing.programs.program import Program

@@ -1,6 +1,6 @@
 """Keeps random programs exact: what a step would make is told before it runs.
 
-Numbers stay well below the bound of `observe.exactness`, so that most gradients keep it
+Numbers stay well below the bound of `observe.exact_numbers`, so that most gradients keep it
 too; worlds are looked at in the end (`observe.differences.is_exact`).
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.testing.engines import Engine
-from aotlite.testing.observe.exactness import BITS, are_exact, array_of, largest
-from aotlite.testing.observe.observing import asked, backward_error, tensors_in
+from aotlite.testing.observe.exact_numbers import BITS, are_exact, array_of, largest
+from aotlite.testing.observe.observe_call import asked, backward_error, tensors_in
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import POINTWISE
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from aotlite.testing.coverage.cells import CELLS, Cell, WatchedMemory
-from aotlite.testing.generate.aliased_arguments import HISTORIES, Slot, arguments
+from aotlite.testing.generate.argument_aliases import HISTORIES, Slot, arguments
 from aotlite.testing.generate.bodies import Draft
 from aotlite.testing.generate.calls import OF_ONE, another_call, given_to, made_call, ordered
 from aotlite.testing.generate.choices import ANYTHING, Limits, Seeded, Source, times
@@ -27,7 +27,7 @@ OF_LEAVES = ("no_grad", "detached", "hidden", "resize", "set", "geometry")
 def draw(seed: int, target: int | None = None, limits: Limits = ANYTHING) -> Program:
     """The random program of a seed, towards the cell with this number.
 
-    It is exact (`aotlite.testing.observe.exactness`), and nearly always hits the cell.
+    It is exact (`aotlite.testing.observe.exact_numbers`), and nearly always hits the cell.
     """
     rng = Seeded(f"{seed}:{target}")
     target = rng.choice(limits.cells()) if target is None else target

@@ -20,7 +20,7 @@ from aotlite.ir.op import (
     RandomOp,
     ViewOp,
 )
-from aotlite.testing.laws import forward, gradient, lens, refusal, scalar, symbolic
+from aotlite.testing.laws import data_dependent, forward, gradient, scalar, symbolic, view_inverses
 from aotlite.testing.laws.errors import LawError
 from aotlite.testing.laws.op_runs import has_gradient
 from aotlite.testing.laws.sample import Sample
@@ -129,7 +129,7 @@ LAWS = (
         forward.memory_shows_the_declared_aliasing,
         (*EVERY, DATA),
     ),
-    Law("L4", "views are lenses", lens.views_are_lenses, VIEWS),
+    Law("L4", "views are lenses", view_inverses.views_are_lenses, VIEWS),
     Law(
         "L5",
         "in-place = functional, then copy",
@@ -162,7 +162,7 @@ LAWS = (
     Law(
         "L11",
         "what depends on data is refused in capture",
-        refusal.captures_refuse_it_by_name,
+        data_dependent.captures_refuse_it_by_name,
         (DATA,),
         only=takes_floats,
     ),

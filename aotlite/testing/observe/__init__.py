@@ -1,9 +1,9 @@
 """What a user can observe of a call, and what differs between two observations (GEN-11).
 
     observation   the data: of a call, and of each tensor
-    observing     calls a function on an engine and observes
+    observe_call  calls a function on an engine and observes
     differences   what differs between two
-    exactness     which numbers are exact, so that sums of them are, in any order
+    exact_numbers which numbers are exact, so that sums of them are, in any order
 
 Place: above engines, below `Program`; assertions, judges and relations compare by it.
 """

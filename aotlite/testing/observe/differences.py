@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.testing.observe.exactness import BITS, are_exact, array_of
+from aotlite.testing.observe.exact_numbers import BITS, are_exact, array_of
 from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
 
 
@@ -84,7 +84,7 @@ def _gradient_differences(
 
 
 def is_exact(world: Observation) -> bool:
-    """Whether all numbers of an observation are exact (see `exactness`), gradients included.
+    """Whether all numbers of an observation are exact (see `exact_numbers`), gradients included.
 
     In a program that looks at memory in another dtype, values may be the bits of other numbers.
     They are compared bit for bit like all values, and only its gradients are asked here.

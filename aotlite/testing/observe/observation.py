@@ -1,7 +1,7 @@
 """What a user can observe of a call, as plain data.
 
-Place: below everything that makes such data (`observing`) or compares it (`differences`). It knows
-no library and no program. Rules: GEN-11.
+Place: below everything that makes such data (`observe_call`) or compares it (`differences`). It
+knows no library and no program. Rules: GEN-11.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from aotlite.ir.errors import FormatError
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.steps import Call, ProgramData
 from aotlite.testing.programs.steps import Step as Step
 from aotlite.testing.scripts.files import pytest_file, script_file
-from aotlite.testing.scripts.other_libraries import numpy_file, torch_file
+from aotlite.testing.scripts.library_scripts import numpy_file, torch_file
 
 
 @attrs.frozen(repr=False)

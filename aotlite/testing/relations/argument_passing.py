@@ -10,7 +10,7 @@ import attrs
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.vocabulary import MULTI
 from aotlite.testing.relations.relation import Relation, Same, Traced
-from aotlite.testing.relations.rewriting import Change, Use, instead
+from aotlite.testing.relations.step_edits import Change, Use, instead
 from aotlite.testing.relations.step_facts import Look, Trace
 
 

@@ -14,7 +14,7 @@ from aotlite.testing.compiled import REFUSED
 from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import Body, observe_call
+from aotlite.testing.observe.observe_call import Body, observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import is_name
 from aotlite.testing.relations.relation import Relation, Traced, Variant

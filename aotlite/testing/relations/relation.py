@@ -12,7 +12,7 @@ from aotlite.testing.engines import Engine, engine
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import GradientSnapshot, Observation, TensorSnapshot
 from aotlite.testing.programs.program import Program
-from aotlite.testing.relations.rewriting import Loose
+from aotlite.testing.relations.step_edits import Loose
 from aotlite.testing.relations.step_facts import Fact, Trace, trace
 
 

@@ -18,7 +18,7 @@ from aotlite.testing.coverage.cells import Watcher
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import run_steps, setup_of
 from aotlite.testing.generate.step_arguments import name_of
-from aotlite.testing.observe.observing import tensors_in
+from aotlite.testing.observe.observe_call import tensors_in
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step, resolved
 from aotlite.testing.programs.vocabulary import MULTI, kind_of_op

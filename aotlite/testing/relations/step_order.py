@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.relation import Relation, Same, Traced
-from aotlite.testing.relations.rewriting import uses_in
+from aotlite.testing.relations.step_edits import uses_in
 from aotlite.testing.relations.step_facts import Fact
 
 Kind = Callable[[Fact], bool]

@@ -1,8 +1,8 @@
 """Makes a program smaller as long as it fails: `shrunk`, and `smallest` for differences.
 
 Place: `aotlite.testing`, behind whatever found a failing program. A step of the search is one
-candidate of `dropping`, `simplifying` or `geometry` that costs less (`costs`) and still fails; it
-ends where no candidate does. The same program and the same answers give the same result. Spec:
+candidate of `drop_parts`, `simplification` or `geometry` that costs less (`costs`) and still fails;
+it ends where no candidate does. The same program and the same answers give the same result. Spec:
 specs/testing.md.
 """
 
@@ -17,7 +17,7 @@ from aotlite.testing.engines import Engine
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking.costs import cost
 from aotlite.testing.shrinking.costs import lines as lines
-from aotlite.testing.shrinking.dropping import (
+from aotlite.testing.shrinking.drop_parts import (
     dropped_calls,
     dropped_steps,
     fewer_arguments,
@@ -25,7 +25,7 @@ from aotlite.testing.shrinking.dropping import (
     pairs_of_steps,
 )
 from aotlite.testing.shrinking.geometry import smaller_shapes
-from aotlite.testing.shrinking.simplifying import (
+from aotlite.testing.shrinking.simplification import (
     dropped_and_changed,
     joined_views,
     joined_writes,

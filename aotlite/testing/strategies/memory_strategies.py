@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aotlite.ir.errors import ArgumentError
 from aotlite.testing.generate.choices import DTYPES, Source, chosen
 from aotlite.testing.generate.layouts import Layout, Storage
-from aotlite.testing.observe.exactness import BITS
+from aotlite.testing.observe.exact_numbers import BITS
 from aotlite.testing.strategies.hypothesis_choices import Choices
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...]]

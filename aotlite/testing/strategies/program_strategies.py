@@ -13,7 +13,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.testing.coverage.cells import CELLS, NUMBER, RELATIONS, relations_of
 from aotlite.testing.coverage.counts import ALIASING, ANY
 from aotlite.testing.engines import Engine
-from aotlite.testing.generate.aliased_arguments import HISTORIES, Slot, arguments
+from aotlite.testing.generate.argument_aliases import HISTORIES, Slot, arguments
 from aotlite.testing.generate.bodies import Draft
 from aotlite.testing.generate.calls import OF_ONE, another_call, given_to
 from aotlite.testing.generate.choices import STEPS, Limits, Source, limits_of, times

@@ -1,18 +1,18 @@
 """The laws of wrapper subclasses: `subclass_laws` tests any class by them.
 
-    kinds        what a class means
-    laws         the laws of ops: rebuilding, meaning, gradients, writes, views
-    drawn        random programs on wrappers, and what differs
-    nested       pairs within and around
-    shipped      what the classes that ship mean, and nestings of them
-    api          all of it
+    kinds             what a class means
+    wrapper_laws      the laws of ops: rebuilding, meaning, gradients, writes, views
+    wrapper_programs  random programs on wrappers, and what differs
+    nested_wrappers   pairs within and around
+    wrapper_models    what the classes that ship mean, and nestings of them
+    api               all of it
 
 Spec: specs/testing.md.
 """
 
 from aotlite.testing.subclasses.api import CLAIMS, subclass_laws
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
-from aotlite.testing.subclasses.shipped import SHIPPED, drawn_nesting, making
+from aotlite.testing.subclasses.wrapper_models import SHIPPED, drawn_nesting, making
 from aotlite.testing.subclasses.wrapper_programs import (
     Making,
     Refused,

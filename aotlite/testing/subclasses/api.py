@@ -14,10 +14,9 @@ from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.shrinking import shrunk
-from aotlite.testing.subclasses import nestings
+from aotlite.testing.subclasses import nested_wrappers
 from aotlite.testing.subclasses.instances import check_instance
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
-from aotlite.testing.subclasses.shipped import SHIPPED
 from aotlite.testing.subclasses.wrapper_laws import (
     SUBCLASS_LAWS,
     SubclassLaw,
@@ -26,6 +25,7 @@ from aotlite.testing.subclasses.wrapper_laws import (
     op_samples,
     tensors,
 )
+from aotlite.testing.subclasses.wrapper_models import SHIPPED
 from aotlite.testing.subclasses.wrapper_programs import (
     Making,
     Refused,
@@ -223,10 +223,10 @@ def _fails(differing: Callable[[Any], list[str]], program: Any) -> bool:
 
 def _check_nested(subject: TriedWrapper) -> int:
     count = 0
-    for function, place in nestings.cases(subject.kind):
+    for function, place in nested_wrappers.cases(subject.kind):
         where = f"{subject.name}, {function.name} of tensors {place}"
         with running("S8", CLAIMS["S8"], where, function.name):
-            nestings.commutes(subject.kind, subject.meanings, function, place)
+            nested_wrappers.commutes(subject.kind, subject.meanings, function, place)
         count += 1
     return count
 

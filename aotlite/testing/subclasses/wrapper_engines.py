@@ -16,7 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch.destinations import check_operand
 from aotlite.eager.subclass.protocol import filled, is_wrapper
 from aotlite.ir.errors import AotliteError
-from aotlite.testing.engines.own import AotliteEngine
+from aotlite.testing.engines.eager import AotliteEngine
 from aotlite.testing.programs.numbers import numbers
 from aotlite.testing.programs.vocabulary import WINDOW_OPS
 from aotlite.testing.subclasses.kinds import Meanings

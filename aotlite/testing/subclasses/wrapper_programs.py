@@ -24,7 +24,7 @@ from aotlite.testing.generate.choices import Limits, Seeded
 from aotlite.testing.generate.random_programs import attempted
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
 from aotlite.testing.subclasses.kinds import Meanings

@@ -11,7 +11,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
-from aotlite.ir.ops.creation.fitting import fitted
+from aotlite.ir.ops.creation.fill_values import fitted
 from aotlite.ir.ops.declare import pure
 
 # PyTorch counts in none of these.

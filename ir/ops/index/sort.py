@@ -22,7 +22,7 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.kinds import require_real
 from aotlite.ir.ops.precision import wide
 from aotlite.ir.ops.reduce.dims import reduced, refuse_empty
-from aotlite.ir.ops.reduce.extremes import choosing, chosen_all_vjp, chosen_vjp, refuse_keepdim
+from aotlite.ir.ops.reduce.min_max import choosing, chosen_all_vjp, chosen_vjp, refuse_keepdim
 from aotlite.ir.ops.reduce.scans import running
 
 Two = tuple[TensorMeta, TensorMeta]

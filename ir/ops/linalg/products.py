@@ -1,6 +1,6 @@
 """Contractions: the matrix product, and the products of given ranks that are composed of it.
 
-Products that are added to something are in `added_products`, sums over named dimensions in
+Products that are added to something are in `addmm`, sums over named dimensions in
 `einsum`."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
-from aotlite.ir.ops.reduce.long_sums import sum_over
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
 from aotlite.ir.ops.shape.memory_format import image_like
 
 Ints = tuple[int, ...]

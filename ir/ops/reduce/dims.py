@@ -15,7 +15,7 @@ from aotlite.ir.errors import IndexOutOfRangeError
 from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator
-from aotlite.ir.ops.reduce.long_sums import is_in_parts
+from aotlite.ir.ops.reduce.blocked_sums import is_in_parts
 
 Dims = tuple[int, ...] | int | None
 

@@ -17,8 +17,8 @@ from aotlite.ir.ops.expansions import dims_of, total
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.linalg.forms import linalg_matrix_norm
 from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
 from aotlite.ir.ops.reduce.dims import Dims, kept, reduced, reduced_dims, refuse_empty
-from aotlite.ir.ops.reduce.long_sums import sum_over
 
 _NAME = "linalg_vector_norm"
 

@@ -16,8 +16,8 @@ from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.expansions import dims_of, floating, total
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.precision import cast, is_complex, wide, widened
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
 from aotlite.ir.ops.reduce.dims import Dims, kept, reduced, reduced_dims
-from aotlite.ir.ops.reduce.long_sums import sum_over
 
 
 def _peak(xp: Any, a: Any, axes: tuple[int, ...]) -> Any:

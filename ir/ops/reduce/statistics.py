@@ -15,8 +15,8 @@ from aotlite.ir.ops.declare import pure, real_of
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact
 from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
 from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims
-from aotlite.ir.ops.reduce.long_sums import sum_over
 
 
 def _degrees(count: Any, correction: Any) -> Any:

@@ -21,6 +21,7 @@ from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
 from aotlite.ir.ops.reduce.dims import (
     Dims,
     count,
@@ -32,7 +33,6 @@ from aotlite.ir.ops.reduce.dims import (
     summing,
     total_loops,
 )
-from aotlite.ir.ops.reduce.long_sums import sum_over
 
 
 # ------------------------------------------------------------------------------ sums and products

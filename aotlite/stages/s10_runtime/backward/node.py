@@ -25,7 +25,6 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Output, Tangent
 from aotlite.stages.records.capture import SourceRole
-from aotlite.stages.s10_runtime.backward.absent_tangents import missing
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory import Shown, refuse_history
@@ -36,6 +35,7 @@ from aotlite.stages.s10_runtime.backward.packed_saves import (
     with_copies,
 )
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT, Absent, BackwardPlan
+from aotlite.stages.s10_runtime.backward.undefined_tangents import missing
 from aotlite.stages.s10_runtime.subclass_code import coerced, coerced_with_history
 
 Wanted = frozenset[SourceRole] | None

@@ -24,7 +24,7 @@ from aotlite.stages.records.gradient_reads import GradientReads, SavedOf
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.records.rng_state import FinalRngState
 from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.shared.required_arrivals import RequiredArrivals
+from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Absent = frozenset[Any]
 """Results to which no gradient arrives in a backward, and effects that do not happen in it."""

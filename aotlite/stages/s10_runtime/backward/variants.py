@@ -17,9 +17,9 @@ from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect
 from aotlite.stages.records.subclass_meta import gradient_of
-from aotlite.stages.s10_runtime.backward.absent_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
+from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
 
 

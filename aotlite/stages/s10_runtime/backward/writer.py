@@ -30,7 +30,7 @@ from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
-from aotlite.stages.s10_runtime.checkpoint_refusal import refuse_regions
+from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
 from aotlite.stages.s10_runtime.rng import RngWriter
 from aotlite.stages.s10_runtime.source import MANY, ORDER, Source, listed

@@ -43,7 +43,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
     changed_words,
     outlined,
 )
-from aotlite.stages.s10_runtime.guards.guarded_values import GuardedValues, name_of
+from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, name_of
 from aotlite.stages.s10_runtime.guards.overlap import kin_checks, sharing_check
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test

@@ -20,7 +20,7 @@ from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.ir.filesystem import trust
 from aotlite.testing.coverage.counts import ALIASING
 from aotlite.testing.fuzzing.plan import VERSION, Plan
-from aotlite.testing.fuzzing.tally import Tally
+from aotlite.testing.fuzzing.statistics import Tally
 
 FORMAT = "aotlite fuzz"
 BEGIN = b'{"format":"aotlite fuzz"'

@@ -8,11 +8,11 @@ import attrs
 
 from aotlite.testing.engines import Engine
 from aotlite.testing.engines.interpreter import body_of
-from aotlite.testing.fuzzing.judges import Judge, Options, Player, Sides, Verdict, eager_call
+from aotlite.testing.fuzzing.oracles import Judge, Options, Player, Sides, Verdict, eager_call
 from aotlite.testing.memory import memory_differences
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 

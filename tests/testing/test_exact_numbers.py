@@ -16,10 +16,10 @@ from aotlite.testing.generate import bodies
 from aotlite.testing.generate.choices import LIBRARY
 from aotlite.testing.generate.exact_steps import COMPUTE, Exactly, has_exact_gradients, stays_exact
 from aotlite.testing.generate.random_programs import draw
-from aotlite.testing.observe import exactness
+from aotlite.testing.observe import exact_numbers
 from aotlite.testing.observe.differences import NOT_EXACT, is_exact
-from aotlite.testing.observe.exactness import are_exact
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.exact_numbers import are_exact
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.steps import Step
 from tests.testing.examples import program
 
@@ -32,7 +32,7 @@ def made(*numbers: float, dtype: str = "float64", grad: bool = False) -> Any:
 
 
 def test_the_examples_of_the_docstrings_run() -> None:
-    assert doctest.testmod(exactness).failed == 0
+    assert doctest.testmod(exact_numbers).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ The traceback says it. Everything of the library is called through `through`, or
 arrays that the library runs itself; so an error is the suite's where no frame is deeper than its
 last one but Python's own, and the adapter's where one of its lines names what is not there.
 
-Ground floor of the conformance suite: imports nothing of it but `absent`.
+Ground floor of the conformance suite: imports nothing of it but `unsupported`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from aotlite.conformance.absent import Absent
+from aotlite.conformance.unsupported import Absent
 
 HERE = Path(__file__).parent
 ADAPTERS = HERE / "adapters"
@@ -52,7 +52,7 @@ def demand_theirs(error: Exception) -> None:
 
 
 def place_of(error: BaseException) -> str:
-    """The line at which a mistake was made: `spelling.py:165 in _value`."""
+    """The line at which a mistake was made: `call_source.py:165 in _value`."""
     first = next((each for each in _chain(error) if _is_ours(each)), error)
     for frame, line in reversed(list(traceback.walk_tb(first.__traceback__))):
         code = frame.f_code

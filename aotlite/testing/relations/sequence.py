@@ -7,8 +7,13 @@ from random import Random
 
 from aotlite.testing.programs.program import Program
 from aotlite.testing.relations.argument_passing import COPY_BACK, DUPLICATE, MERGE, PERMUTE, UNUSED
-from aotlite.testing.relations.other_views import LOOKED_AT, READ, STRIDED, THROUGH_ALIAS
-from aotlite.testing.relations.other_writes import COPIED_IN, NAMED_ANEW, NO_GRAD, WRITTEN_AGAIN
+from aotlite.testing.relations.equivalent_views import LOOKED_AT, READ, STRIDED, THROUGH_ALIAS
+from aotlite.testing.relations.equivalent_writes import (
+    COPIED_IN,
+    NAMED_ANEW,
+    NO_GRAD,
+    WRITTEN_AGAIN,
+)
 from aotlite.testing.relations.relation import Relation, Same, Traced, Variant
 from aotlite.testing.relations.step_order import (
     DISJOINT_WRITES,

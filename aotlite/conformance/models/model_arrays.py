@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from aotlite.conformance.absent import Absent
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import NoView, Shape, View, dense, nested
 from aotlite.conformance.rules import expect
+from aotlite.conformance.unsupported import Absent
 
 Step: TypeAlias = tuple[Any, ...]
 """A method's name and its arguments after the array: ("narrow", 0, 1, 2)."""

@@ -19,10 +19,10 @@ from aotlite.testing.engines import engine
 from aotlite.testing.engines.interpreter import body_of, run_steps
 from aotlite.testing.engines.pytorch import TorchEngine
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved, returned
-from aotlite.testing.pytorch.comparing import compared
+from aotlite.testing.pytorch.comparison import compared
 
 OURS = engine("aotlite")
 

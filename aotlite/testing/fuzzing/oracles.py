@@ -22,7 +22,7 @@ from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.fuzzing.outcomes import Outcome
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 Options = dict[str, Any]

@@ -15,12 +15,12 @@ import attrs
 
 from aotlite.testing.engines import engine
 from aotlite.testing.engines.pytorch import TorchEngine
-from aotlite.testing.fuzzing.judges import Compiled, Judge, Sides, Verdict
-from aotlite.testing.fuzzing.library_judges import Across
+from aotlite.testing.fuzzing.library_oracles import Across
+from aotlite.testing.fuzzing.oracles import Compiled, Judge, Sides, Verdict
 from aotlite.testing.observe.observation import Observation
 from aotlite.testing.programs.program import Program
-from aotlite.testing.pytorch.comparing import compared, unsigned
-from aotlite.testing.pytorch.excuses import excuse
+from aotlite.testing.pytorch.comparison import compared, unsigned
+from aotlite.testing.pytorch.expected_differences import excuse
 
 
 def quiet_torch() -> TorchEngine:

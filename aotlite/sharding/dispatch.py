@@ -26,7 +26,7 @@ from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, Rando
 from aotlite.ir.ops.collectives import waited
 from aotlite.ir.ops.shape.copies import CLONE, COPY_, FILL, RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_SCATTER
-from aotlite.sharding.counting import note_implicit
+from aotlite.sharding.collective_counts import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
 from aotlite.sharding.redistribution import neutral, redistributed, written_through

@@ -15,15 +15,15 @@ from aotlite.cli import main
 from aotlite.conformance import rules
 from aotlite.conformance.adapters.aotlite import Aotlite
 from aotlite.conformance.adapters.numpy import NumPy
-from aotlite.conformance.contained import examine
-from aotlite.conformance.faults import is_ours, through
+from aotlite.conformance.error_source import is_ours, through
 from aotlite.conformance.models import memory_model
 from aotlite.conformance.outcomes import Breaks, Faulty
+from aotlite.conformance.process_isolation import examine
 from aotlite.conformance.report import markdown
 from aotlite.conformance.rules import all_rules, select
 from aotlite.conformance.runner import run_rule
-from aotlite.conformance.watched import Watched
-from aotlite.conformance.witnesses import spelling
+from aotlite.conformance.tracked_adapter import Watched
+from aotlite.conformance.witnesses import call_source
 from tests.conformance.broken_numpy import broken
 from tests.conformance.conformance_adapters import Misspelt
 from tests.conformance.planted_faults import (
@@ -50,7 +50,7 @@ def asked():
 
 def run(rule, library):
     """The outcome of a rule, nothing of its adapter's methods being known from before."""
-    spelling._statements.cache_clear()
+    call_source._statements.cache_clear()
     return run_rule(rule, adapter_for(rule.id, library))
 
 

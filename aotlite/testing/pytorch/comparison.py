@@ -1,7 +1,7 @@
 """What differs between the worlds of a program here and in PyTorch.
 
-What a rule demands to differ is a named excuse, in `aotlite.testing.pytorch.excuses`; anything else
-is a bug. Rules: GEN-11.
+What a rule demands to differ is a named excuse, in `aotlite.testing.pytorch.expected_differences`;
+anything else is a bug. Rules: GEN-11.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.engines.pytorch import TorchEngine
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation, TensorSnapshot
-from aotlite.testing.observe.observing import observe_call
+from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 OURS = engine("aotlite")

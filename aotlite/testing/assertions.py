@@ -20,7 +20,7 @@ from aotlite.testing.engines import Engine, engine
 from aotlite.testing.engines.base import SPECIAL
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observation import Observation
-from aotlite.testing.observe.observing import Setting, observe
+from aotlite.testing.observe.observe_call import Setting, observe
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import is_name
 from aotlite.testing.shrinking import shrunk

@@ -13,7 +13,7 @@ from aotlite.testing.engines.interpreter import run_steps
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step, is_name, resolved
 from aotlite.testing.programs.vocabulary import MULTI, VIEWS, kind_of_op
-from aotlite.testing.shrinking.dropping import steps_of, with_call, without_steps
+from aotlite.testing.shrinking.drop_parts import steps_of, with_call, without_steps
 
 DTYPES = ("float64", "float32", "int64", "complex128", "complex64", "bool")
 

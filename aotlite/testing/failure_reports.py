@@ -14,7 +14,7 @@ import pytest
 
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.filesystem import atomic_files
-from aotlite.testing.drawing import drawing
+from aotlite.testing.alias_printer import drawing
 from aotlite.testing.programs.program import Program
 
 LONGEST = 120

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.vocabulary import MULTI, WINDOW_OPS
 from aotlite.testing.relations.relation import Relation, Same, Traced
-from aotlite.testing.relations.rewriting import Loose, Node, Use, instead
+from aotlite.testing.relations.step_edits import Loose, Node, Use, instead
 from aotlite.testing.relations.step_facts import Fact, Look
 
 

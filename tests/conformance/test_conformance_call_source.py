@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from aotlite import conformance
 from aotlite.conformance.adapters.numpy import NumPy
 from aotlite.conformance.outcomes import Breaks
+from aotlite.conformance.witnesses.call_source import along, is_constant, spell, written
 from aotlite.conformance.witnesses.recording import Recorder
-from aotlite.conformance.witnesses.spelling import along, is_constant, spell, written
 
 xp = None  # a library that is named only
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aotlite.testing import Call, Program
-from aotlite.testing import drawing as module
-from aotlite.testing.drawing import Bar, drawing, picture
+from aotlite.testing import alias_printer as module
+from aotlite.testing.alias_printer import Bar, drawing, picture
 from aotlite.testing.generate.random_programs import draw
 
 GOLDENS = Path(__file__).parents[1] / "goldens"

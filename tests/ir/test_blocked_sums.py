@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.ir.ops.reduce import long_sums
-from aotlite.ir.ops.reduce.long_sums import is_in_parts, sum_over
+from aotlite.ir.ops.reduce import blocked_sums
+from aotlite.ir.ops.reduce.blocked_sums import is_in_parts, sum_over
 
 ROWS = 300_007
 LONG_SUMS = {
@@ -84,9 +84,9 @@ def test_what_a_backward_and_a_batch_norm_sum_is_exact(numbers):
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(long_sums, "PART", 4)
-    monkeypatch.setattr(long_sums, "LONG", 6)
-    monkeypatch.setattr(long_sums, "WIDE", 9)
+    monkeypatch.setattr(blocked_sums, "PART", 4)
+    monkeypatch.setattr(blocked_sums, "LONG", 6)
+    monkeypatch.setattr(blocked_sums, "WIDE", 9)
 
 
 @st.composite

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aotlite.conformance.absent import Absent, is_missing
 from aotlite.conformance.adapter import Adapter
-from aotlite.conformance.faults import through
+from aotlite.conformance.error_source import through
+from aotlite.conformance.unsupported import Absent, is_missing
 
 
 class Watched:
