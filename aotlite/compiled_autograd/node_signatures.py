@@ -154,8 +154,15 @@ def is_inlined(plan: BackwardPlan) -> bool:
     results their gradients, is called as it is.
     """
     facts = plan.facts
-    parts = (facts.memory, plan.lent, plan.effects, facts.choices, facts.wrappings, plan.errors)
-    simple = not any(parts) and facts.after is None and not facts.apart
+    parts = (
+        facts.memory,
+        plan.lent,
+        plan.effects,
+        facts.arrival_choices,
+        facts.subclass_metas,
+        plan.errors,
+    )
+    simple = not any(parts) and facts.final_rng_state is None and not facts.required_arrivals
     simple = simple and not any(isinstance(role, Output) for role, _ in plan.gradients)
     return simple and plan.variants is not None and not plan.variants.arrivals
 

@@ -200,7 +200,7 @@ class HigherOrders:
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            partition = self._cut(graph, pure, given, kept_tape.further)
+            partition = self._cut(graph, pure, given, kept_tape.higher_order_inputs)
             return self._lowered(made, graph, partition, given, splits=splits)
 
     def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
@@ -279,15 +279,19 @@ class HigherOrders:
             )
 
     def _cut(
-        self, graph: Graph, pure: Graph, given: Mapping[Any, int], further: Container[Any]
+        self,
+        graph: Graph,
+        pure: Graph,
+        given: Mapping[Any, int],
+        higher_order_inputs: Container[Any],
     ) -> Partition:
         """The halves of a graph that was `pure` before it was fed.
 
         What derivatives read shows in that one: a saved value that is zeros has a history there.
-        `further` are the inputs that derivatives of some order reach.
+        `higher_order_inputs` are those that derivatives of some order reach.
         """
         partition = partitioned(graph, self.compilation)
-        requires = further.__contains__
+        requires = higher_order_inputs.__contains__
         return with_kept(partition, pure, self.numbering, given, requires, reads=self.reads)
 
     def _lowered(
@@ -310,7 +314,9 @@ class HigherOrders:
             [(role, None if meta is None else next(count)) for role, meta in made.gradients]
         )
         kind = CompiledBackward if splits and not made.kept_tape.memory else SingleVisitBackward
-        return CompiledOrder(partition.forward, run, plan, results, made.wrappings, kind, made.why)
+        return CompiledOrder(
+            partition.forward, run, plan, results, made.subclass_metas, kind, made.why
+        )
 
     def _plan(
         self,
@@ -326,13 +332,13 @@ class HigherOrders:
             return None
         known = JointBackward(
             errors=made.errors,
-            reach=made.reach,
-            flows={**made.reach, **made.second.flows},
+            reachable_inputs=made.reachable_inputs,
+            receiving_inputs={**made.reachable_inputs, **made.second.receiving_inputs},
             reads=made.reads,
             arrivals=made.second.arrivals,
-            wrappings=made.wrappings,
-            apart=made.second.apart,
-            choices=made.second.choices,
+            subclass_metas=made.subclass_metas,
+            required_arrivals=made.second.required_arrivals,
+            arrival_choices=made.second.arrival_choices,
         )
         layouts = {start.role: start.meta for start in made.kept_tape.starts}
         return plan_backward(

@@ -167,7 +167,7 @@ def reach_of(journey: Any) -> dict[Any, Any]:
 
     def noting(captured: Any, meta: Any) -> Any:
         both = joint(captured, meta)
-        found.update(both.backward.reach)
+        found.update(both.backward.reachable_inputs)
         return both
 
     _, inputs = inputs_of(journey.case)

@@ -41,9 +41,9 @@ class JointBackward(Record):
 
     errors: dict[Result, Exception]
     """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
-    reach: dict[Result, frozenset[SourceRole]]
+    reachable_inputs: dict[Result, frozenset[SourceRole]]
     """The inputs to which the tape of each differentiable result leads."""
-    flows: dict[Result, frozenset[SourceRole]]
+    receiving_inputs: dict[Result, frozenset[SourceRole]]
     """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
     reads: Any
     """Memory of inputs and results that gradients read: a `GradientReads` (SAV-2)."""
@@ -53,17 +53,17 @@ class JointBackward(Record):
     """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
     new_leaves: frozenset[InputRole] = frozenset()
     """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
-    wrappings: Mapping[Any, Any] = {}
+    subclass_metas: Mapping[Any, Any] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
     effects: tuple[Any, ...] = ()
     """What happens in the backward, in order, and when (`BackwardEffect`)."""
-    after: Any = None
+    final_rng_state: Any = None
     """Where the backward leaves the generator: None, or a `FinalRngState` (RNG-5)."""
-    apart: tuple[Any, ...] = ()
+    required_arrivals: tuple[Any, ...] = ()
     """Results whose gradients have to arrive together: `RequiredArrivals`."""
-    choices: tuple[Any, ...] = ()
+    arrival_choices: tuple[Any, ...] = ()
     """Where gradients are other ones for each choice of results: `ArrivalChoice`."""
-    asks: tuple[tuple[int, bool], ...] = ()
+    run_once_nodes: tuple[tuple[int, bool], ...] = ()
     """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""
 
 
@@ -96,7 +96,7 @@ class BackwardEffect:
     effect: str
     arrivals: frozenset[Result]
     """The results of which one's gradient has to arrive."""
-    reach: frozenset[Any]
+    reachable_inputs: frozenset[Any]
     """The inputs to which the tape node leads in whose turn it is; one's gradient is asked for."""
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class ArrivalChoice(Record):
 
     arrived: frozenset[Any]
     """The results whose gradients arrive, and no others do."""
-    wrappings: Mapping[Any, Any]
+    subclass_metas: Mapping[Any, Any]
     """How gradients that are wrappers are made, by role."""
     error: Exception | None = None
     """What eager's backward raises for this choice."""

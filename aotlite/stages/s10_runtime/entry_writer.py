@@ -123,9 +123,11 @@ class EntryWriter:
         if self.plan.backward is None:
             return ""
         self.source.use(edge_of, accumulator)
-        gradients, further = self.plan.backward.gradients, self.plan.backward.derivatives.further
-        if further:
-            self.source.add(f"further = {listed([self._edge(role) for role in further])}")
+        gradients = self.plan.backward.gradients
+        later = self.plan.backward.derivatives.higher_order_inputs
+        if later:
+            edges = listed([self._edge(role) for role in later])
+            self.source.add(f"higher_order_edges = {edges}")
         if not self.plan.backward.facts.only_leaves:
             self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
@@ -266,8 +268,8 @@ class EntryWriter:
         roles = self.plan.forward.output_roles
         saved = "saved" if any(isinstance(role, Saved) for role in roles) else "[]"
         self.source.add(f"node = {kind.__name__}({plan}, {edges}, {saved})")
-        if backward.derivatives.further:
-            self.source.add("node.further = further")
+        if backward.derivatives.higher_order_inputs:
+            self.source.add("node.higher_order_edges = higher_order_edges")
         for role, _ in backward.tangents:
             # An input, or a view that is rebuilt, gets its history then.
             if self.variables.has_tensor(role):

@@ -330,7 +330,7 @@ def _implied(moment: Any, of: Any) -> bool:
     """Whether `of` comes whenever `moment` does."""
     if of is None or moment is None:
         return of is None
-    return bool(moment.arrivals <= of.arrivals and moment.reach <= of.reach)
+    return bool(moment.arrivals <= of.arrivals and moment.reachable_inputs <= of.reachable_inputs)
 
 
 def _without(state: RngState, moment: Any) -> RngState:

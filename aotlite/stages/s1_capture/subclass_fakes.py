@@ -44,7 +44,7 @@ class SubclassFakes:
         """Every node that stands for a wrapper, and the object, where the node made one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
-        self.apart: list[RequiredArrivals] = []
+        self.required_arrivals: list[RequiredArrivals] = []
         """Gradients that have to arrive together, unless each choice of them is recorded."""
         self.unlike = False
         """Whether gradients are other ones for each choice of results: they are summed, and of

@@ -152,18 +152,18 @@ class _Recording:
         reads = GradientReads(tuple(edges), self.reads).with_late(late.reads)
         backward = JointBackward(
             errors=self.errors,
-            reach=self.reach,
-            flows={**self.reach, **self.flows},
+            reachable_inputs=self.reach,
+            receiving_inputs={**self.reach, **self.flows},
             reads=reads,
             memory=late.memory,
             arrivals=late.arrivals,
             new_leaves=self.new_leaves,
-            wrappings={role: how for role, how in self.wrappings.items() if how is not None},
+            subclass_metas={role: m for role, m in self.wrappings.items() if m is not None},
             effects=self._late_effects(),
-            after=self.recorder.streams.after_backward(),
-            apart=tuple(self.recorder.wrapped.apart),
-            choices=tuple(self.choices),
-            asks=tuple(self.asks.items()),
+            final_rng_state=self.recorder.streams.after_backward(),
+            required_arrivals=tuple(self.recorder.wrapped.required_arrivals),
+            arrival_choices=tuple(self.choices),
+            run_once_nodes=tuple(self.asks.items()),
         )
         return Joint(
             late.graph,
@@ -181,7 +181,7 @@ class _Recording:
         """The inputs and outputs of no backward; what was recorded of one is forgotten."""
         self.recorder.drop_from(start)
         self.recorder.streams.drop_backward()
-        self.recorder.wrapped.apart.clear()
+        self.recorder.wrapped.required_arrivals.clear()
         self.run, self.roots, self.wrappings, self.choices = None, [], {}, []
         return [], []
 
@@ -442,7 +442,7 @@ class _Recording:
         """The gradients that arrive at the sinks."""
         recorder, pairs = self.recorder, [(edge, tangent) for _, edge, tangent in roots]
         self.ran = [result for result, _, _ in roots]
-        recorder.wrapped.apart.clear()
+        recorder.wrapped.required_arrivals.clear()
         recorder.wrapped.unlike = False
         recorder.streams.flags.clear()
         ends = [*sinks, *self.inner]

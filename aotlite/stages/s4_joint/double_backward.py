@@ -102,7 +102,7 @@ class KeptTape(Record):
     """What users' Python reads of memory that somebody else may write, and no tape node saves."""
     order: int = 1
     """Of the derivatives that a backward through it gives."""
-    further: frozenset[Any] = frozenset()
+    higher_order_inputs: frozenset[Any] = frozenset()
     """The sources that derivatives of some order may reach, be it none of the first."""
 
     def incoming(self, result: Any) -> Any:
@@ -144,7 +144,7 @@ def kept_tape(
         owners,
         dict(recorder.wrapped.nodes),
         tuple([SavedOf(each.owner, each.meta) for each in memory]),
-        further=frozenset([source.role for source in sources]),
+        higher_order_inputs=frozenset([source.role for source in sources]),
     )
 
 
@@ -166,10 +166,10 @@ class DerivativeJoint(Record):
     gradients: tuple[tuple[Any, TensorMeta | None], ...]
     """For each source of the earlier order the meta of its gradient, None where none comes."""
     errors: dict[Any, Exception]
-    reach: dict[Any, frozenset[Any]]
+    reachable_inputs: dict[Any, frozenset[Any]]
     reads: GradientReads
     kept_tape: KeptTape
-    wrappings: Mapping[Any, SubclassMeta]
+    subclass_metas: Mapping[Any, SubclassMeta]
     """How results, tangents and gradients that are wrappers are made, by role."""
     second: Second
     runs_user_code: bool
@@ -211,7 +211,7 @@ class _Recording:
         self.memory = tuple(
             [attrs.evolve(each, owner=owner_at_next_order(each.owner)) for each in kept_tape.memory]
         )
-        self.wrappings: dict[Any, SubclassMeta] = {}
+        self.subclass_metas: dict[Any, SubclassMeta] = {}
         self.user_code = bool(self.recorder.wrapped)
         self.sees_absence = False
         self.state = self.recorder.streams.state
@@ -238,7 +238,7 @@ class _Recording:
         why = self._refusal(len(kept_tape.nodes)) or self._unchecked(len(kept_tape.nodes), reads)
         if why:
             second, given = Second([], {}), []
-        self.wrappings |= second.wrappings
+        self.subclass_metas |= second.subclass_metas
         outputs += second.outputs
         closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
         nodes = (*inputs, *given, *second.flags, *self.recorder.nodes, closing)
@@ -251,7 +251,7 @@ class _Recording:
             reach,
             reads,
             attrs.evolve(kept_tape, wrapped=dict(self.recorder.wrapped.nodes)),
-            self.wrappings,
+            self.subclass_metas,
             second,
             self.user_code,
             why,
@@ -296,7 +296,7 @@ class _Recording:
             self.kept_tape.wrapped,
             self.memory,
             self.kept_tape.order + 1,
-            self.kept_tape.further,
+            self.kept_tape.higher_order_inputs,
         )
 
     # --- the backward itself
@@ -358,7 +358,7 @@ class _Recording:
             whole = dense_all_through(self.recorder, grad)
         finally:
             STATE.grad_mode = True
-        self.wrappings[role] = subclass_meta_of(whole, role, {})
+        self.subclass_metas[role] = subclass_meta_of(whole, role, {})
         leaves = [self.recorder.here(leaf) for leaf in leaves_of(whole)]
         return [(of, self._value(leaf)) for of, leaf in zip(roles, leaves, strict=True)]
 
@@ -407,7 +407,7 @@ class _Recording:
         like = grad if is_wrapper(grad) else None
         tangent = fake_tangent(self.recorder, role, grad.meta, like)
         if tangent.wrapping is not None:
-            self.wrappings[Tangent(role)] = tangent.wrapping
+            self.subclass_metas[Tangent(role)] = tangent.wrapping
         return tangent
 
     def _second(self, kept_tape: KeptTape, roots: Sequence[Root]) -> Second:

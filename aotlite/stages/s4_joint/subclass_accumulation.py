@@ -39,7 +39,7 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
         sets = _roles(results, ones), _roles(results, others)
         # A tensor that does not arrive is zero, and adds nothing to the sum.
         pairs = (one, sets), (other, sets[::-1])
-        recorder.wrapped.apart += [
+        recorder.wrapped.required_arrivals += [
             RequiredArrivals(*each) for grad, each in pairs if not _is_linear(grad)
         ]
         return total
@@ -55,7 +55,7 @@ def told_apart(recorder: Any, results: Sequence[Any], node: Any, given: Given) -
     every, some = given
     recorder.wrapped.unlike = True
     needed, others = _roles(results, some), _roles(results, every)
-    recorder.wrapped.apart.append(RequiredArrivals(needed, others, node.name()))
+    recorder.wrapped.required_arrivals.append(RequiredArrivals(needed, others, node.name()))
 
 
 def _is_like(a: Any, b: Any) -> bool:

@@ -43,14 +43,14 @@ class Second:
     """The outputs that gradients are, and what is to be known of their graph (`facts.Joint`)."""
 
     outputs: list[tuple[Role, Any]]
-    flows: Flows
+    receiving_inputs: Flows
     """The sources to which a gradient of each result flows."""
-    wrappings: Mapping[Any, SubclassMeta] = {}
+    subclass_metas: Mapping[Any, SubclassMeta] = {}
     flags: tuple[Node, ...] = ()
     """`Arrived` inputs."""
     arrivals: tuple[frozenset[Any], ...] = ()
-    apart: tuple[RequiredArrivals, ...] = ()
-    choices: tuple[ArrivalChoice, ...] = ()
+    required_arrivals: tuple[RequiredArrivals, ...] = ()
+    arrival_choices: tuple[ArrivalChoice, ...] = ()
 
 
 def wrapped_second(
@@ -70,7 +70,7 @@ class _Recording:
         self.recorder = recorder
         self.sources = sources
         self.errors = errors
-        self.flows: Flows = {}
+        self.receiving_inputs: Flows = {}
 
     def run(self, roots: Sequence[Root]) -> Second:
         recorder, start = self.recorder, len(self.recorder.nodes)
@@ -84,11 +84,11 @@ class _Recording:
         outputs, wrappings = found
         return Second(
             outputs,
-            self.flows,
+            self.receiving_inputs,
             {role: how for role, how in wrappings.items() if how is not None},
             tuple(recorder.streams.flags.values()),
             recorder.streams.arrivals(),
-            tuple(recorder.wrapped.apart),
+            tuple(recorder.wrapped.required_arrivals),
             tuple(choices),
         )
 
@@ -126,12 +126,14 @@ class _Recording:
 
     def _record(self, roots: Sequence[Root], *, joins: bool = True) -> Flat:
         recorder, sinks = self.recorder, [sinks_of(source) for source in self.sources]
-        recorder.wrapped.apart.clear()
+        recorder.wrapped.required_arrivals.clear()
         recorder.wrapped.unlike = False
         recorder.streams.flags.clear()
         join = partial(joined, recorder, tuple([role for role, _, _ in roots])) if joins else None
         tell = partial(told_apart, recorder, tuple([r[0] for r in roots])) if joins else None
-        self.flows, arrived = gradients_of(recorder, self.sources, roots, join=join, tell=tell)
+        self.receiving_inputs, arrived = gradients_of(
+            recorder, self.sources, roots, join=join, tell=tell
+        )
         found = iter(arrived)
         grads = [
             recorder.summed(sum_at_entry, source, [(next(found), moves) for _, moves in each])

@@ -44,7 +44,7 @@ class CompiledOrder:
     """Of its own backward; None where no gradient has a history."""
     results: tuple[tuple[Any, int | None], ...]
     """For each input that gets a gradient which result that is; None where none comes."""
-    wrappings: Mapping[Any, SubclassMeta]
+    subclass_metas: Mapping[Any, SubclassMeta]
     """How results that are wrappers are made, by role."""
     node: Callable[..., Any]
     """The class of its tape nodes."""
@@ -115,7 +115,7 @@ class DifferentiableStep:
             for storage in dict.fromkeys(made.lenders):
                 storage.lend(made)
         for place, (role, _) in enumerate(plan.tangents):
-            if not live.isdisjoint(plan.facts.reach[role]):
+            if not live.isdisjoint(plan.facts.reachable_inputs[role]):
                 grad = tensors[role.index]  # type: ignore[union-attr]
                 grad._node, grad._index, grad.facts = made, place, None
                 keep_form(grad)
@@ -143,11 +143,11 @@ class DifferentiableStep:
         for (role, _), grad in zip(node.plan.tangents, grads, strict=True):
             if grad is not None:
                 for of, each in _with_parts(
-                    role, grad, node.plan.facts.wrappings.get(Tangent(role))
+                    role, grad, node.plan.facts.subclass_metas.get(Tangent(role))
                 ):
                     owners[incoming(of)] = each.storage, each.storage.version
         for index, tensor in enumerate(tensors):
-            wrapping = self.order.wrappings.get(Output(index))
+            wrapping = self.order.subclass_metas.get(Output(index))
             for of, each in _with_parts(Output(index), tensor, wrapping):
                 owners[of] = each.storage, each.storage.version
         return owners
@@ -195,7 +195,7 @@ class _Writer(BackwardWriter):
         metas = source.constant([value.meta for _, value in given], "V", "metas")
         source.use(tensors_over)
         made = f"tensors_over(found[:{len(given)}], {metas})"
-        if not self.order.wrappings:
+        if not self.order.subclass_metas:
             source.add(f"return {made}, found[{len(given)}:]")
             return
         names = {role: f"t{i}" for i, (role, _) in enumerate(given)}
@@ -206,7 +206,7 @@ class _Writer(BackwardWriter):
         source.add(f"return [{', '.join(tensors)}], found[{len(given)}:]")
 
     def _whole(self, writer: SubclassWriter, role: Output, names: Mapping[Any, str]) -> str:
-        wrapping = self.order.wrappings.get(role)
+        wrapping = self.order.subclass_metas.get(role)
         return names[role] if wrapping is None else _made(writer, wrapping, names)
 
 

@@ -62,7 +62,7 @@ class CompiledBackward(TapeNode):
         "_packed",
         "copies",
         "ends",
-        "further",
+        "higher_order_edges",
         "lenders",
         "links",
         "memory",
@@ -88,8 +88,8 @@ class CompiledBackward(TapeNode):
     copies: dict[int, Value]
     """What guarded values were when the user came to hold their memory; not there without such."""
 
-    further: tuple[Edge | None, ...]
-    """Where gradients of the plan's `further` go; not there if it has none."""
+    higher_order_edges: tuple[Edge | None, ...]
+    """Where gradients of the plan's `higher_order_inputs` go; not there if it has none."""
     _packed: PackedValues | None
     """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
     links: Sequence[tuple[Storage, int]]
@@ -143,8 +143,10 @@ class CompiledBackward(TapeNode):
         """Where gradients of the inputs go, at this order and later ones."""
         pairs = zip(self.plan.gradients, self.edges, strict=True)
         found = {role: edge for (role, _), edge in pairs}
-        if self.plan.derivatives.further:
-            found.update(zip(self.plan.derivatives.further, self.further, strict=True))
+        if self.plan.derivatives.higher_order_inputs:
+            found.update(
+                zip(self.plan.derivatives.higher_order_inputs, self.higher_order_edges, strict=True)
+            )
         return found
 
     @property
@@ -276,7 +278,7 @@ class CompiledBackward(TapeNode):
         """The gradients in the forms that are expected; None where one of them loses a history."""
         found = []
         for grad, (role, _) in zip(grads, self.plan.tangents, strict=True):
-            wrapping = self.plan.facts.wrappings.get(Tangent(role))
+            wrapping = self.plan.facts.subclass_metas.get(Tangent(role))
             formed = None if grad is None else coerced_with_history(grad, role, wrapping)
             if formed is None and grad is not None:
                 return None

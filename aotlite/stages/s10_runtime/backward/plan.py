@@ -92,11 +92,11 @@ class BackwardFacts:
 
     is_compact: bool
     """The backward is called by its compact face (`backends.values`)."""
-    reach: dict[ResultRole, frozenset[SourceRole]]
+    reachable_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which the tape of each result leads."""
-    flows: dict[ResultRole, frozenset[SourceRole]]
+    receiving_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
-    asks: tuple[tuple[int, bool], ...]
+    run_once_nodes: tuple[tuple[int, bool], ...]
     """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
     (`Reading.results`), and whether they ask for tensors."""
     only_leaves: bool
@@ -107,13 +107,13 @@ class BackwardFacts:
     """Of the compilation (GEN-9)."""
     memory: tuple[BackwardMemory, ...] = ()
     """What the backward finds in memory, and writes there (FUN-31)."""
-    after: FinalRngState | None = None
+    final_rng_state: FinalRngState | None = None
     """Where the backward leaves the generator (RNG-5)."""
-    apart: tuple[RequiredArrivals, ...] = ()
+    required_arrivals: tuple[RequiredArrivals, ...] = ()
     """Results whose gradients have to arrive together."""
-    choices: tuple[ArrivalChoice, ...] = ()
+    arrival_choices: tuple[ArrivalChoice, ...] = ()
     """Where gradients are other ones for each choice of results."""
-    wrappings: Mapping[Any, SubclassMeta] = {}
+    subclass_metas: Mapping[Any, SubclassMeta] = {}
     """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
 
 
@@ -131,7 +131,7 @@ class Derivatives:
     """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
     order: int = 1
     """Of the derivatives that the backward computes (DBL-2)."""
-    further: tuple[SourceRole, ...] = ()
+    higher_order_inputs: tuple[SourceRole, ...] = ()
     """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
 
 
@@ -174,7 +174,7 @@ class BackwardPlan:
 
     @wrapped.default
     def _wrapped(self) -> tuple[bool, ...]:
-        return tuple([Tangent(role) in self.facts.wrappings for role, _ in self.tangents])
+        return tuple([Tangent(role) in self.facts.subclass_metas for role, _ in self.tangents])
 
     may_reopen: bool = attrs.field(init=False)
     """Whether some result can have a backward behind one of another, or a second one (SAV-1)."""
@@ -182,9 +182,9 @@ class BackwardPlan:
     @may_reopen.default
     def _may_reopen(self) -> bool:
         facts = self.facts
-        if self.effects or facts.memory or facts.after or facts.choices:
+        if self.effects or facts.memory or facts.final_rng_state or facts.arrival_choices:
             return False
-        return len(self.tangents) > 1 or not facts.asks
+        return len(self.tangents) > 1 or not facts.run_once_nodes
 
     def left(self, values: Sequence[Value | None], closed: Absent) -> list[Value | None]:
         """Of the saved values those that backwards without gradients of these results read."""
@@ -196,14 +196,14 @@ class BackwardPlan:
     def closed(self, arrived: Absent) -> Absent:
         """Results whose backward raises behind one with gradients of these."""
         bits, spent = self.reads.bits_among(arrived), 0
-        for each, _ in self.facts.asks:
+        for each, _ in self.facts.run_once_nodes:
             spent |= each if each & bits else 0
         return self.reads.results_of(spent)
 
     def asks_without(self, absent: Absent) -> bool:
         """Whether a gradient that is not absent passes a node that asks for tensors."""
         bits = self.reads.bits_without(absent)
-        return any(asks and each & bits for each, asks in self.facts.asks)
+        return any(asks and each & bits for each, asks in self.facts.run_once_nodes)
 
     @property
     def links(self) -> tuple[SavedOf, ...]:
@@ -217,5 +217,8 @@ class BackwardPlan:
     def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which a gradient that is not absent flows."""
         return {
-            of for role, _ in self.tangents if role not in absent for of in self.facts.flows[role]
+            of
+            for role, _ in self.tangents
+            if role not in absent
+            for of in self.facts.receiving_inputs[role]
         }

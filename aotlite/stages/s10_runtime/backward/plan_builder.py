@@ -41,8 +41,12 @@ def plan_backward(
     `leaves` are the inputs that are leaves which require grad.
     """
     # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
-    erring = {of for result in both.backward.errors for of in both.backward.reach[result]}
-    erring.update([of for each in both.backward.effects for of in each.reach])  # and the effects
+    erring = {
+        of for result in both.backward.errors for of in both.backward.reachable_inputs[result]
+    }
+    erring.update(
+        [of for each in both.backward.effects for of in each.reachable_inputs]
+    )  # and the effects
     # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
     whole: dict[Any, Any] = {
         of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
@@ -59,22 +63,22 @@ def plan_backward(
     is_leaf = [meta is None or role in leaves for role, meta in gradients]
     facts = BackwardFacts(
         is_compact,
-        both.backward.reach,
-        both.backward.flows,
-        both.backward.asks,
+        both.backward.reachable_inputs,
+        both.backward.receiving_inputs,
+        both.backward.run_once_nodes,
         only_leaves=graph is not None and all(is_leaf),
         new_leaves=both.backward.new_leaves,
         number=number,
         memory=both.backward.memory,
-        after=both.backward.after,
-        apart=both.backward.apart,
-        choices=both.backward.choices,
-        wrappings=both.backward.wrappings,
+        final_rng_state=both.backward.final_rng_state,
+        required_arrivals=both.backward.required_arrivals,
+        arrival_choices=both.backward.arrival_choices,
+        subclass_metas=both.backward.subclass_metas,
     )
     if graph is not None and both.kept_tape is not None:
-        reached = both.kept_tape.further
-        further = tuple([role for role, meta in gradients if meta is None and role in reached])
-        derivatives = attrs.evolve(derivatives, further=further)
+        reached = both.kept_tape.higher_order_inputs
+        inputs = tuple([role for role, meta in gradients if meta is None and role in reached])
+        derivatives = attrs.evolve(derivatives, higher_order_inputs=inputs)
     return BackwardPlan(
         None
         if graph is None
@@ -107,7 +111,7 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
     for node in graph.placeholders:
         if isinstance(node.role, Tangent):
             of = gradient_of(node.role.of)
-            wrapping = both.backward.wrappings.get(Tangent(of))
+            wrapping = both.backward.subclass_metas.get(Tangent(of))
             found[of] = node.meta if wrapping is None else wrapping.meta
     return found
 
@@ -117,7 +121,7 @@ def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = gradient_of(role.of)
-        wrapping = both.backward.wrappings.get(Gradient(of))
+        wrapping = both.backward.subclass_metas.get(Gradient(of))
         if wrapping is None:
             found[of] = found.get(of, metas.get(of)) if value is None else value.meta
         else:

@@ -214,6 +214,7 @@ def missing(
         [
             each
             for each in effects
-            if each.arrivals <= absent or (wanted is not None and not each.reach & wanted)
+            if each.arrivals <= absent
+            or (wanted is not None and not each.reachable_inputs & wanted)
         ]
     )

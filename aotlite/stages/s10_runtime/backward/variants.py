@@ -64,7 +64,7 @@ class CompiledVariants:
             with self._lock:
                 if absent not in self._made:
                     graph, plan = _for_choice(self.graph, plan, absent)
-                    for each in plan.facts.apart:
+                    for each in plan.facts.required_arrivals:
                         each.check(absent)
                     if absent or self.arrivals:
                         graph = self._without(graph, plan, absent)
@@ -85,18 +85,24 @@ class CompiledVariants:
 
 def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph, BackwardPlan]:
     """Graph and plan for the results whose gradients arrive, where that makes others (TAN-8)."""
-    if not plan.facts.choices:
+    if not plan.facts.arrival_choices:
         return graph, plan
     arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
-    graph, choice = chosen(graph, plan.facts.choices, arrived)
+    graph, choice = chosen(graph, plan.facts.arrival_choices, arrived)
     if choice.error is not None:
         raise again(choice.error)
-    known = {role: how for role, how in plan.facts.wrappings.items() if isinstance(role, Tangent)}
+    known = {
+        role: how for role, how in plan.facts.subclass_metas.items() if isinstance(role, Tangent)
+    }
     given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]
-    flows = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
+    receiving = dict.fromkeys([of for of, _ in plan.tangents], frozenset(given))
     return graph, attrs.evolve(
         plan,
-        facts=attrs.evolve(plan.facts, wrappings={**known, **choice.wrappings}, flows=flows),
+        facts=attrs.evolve(
+            plan.facts,
+            subclass_metas={**known, **choice.subclass_metas},
+            receiving_inputs=receiving,
+        ),
     )
 
 

@@ -77,7 +77,7 @@ class BackwardWriter:
         self.late = BackwardMemoryWriter(
             plan.facts.memory, absent, graph, self.source, is_compact=plan.facts.is_compact
         )
-        self.draws = RngWriter.of_backward(self.source, graph, plan.facts.after, absent)
+        self.draws = RngWriter.of_backward(self.source, graph, plan.facts.final_rng_state, absent)
 
     def function(self) -> tuple[Step, str]:
         refuse_regions(self.source, self.graph)
@@ -114,7 +114,7 @@ class BackwardWriter:
         values = []
         for name, (role, meta) in zip(names, plan.tangents, strict=True):
             if role not in self.absent:
-                wrapping = plan.facts.wrappings.get(Tangent(role))
+                wrapping = plan.facts.subclass_metas.get(Tangent(role))
                 if wrapping is None:
                     values.append(self._tangent(name, meta))
                 else:
@@ -214,7 +214,7 @@ class BackwardWriter:
 
     def _return(self, tensors: str, metas: list[Any]) -> None:
         """Returns what the backward gave; where gradients are wrappers, as their parts."""
-        if self.plan.facts.wrappings:
+        if self.plan.facts.subclass_metas:
             names = [f"t{i}" for i in range(len(metas))]
             self.source.add(f"{listed(names)} = {tensors}")
             tensors = self._wrapped(names, metas)
@@ -227,7 +227,7 @@ class BackwardWriter:
         writer = SubclassWriter(self.source)
         found = []
         for source, _ in self.plan.gradients:
-            wrapping = self.plan.facts.wrappings.get(Gradient(source))
+            wrapping = self.plan.facts.subclass_metas.get(Gradient(source))
             if wrapping is None:
                 found.append(by_role[source][0])
             elif all(by_role[of][1] is None for _, of in wrapping.leaves()):
