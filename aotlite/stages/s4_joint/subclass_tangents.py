@@ -27,8 +27,20 @@ from aotlite.eager.subclass.protocol import (
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Node, Phase
-from aotlite.ir.graph.role import Gradient, Output, Piece, Role, Tangent
+from aotlite.ir.graph.role import (
+    Family,
+    Gradient,
+    IntermediateBase,
+    MutatedInput,
+    Output,
+    Piece,
+    Result,
+    Role,
+    Tangent,
+)
 from aotlite.ir.meta import TensorMeta
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
@@ -43,6 +55,27 @@ class FakeTangent:
     """The inputs that it is made of."""
     wrapping: SubclassMeta | None
     """How, where it is a wrapper (SUB-12)."""
+
+
+def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor | None:
+    """The wrapper that a differentiable result is, if it is one."""
+    wrappers = captured.recorder.wrapped.nodes
+    if not wrappers:
+        return None
+    sources: dict[Any, Any] = {source.role: source for source in captured.sources}
+    match result:
+        case MutatedInput(Family() as family):
+            first = sources[sources[family].members[0]]
+            member = captured.recorder.real_of(first.fake)
+            found: Tensor = member if member._base is None else member._base
+        case MutatedInput(of):
+            found = sources[of].fake
+        case IntermediateBase(index):
+            base: Tensor | None = wrappers.get(meta.bases[index].node)
+            return base
+        case _:
+            found = captured.results[captured.index_of(result)]
+    return found if is_wrapper(found) else None
 
 
 def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | None) -> FakeTangent:

@@ -1,0 +1,110 @@
+"""The results of a captured function in the joint graph: final values, tape edges, layouts.
+
+Used by stage 4 alone. Final values are read before anything of the backward is recorded, since a
+hook could write later. Rules: JNT-2, FUN-18. Spec: `specs/s4_joint.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.autograd.differentiable_views import edge_of
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.view_root import ViewRoot
+from aotlite.ir.graph import Node, Phase
+from aotlite.ir.graph.role import Family, IntermediateBase, MutatedInput, Output, Part, Role
+from aotlite.ir.graph.role import Result as ResultRole
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.function_facts import Plain
+from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.shared.extents import extent_view
+from aotlite.stages.shared.gradient_sinks import first_form, whole_edge
+
+
+@attrs.frozen(eq=False)
+class JointResults:
+    """The results of one captured function. Making it records the reads of their final values."""
+
+    captured: Captured
+    meta: FunctionMeta
+    outputs: list[tuple[Role, Any]] = attrs.field(init=False, factory=list)
+    """The outputs of the joint graph that its forward computes."""
+    _values: dict[Role, Node] = attrs.field(init=False, factory=dict)
+    _sources: dict[Role, Any] = attrs.field(init=False)
+    """Inputs and families, by role."""
+
+    @_sources.default
+    def _by_role(self) -> dict[Role, Any]:
+        return {source.role: source for source in self.captured.sources}
+
+    def __attrs_post_init__(self) -> None:
+        self._read_updated_inputs()
+        self._read_results()
+        self.outputs.extend(self.captured.recorder.streams.outputs(Phase.FORWARD))
+
+    # --- final values
+    def _read_updated_inputs(self) -> None:
+        """Reads updated inputs whole, in their geometry at entry.
+
+        After a geometry op the object may show less than what was written.
+        """
+        for each in self.meta.updated:
+            node = self._sources[each.role].placeholder
+            if each.extent is not None:
+                node = self.captured.recorder._add(AS_STRIDED, *extent_view(node, each.extent))
+            self._read(MutatedInput(each.role), node)
+
+    def _read_results(self) -> None:
+        """Reads plain results, whole like updated inputs, and the bases of those that are views."""
+        for index, output in enumerate(self.meta.outputs):
+            if isinstance(output, Plain):
+                value = self.captured.results[index].value
+                role = self.meta.role_of(index)
+                self._read(role, first_form(value) if output.geometry_steps else value)
+        for index, base in enumerate(self.meta.bases):
+            assert base.node is not None
+            self._read(IntermediateBase(index), base.node)
+
+    def _read(self, role: Role, node: Node) -> None:
+        recorder = self.captured.recorder
+        if node not in recorder.wrapped.nodes:  # of a wrapper, the parts are read
+            recorder.origin = node
+            node = recorder._add(DETACH, (node,), node.meta)
+            recorder.origin = None
+            self.outputs.append((role, node))
+        self._values[role] = node
+
+    # --- what stands for a differentiable result
+    def edge(self, result: ResultRole) -> Edge | None:
+        """Where its gradient enters the tape. AutogradError where eager has none."""
+        match result:
+            case MutatedInput(Family() as family):
+                root: ViewRoot = self._sources[family].root
+                return root.edge()
+            case MutatedInput(of):
+                return whole_edge(self._sources[of].fake)
+            case Output() | Part():
+                tensor = self.captured.results[self.captured.index_of(result)]
+                output = self.meta.outputs[self.captured.index_of(result)]
+                moved = isinstance(output, Plain) and output.geometry_steps
+                return whole_edge(tensor) if moved else edge_of(tensor)
+            case IntermediateBase(index):
+                base = self.meta.bases[index]
+                if base.holder is not None:
+                    return whole_edge(self._sources[base.holder].fake)
+                root = self.captured.results[base.witness]._root
+                return root.edge()
+
+    def layout(self, result: ResultRole) -> TensorMeta:
+        """Its meta: that of its final value, or of the view that is rebuilt."""
+        if isinstance(result, (Output, Part)) and result not in self._values:
+            rebuilt: TensorMeta = self.captured.results[self.captured.index_of(result)].meta
+            return rebuilt
+        if isinstance(result, MutatedInput) and isinstance(result.of, Family):
+            meta: TensorMeta = self._sources[result.of].root.meta
+            return meta
+        return self._values[result].meta  # type: ignore[return-value]

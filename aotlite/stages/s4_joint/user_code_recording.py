@@ -1,0 +1,169 @@
+"""Recordings of backwards in which users' Python runs, or gradients are wrappers.
+
+Used by stage 4 alone. Users' Python has effects, draws, reads and writes memory, and may give None.
+So the engine's run notes which results each gradient comes of, and what happens only where some of
+them arrive is told by that. Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.graph import Graph, Node
+from aotlite.stages.records.capture import CapturedInput
+from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
+from aotlite.stages.s4_joint.backward_effects import (
+    ArrivalConditions,
+    backward_effects,
+    can_be_told,
+    has_backward_effects,
+)
+from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, Recorded, settled
+from aotlite.stages.s4_joint.double_backward import KeptTape, kept_tape
+from aotlite.stages.s4_joint.instrumented_runs import (
+    EngineRun,
+    Flows,
+    InstrumentedRun,
+    NodeVisit,
+    flows_of,
+)
+from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
+from aotlite.stages.s4_joint.tangent_variants import turns_among
+from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
+from aotlite.stages.shared.gradient_sinks import sinks_of
+
+
+@attrs.define(eq=False)
+class UserCodeRecording(TapeRecording):
+    """A recording that takes notes of the engine's run where the function needs them."""
+
+    user_code: bool = attrs.field(init=False)
+    """Users' Python runs in the backward, or formulas and classes have effects in it."""
+    run: InstrumentedRun | None = attrs.field(init=False, default=None)
+    """The last run of which notes were taken."""
+    choice_visits: list[NodeVisit] | None = attrs.field(init=False, default=None)
+    """Where each choice of results is recorded: visits of all, with the healthy as bits."""
+    receiving_inputs: Flows = attrs.field(init=False, factory=dict)
+    """For each result the sources that a gradient of it has reached (TAN-8)."""
+    arrival_choices: list[ArrivalChoice] = attrs.field(init=False, factory=list)
+
+    @user_code.default
+    def _has_user_code(self) -> bool:
+        return self.paths.has_user_code
+
+    @property
+    def visits(self) -> list[NodeVisit]:
+        """What the nodes are given in the last run, or in those of all choices of results."""
+        assert self.run is not None
+        return self.run.turns if self.choice_visits is None else self.choice_visits
+
+    # --- the run
+    def _arriving(self, roots: Sequence[Root], edges: Sequence[Edge]) -> list[Tensor | None]:
+        recorder = self.recorder
+        recorder.wrapped.required_arrivals.clear()
+        recorder.wrapped.unlike = False
+        recorder.streams.flags.clear()
+        if not self.user_code:
+            start = len(recorder.nodes)
+            found = super()._arriving(roots, edges)
+            if not has_backward_effects(recorder.nodes[start:]):
+                return found  # formulas give gradients wherever the tape leads
+            self.user_code = True  # formulas or classes have effects, or draw: again, with notes
+            recorder.drop_from(start)
+        for given in recorder.inputs:
+            given.fake.storage.writable = True  # whether it is, is asked when the backward runs
+        self.started = [result for result, _, _ in roots]
+        ends = [*edges, *self.paths.inner_leaves]
+        self.run = run = self._instrumented_run(ends, recorder.nodes)
+        self.arrived = run.arrived
+        pairs = [(edge, tangent) for _, edge, tangent in roots]
+        if self.choice_visits is None:
+            return self._begin(run, pairs)
+        recorder.streams.begin_backward()  # all that is asked for arrives, and nothing happens
+        found = run.begin(pairs)
+        healthy = [result for result, _, _ in self.healthy()]
+        self.choice_visits += turns_among(run.turns, self.started, healthy)
+        return found
+
+    def _begin(
+        self, run: InstrumentedRun, pairs: Sequence[tuple[Edge | None, Any]]
+    ) -> list[Tensor | None]:
+        """The gradients that arrive; what users' Python does is told by which others arrive."""
+        recorder, paths = self.recorder, self.paths
+        every = frozenset[Any]().union(*paths.reachable_inputs.values())
+        conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
+        run.guard = conditions.guarded
+        run.tell = partial(told_apart, recorder, tuple(self.started))
+        recorder.streams.begin_backward(conditions.now)
+        found = run.begin(pairs)
+        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.captured.sources}
+        self.receiving_inputs = flows_of(run, self.started, collected | recorder.hooks.edges())
+        return found
+
+    def _engine_run(self, ends: Sequence[Edge]) -> EngineRun:
+        if len(self.started) > 1 and self._join() is not None:
+            return self._instrumented_run(ends, ())
+        return super()._engine_run(ends)
+
+    def _instrumented_run(self, ends: Sequence[Edge], nodes: Sequence[Node]) -> InstrumentedRun:
+        return InstrumentedRun(
+            ends, True, False, True, self.recorder, recorded=nodes, join=self._join()
+        )
+
+    def _join(self) -> Callable[..., Any] | None:
+        """How wrappers are added up of which some may not arrive; None if that does not matter."""
+        if self.choice_visits is not None or not self.recorder.wrapped:
+            return None
+        return partial(joined, self.recorder, tuple(self.started))
+
+    # --- what it has come to
+    def late_inputs(self) -> tuple[CapturedInput, ...]:
+        """Tensors from outside that only the backward reaches."""
+        known = len(self.captured.inputs)
+        return tuple([attrs.evolve(i, entry=None) for i in self.recorder.inputs[known:]])
+
+    def is_observable(self, start: int) -> bool:
+        """Whether the backward recorded from that node on gives gradients, or does anything."""
+        return self.meta.training or can_be_told(self.recorder, start, self.late_inputs())
+
+    def drop(self, start: int) -> None:
+        """Forgets the backward that was recorded from that node on."""
+        self.recorder.drop_from(start)
+        self.recorder.streams.drop_backward()
+        self.recorder.wrapped.required_arrivals.clear()
+        self.run, self.roots, self.arrival_choices = None, [], []
+
+    def mutations(self, graph: Graph) -> BackwardMutations:
+        """The graph whose backward finds what users' Python reads and writes in memory."""
+        if self.run is None:
+            return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
+        backward = Recorded(self.visits, self.started, self.recorder)
+        wrappers = self.recorder.wrapped.nodes
+        return settled(graph, self.meta, self.recorder.inputs, backward, wrappers)
+
+    def effects(self) -> tuple[BackwardEffect, ...]:
+        """What happens in the backward, and when (TOK-4)."""
+        if self.run is None:
+            return ()
+        nodes, wrappers = self.recorder.nodes, self.recorder.wrapped.nodes
+        noted = backward_effects(nodes, self.visits, self.started, self.paths.sinks, wrappers)
+        return (*noted, *self.recorder.streams.moments)
+
+    def kept_tape(
+        self, memory: Sequence[BackwardMemory], effects: Sequence[BackwardEffect]
+    ) -> KeptTape | None:
+        """What derivatives of the backward are recorded from (DBL-2); None if it has none."""
+        recorder = self.recorder
+        draws = recorder.streams.after_backward() is not None
+        happens = draws or effects or any(each.writes for each in memory)
+        passed = recorder.hooks.kept or recorder.hooks.come_back
+        if not self.roots or happens or self.late_inputs() or passed:
+            return None
+        users = self.user_code or bool(recorder.wrapped)
+        return kept_tape(self.captured, self.roots, self.paths.owners, memory, users=users)
