@@ -166,7 +166,7 @@ def _convention_and_joint(
     try:
         calling = compilation.stages["convention"](captured, meta)
         both = compilation.stages["joint"](captured, meta)
-        captured.recorder.around.numbers.check(captured.recorder)  # by users' backwards
+        captured.recorder.check_numbers()  # of users' backwards
         meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))
     finally:
         compilation.observers.show("2 analyze", meta)

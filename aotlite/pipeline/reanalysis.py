@@ -21,7 +21,8 @@ from aotlite.ir.graph.role import MutatedInput, Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import Captured, Containers, InputRole
+from aotlite.stages.records.capture import Captured, Containers
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.function_facts import Fixed
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture

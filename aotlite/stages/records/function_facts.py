@@ -19,7 +19,7 @@ from aotlite.ir.graph.role import Family, Output, Part, Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.call_effects import GradWrite, RegisteredHook
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.version_counts import CountPlan
 
 

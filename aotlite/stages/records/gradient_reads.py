@@ -16,7 +16,7 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 
 
 @attrs.frozen(repr=False)

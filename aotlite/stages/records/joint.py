@@ -14,7 +14,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import CapturedInput, InputRole, SourceRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, SourceRole
 from aotlite.stages.records.function_facts import BaseMeta
 
 

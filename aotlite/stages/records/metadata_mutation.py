@@ -12,7 +12,7 @@ import attrs
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_root import ViewRoot
 from aotlite.ir.graph import Node
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.function_facts import StateStep
 
 

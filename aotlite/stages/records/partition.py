@@ -14,7 +14,7 @@ from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Outp
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 
 
 @attrs.frozen(eq=False, repr=False)

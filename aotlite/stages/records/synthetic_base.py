@@ -11,7 +11,7 @@ from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.graph.role import SyntheticBase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 
 
 @attrs.frozen(eq=False, repr=False)

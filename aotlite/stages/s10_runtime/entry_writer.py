@@ -28,7 +28,7 @@ from aotlite.ir.graph.role import (
 )
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.call_effects import HookPlace
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.function_facts import Alias, InputMeta, Plain
 from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

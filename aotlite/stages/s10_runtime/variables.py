@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aotlite.ir.graph.role import Output
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 
 

@@ -2,8 +2,7 @@
 
 Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views,
 in-place ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules:
-GEN-7,
-GEN-8. Spec: `specs/s1_capture.md`.
+GEN-7, GEN-8. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
 from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.shared.user_frames import describe, is_internal
@@ -49,12 +49,12 @@ def capture(
         raise
 
 
-def abandon(recorder: CaptureRecorder) -> None:
+def abandon(recorder: Trace) -> None:
     """Makes the recorder of a capture that failed one that has recorded nothing.
 
     A fake that the function put somewhere holds it, and neither arguments nor the function then.
     """
-    CaptureRecorder.__init__(recorder, None, [], HookDryRun)
+    CaptureRecorder.__init__(recorder, None, [], HookDryRun)  # type: ignore[arg-type]
     recorder.close()
 
 

@@ -16,7 +16,7 @@ from aotlite.ir.errors import ShapeError
 from aotlite.ir.graph.storage_roots import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.shared.extents import Extent
 
 

@@ -31,7 +31,7 @@ from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.ir.provenance.location import Location
-from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.guard_records import (
     AnomalyModeGuard,
@@ -56,7 +56,7 @@ from aotlite.stages.shared.view_families import ViewFamilies, copy_autograd, way
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
-"""Between an op's method and `user_location`: dispatch, its handler, record, _add."""
+"""Between an op's method and `user_location`: dispatch, its handler, record, add_node."""
 
 
 class CaptureRecorder:
@@ -147,10 +147,10 @@ class CaptureRecorder:
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
         if type(op) is GeometryOp or op is AS_STRIDED:
             self._check_geometry(op, args, meta)
-        node = self._add(op, values_of(args), meta)
+        node = self.add_node(op, values_of(args), meta)
         if type(meta) is TensorMeta:
             return node
-        return tuple([self._add(GETITEM, (node, k), one) for k, one in enumerate(meta)])
+        return tuple([self.add_node(GETITEM, (node, k), one) for k, one in enumerate(meta)])
 
     def record_wrapped(
         self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
@@ -163,7 +163,7 @@ class CaptureRecorder:
         if op in (AS_STRIDED, AS_STRIDED_):
             check_window(self, op, args[0], meta, AS_STRIDED.start(args))
 
-    def _add(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
+    def add_node(self, op: Op, args: tuple[Any, ...], meta: Any) -> Node:
         origin, mode = self.origin, bool(STATE.grad_mode)
         if origin is not None:
             location, scope = origin.location, origin.scope
@@ -441,9 +441,12 @@ class CaptureRecorder:
         """A hook that is not tried may change these containers."""
         self.around.note_reached(things, self.leaves)
 
+    def check_numbers(self) -> None:
+        self.around.numbers.check(self)
+
     def finish_guards(self) -> None:
         """Guards that are known when the function has run."""
-        self.around.numbers.check(self)
+        self.check_numbers()
         self.guard_surroundings()
         # An argument that was also reached through a Module must stay that same object.
         for real_id, place in self._places.items():
@@ -483,16 +486,14 @@ class CaptureRecorder:
     def close(self) -> None:
         """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""
         self.closed = True
-        self.leaves = []
-        self.inputs = []
+        self.leaves, self.inputs = [], []
         tables = self._fakes, self._reals, self._inputs, self._storages, self._places, self._parts
-        for table in (*tables, self._created):
+        for table in (*tables, self._created, self._real_by_node):
             table.clear()
         self.wrapped.close()
         self.grads = GradAttributes(self)
         self.grads.end()
         self.around = EnvironmentBefore()
-        self._real_by_node.clear()
         self._alive.clear()
         self._index = AccessPathIndex(None, [])
         self.families = ViewFamilies()

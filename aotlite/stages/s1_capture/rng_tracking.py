@@ -322,7 +322,7 @@ class RngTracker:
         return offset if known else self._add(ADVANCE_OFFSET, (offset, advance))
 
     def _add(self, op: Any, args: tuple[Any, ...]) -> Node:
-        made: Node = self.recorder._add(op, args, op.infer(args))
+        made: Node = self.recorder.add_node(op, args, op.infer(args))
         return made
 
 

@@ -30,7 +30,7 @@ from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
-from aotlite.stages.records.capture import InputRole
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
@@ -82,7 +82,7 @@ class SubclassFakes:
         meta = wrapper.meta
         geometry = meta.shape, meta.stride, meta.dtype, meta.device
         args = (tuple(parts), type(wrapper).__name__, *geometry)
-        wrapper.value = self.recorder._add(WRAP, args, meta)
+        wrapper.value = self.recorder.add_node(WRAP, args, meta)
         self.nodes[wrapper.value] = wrapper
         return wrapper
 
@@ -93,7 +93,7 @@ class SubclassFakes:
         for out in outs:
             for part in inner_tensors(out).values() if is_wrapper(out) else ():
                 self.recorder.here(part)
-        node = self.recorder._add(op, args, meta)
+        node = self.recorder.add_node(op, args, meta)
         if type(meta) is not tuple:
             made = not op.writes
             self.nodes[node] = outs[0] if made else None
@@ -101,7 +101,7 @@ class SubclassFakes:
         self.nodes[node] = None
         found: list[Node | None] = []
         for k, (out, one) in enumerate(zip(outs, meta, strict=True)):
-            value = self.recorder._add(GETITEM, (node, k), one) if is_wrapper(out) else None
+            value = self.recorder.add_node(GETITEM, (node, k), one) if is_wrapper(out) else None
             if value is not None:
                 self.nodes[value] = out
             found.append(value)

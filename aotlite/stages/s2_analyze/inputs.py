@@ -12,7 +12,8 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_root import RESTRICTED
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.function_facts import (
     InputMeta,
 )

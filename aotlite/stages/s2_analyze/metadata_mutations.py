@@ -12,7 +12,7 @@ import attrs
 
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.ir.graph import Node
-from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,

@@ -15,7 +15,8 @@ from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import IntermediateBase, Result
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.function_facts import (
     AliasOfBase,
     AliasOfOutput,

@@ -17,7 +17,8 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.records.capture import Captured, CapturedInput, InputRole
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.function_facts import (
     Alias,
     AliasOfBase,

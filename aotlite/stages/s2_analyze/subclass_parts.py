@@ -58,6 +58,7 @@ def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor
         if isinstance(output, Plain) and is_wrapper(result):
             yield captured.role_of(index), result
     for index, base in enumerate(meta.bases):
+        assert base.node is not None
         wrapper = captured.recorder.wrapped.nodes.get(base.node)
         if wrapper is not None:
             yield IntermediateBase(index), wrapper

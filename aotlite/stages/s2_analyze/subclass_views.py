@@ -9,7 +9,6 @@ makes of that has to be what it made in the capture. Rules: SUB-17, RT-6. Spec:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from aotlite.eager.base.modes import STATE, recording
 from aotlite.eager.base.tensor import Tensor
@@ -24,6 +23,7 @@ from aotlite.stages.records.function_facts import (
     ViewFacts,
 )
 from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.trace import Trace
 
 
 def check_views(captured: Captured, meta: FunctionMeta) -> None:
@@ -43,15 +43,15 @@ def _origin(captured: Captured, meta: FunctionMeta, output: Alias) -> Tensor | N
             fakes = [each.fake for each in captured.inputs if each.role == role]
             return fakes[0]
         case AliasOfBase(base):
-            found: Tensor | None = captured.recorder.wrapped.nodes.get(meta.bases[base].node)
-            return found
+            node = meta.bases[base].node
+            return None if node is None else captured.recorder.wrapped.nodes.get(node)
         case AliasOfOutput(of):
             before: Tensor = captured.results[of]
             return before
     return None
 
 
-def _check(recorder: Any, index: int, origin: Tensor, view: ViewFacts, result: Tensor) -> None:
+def _check(recorder: Trace, index: int, origin: Tensor, view: ViewFacts, result: Tensor) -> None:
     try:
         again = _replayed(recorder, origin, view)
     except SubclassError as error:
@@ -61,7 +61,7 @@ def _check(recorder: Any, index: int, origin: Tensor, view: ViewFacts, result: T
         raise _refused(index, result, what)
 
 
-def _replayed(recorder: Any, origin: Tensor, view: ViewFacts) -> Tensor:
+def _replayed(recorder: Trace, origin: Tensor, view: ViewFacts) -> Tensor:
     """What the steps make of the origin; nothing of it is kept."""
     start, mode = len(recorder.nodes), STATE.grad_mode
     STATE.grad_mode = None if mode is None else False

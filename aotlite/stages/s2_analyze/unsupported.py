@@ -13,7 +13,8 @@ from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
-from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.function_facts import FamilyMeta, InputMeta
 from aotlite.stages.shared.user_frames import describe
 

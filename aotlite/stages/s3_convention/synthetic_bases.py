@@ -20,7 +20,8 @@ from aotlite.ir.graph.role import SyntheticBase
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput, Member
 from aotlite.stages.shared.view_families import overlapping_pairs

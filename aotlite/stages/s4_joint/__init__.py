@@ -20,7 +20,7 @@ import attrs
 
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.graph.role import Role, Tangent
-from aotlite.stages.records.capture import Captured, SourceRole
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import GradientReads
 from aotlite.stages.records.joint import Joint, JointBackward
@@ -110,7 +110,7 @@ def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backw
         kept_tape=recording.kept_tape(mutations.memory, effects),
         runs_user_code=recording.user_code,
         has_backward=backward.exists,
-        order=_arrival_order(recording),
+        order=tuple([paths.sinks[n] for n in recording.arrived if n in paths.sinks]),
     )
 
 
@@ -121,9 +121,3 @@ def _graph(results: JointResults, recording: UserCodeRecording, backward: _Backw
     closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
     inputs = (*recorder.placeholders, *backward.tangents, *recorder.streams.placeholders())
     return Graph((*inputs, *recorder.nodes, closing), recording.captured.graph.name)
-
-
-def _arrival_order(recording: UserCodeRecording) -> tuple[SourceRole, ...]:
-    """The sources in the order in which their gradients arrive in eager (CAG-10)."""
-    sinks = recording.paths.sinks
-    return tuple([sinks[node] for node in recording.arrived if node in sinks])

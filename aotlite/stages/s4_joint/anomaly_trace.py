@@ -170,6 +170,6 @@ class _WatchedRun(EngineRun):
         """The gradient as it is now: users' Python may write it later."""
         recorder: Any = self.recorder
         before, recorder.origin = recorder.origin, grad.value
-        value: Node = recorder._add(DETACH, (grad.value,), grad.meta)
+        value: Node = recorder.add_node(DETACH, (grad.value,), grad.meta)
         recorder.origin = before
         return value

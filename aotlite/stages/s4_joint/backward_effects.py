@@ -26,6 +26,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.stages.records.joint import BackwardEffect
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import InstrumentedRun, NodeVisit
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 from aotlite.stages.shared.user_frames import describe
@@ -41,7 +42,7 @@ class ArrivalConditions:
     def __init__(
         self,
         run: InstrumentedRun,
-        recorder: Any,
+        recorder: Trace,
         results: Sequence[Result],
         sinks: Mapping[TapeNode, Any],
         reach: frozenset[Any],
@@ -104,7 +105,7 @@ def has_backward_effects(nodes: Iterable[Node]) -> bool:
 _LATE = (EffectOp, RandomOp)
 
 
-def can_be_told(recorder: Any, start: int, late_inputs: Sequence[Any]) -> bool:
+def can_be_told(recorder: Trace, start: int, late_inputs: Sequence[Any]) -> bool:
     """Whether the backward recorded from there does more than to make gradients (TOK-4, RNG-5).
 
     One with inputs of its own counts as such.

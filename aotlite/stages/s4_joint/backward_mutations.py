@@ -40,12 +40,13 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp
 from aotlite.ir.ops.shape.copies import CLONE, COPY_
 from aotlite.ir.ops.views.view_ops import DETACH
-from aotlite.stages.records.capture import Captured, CapturedInput
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.function_facts import BaseMeta, InputMeta, Plain
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.records.joint import BackwardMemory, Joint
-from aotlite.stages.records.trace import RngTrace
+from aotlite.stages.records.trace import RngTrace, Trace
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
 from aotlite.stages.shared.subclass_rebuild import input_subclass_metas
 from aotlite.stages.shared.user_frames import describe
@@ -76,7 +77,7 @@ class Recorded:
     turns: Sequence[NodeVisit]
     results: Sequence[ResultRole]
     """Those whose gradients `turns` have as bits."""
-    recorder: Any
+    recorder: Trace
     """Its draws ask by inputs which gradients arrived (RNG-5)."""
 
 

@@ -31,10 +31,12 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.capture import Captured, CapturedFamily
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import CapturedFamily
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
 from aotlite.stages.records.joint import BackwardMemory
 from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
 from aotlite.stages.s4_joint.subclass_double_backward import (
@@ -86,7 +88,7 @@ class IncomingInput(Record):
 class KeptTape(Record):
     """A recorded run with its tape alive, of which no tensor of the caller's is a part."""
 
-    recorder: Any
+    recorder: Trace
     name: str
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
@@ -365,7 +367,7 @@ class _Recording:
     def _value(self, grad: Tensor) -> Node:
         value: Any = grad.value
         self.recorder.origin, STATE.grad_mode = value, False
-        node: Node = self.recorder._add(DETACH, (value,), grad.meta)
+        node: Node = self.recorder.add_node(DETACH, (value,), grad.meta)
         self.recorder.origin, STATE.grad_mode = None, True
         return node
 

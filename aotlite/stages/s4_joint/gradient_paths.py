@@ -18,7 +18,8 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph.role import Result as ResultRole
-from aotlite.stages.records.capture import Captured, InputRole, SourceRole
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import InputRole, SourceRole
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import SavedOf, merged
 from aotlite.stages.s4_joint.instrumented_runs import runs_user_code
@@ -108,7 +109,7 @@ def _edges(
 def _walk(paths: GradientPaths, nodes: Mapping[TapeNode, int], captured: Captured) -> None:
     """Notes what gradients meet at these nodes, each with the results, as bits, that pass it."""
     results = tuple(paths.edges)
-    reach: dict[ResultRole, set[SourceRole]] = {result: set() for result in results}
+    reach: dict[ResultRole, set[Any]] = {result: set() for result in results}
     ends = {**paths.sinks, **captured.recorder.hooks.ends()}
     tensors = [r for r in captured.results if isinstance(r, Tensor)]
     returned = {id(tensor) for r in tensors for tensor in (r, r._base)}

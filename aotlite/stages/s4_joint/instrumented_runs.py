@@ -31,9 +31,9 @@ from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.tracked_objects import observing
 from aotlite.ir.errors import noted
 from aotlite.ir.graph import Node, Phase
+from aotlite.stages.records.trace import Trace
 
 Result = Hashable
-Source = Hashable
 Flows = dict[Any, frozenset[Any]]
 """For each result the sources of which one gets a gradient where a gradient of it arrives."""
 
@@ -60,7 +60,7 @@ def sees_absence(node: TapeNode) -> TypeGuard[CustomNode]:
 
 # ------------------------------------------------------------------------------------ recording
 @contextmanager
-def recording_backwards(recorder: Any, *, create_graph: bool) -> Iterator[None]:
+def recording_backwards(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
     """A block that records what the engine does, in grad mode or not, and no user's watch sees it.
 
     What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says
@@ -129,7 +129,7 @@ class NodeVisit:
 
 
 def flows_of(
-    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Source, Sequence[Edge]]
+    run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Any, Sequence[Edge]]
 ) -> Flows:
     """The sources to which a gradient of each result has flowed in a run that started from these.
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.ir.errors import UnsupportedError, noted
-from aotlite.stages.records.capture import CapturedInput, InputRole
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 
 
 def new_leaves(

@@ -55,7 +55,7 @@ class JointResults:
         for each in self.meta.updated:
             node = self._sources[each.role].placeholder
             if each.extent is not None:
-                node = self.captured.recorder._add(AS_STRIDED, *extent_view(node, each.extent))
+                node = self.captured.recorder.add_node(AS_STRIDED, *extent_view(node, each.extent))
             self._read(MutatedInput(each.role), node)
 
     def _read_results(self) -> None:
@@ -73,7 +73,7 @@ class JointResults:
         recorder = self.captured.recorder
         if node not in recorder.wrapped.nodes:  # of a wrapper, the parts are read
             recorder.origin = node
-            node = recorder._add(DETACH, (node,), node.meta)
+            node = recorder.add_node(DETACH, (node,), node.meta)
             recorder.origin = None
             self.outputs.append((role, node))
         self._values[role] = node

@@ -17,6 +17,7 @@ from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, 
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
@@ -26,7 +27,7 @@ Given = tuple[Any, int]
 """A gradient, and the results, as bits, of which one's gradient has to arrive for it."""
 
 
-def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -> Any:
+def joined(recorder: Trace, results: Sequence[Any], before: Given, after: Given) -> Any:
     """The sum of two gradients, or the one that arrives."""
     (one, ones), (other, others) = before, after
     total = one + other
@@ -47,7 +48,7 @@ def joined(recorder: Any, results: Sequence[Any], before: Given, after: Given) -
     return _chosen(recorder, first, second, (one, other, total))
 
 
-def told_apart(recorder: Any, results: Sequence[Any], node: Any, given: Given) -> None:
+def told_apart(recorder: Trace, results: Sequence[Any], node: Any, given: Given) -> None:
     """Notes that a custom function is told whether some of the gradients for it arrive.
 
     `given` are the results, as bits, that its backward runs for, and those of one gradient of it.
@@ -90,14 +91,14 @@ def _roles(results: Sequence[Any], bits: int) -> frozenset[Any]:
     return frozenset([role for k, role in enumerate(results) if bits >> k & 1])
 
 
-def _flag(recorder: Any, results: Sequence[Any], bits: int) -> Tensor:
+def _flag(recorder: Trace, results: Sequence[Any], bits: int) -> Tensor:
     """Whether a gradient of any of these results arrived."""
     flag = Tensor(Storage(None, capture=recorder), tensor_meta((), None, bool_))
     flag.value = recorder.streams.flag(_roles(results, bits))
     return flag
 
 
-def _chosen(recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]) -> Any:
+def _chosen(recorder: Trace, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]) -> Any:
     one, other, total = of
     if not is_wrapper(total):
         if recorder.here(one).value is recorder.here(other).value is recorder.here(total).value:
@@ -109,7 +110,7 @@ def _chosen(recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, An
 
 
 def _inner(
-    recorder: Any, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]
+    recorder: Trace, first: Tensor, second: Tensor, of: tuple[Any, Any, Any]
 ) -> Iterator[tuple[str, Any]]:
     for name in inner_tensors(of[2]):
         one, other, total = (getattr(each, name) for each in of)

@@ -21,6 +21,7 @@ from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import Role
 from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
 from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
@@ -54,7 +55,7 @@ class Second:
 
 
 def wrapped_second(
-    recorder: Any, sources: Sequence[Any], roots: Sequence[Root], errors: dict[Any, Exception]
+    recorder: Trace, sources: Sequence[Any], roots: Sequence[Root], errors: dict[Any, Exception]
 ) -> Second:
     """The gradients of the sources; results whose backward fails are noted in `errors`."""
     mode, STATE.grad_mode = STATE.grad_mode, False
@@ -66,7 +67,9 @@ def wrapped_second(
 
 
 class _Recording:
-    def __init__(self, recorder: Any, sources: Sequence[Any], errors: dict[Any, Exception]) -> None:
+    def __init__(
+        self, recorder: Trace, sources: Sequence[Any], errors: dict[Any, Exception]
+    ) -> None:
         self.recorder = recorder
         self.sources = sources
         self.errors = errors
@@ -144,7 +147,7 @@ class _Recording:
 
 
 def gradients_of(
-    recorder: Any,
+    recorder: Trace,
     sources: Sequence[Any],
     roots: Sequence[Root],
     **notes: Any,

@@ -42,6 +42,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
 
@@ -71,14 +72,16 @@ def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor
         case MutatedInput(of):
             found = sources[of].fake
         case IntermediateBase(index):
-            base: Tensor | None = wrappers.get(meta.bases[index].node)
-            return base
+            base = meta.bases[index].node
+            return None if base is None else wrappers.get(base)
         case _:
             found = captured.results[captured.index_of(result)]
     return found if is_wrapper(found) else None
 
 
-def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | None) -> FakeTangent:
+def fake_tangent(
+    recorder: Trace, result: Any, meta: TensorMeta, like: Tensor | None
+) -> FakeTangent:
     """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself.
 
     `like` is the result where that is a wrapper, whose class may want another form (TAN-6).
@@ -89,7 +92,7 @@ def fake_tangent(recorder: Any, result: Any, meta: TensorMeta, like: Tensor | No
 
 
 def stand_in(
-    recorder: Any,
+    recorder: Trace,
     result: Any,
     role_of: Callable[[Any], Any],
     meta: TensorMeta,
@@ -109,7 +112,7 @@ def _phase_of(role: Any) -> Phase:
     return Phase.BACKWARD if type(role) is Tangent else Phase.FORWARD
 
 
-def _dense_tangent(recorder: Any, role: Any, meta: TensorMeta) -> Tensor:
+def _dense_tangent(recorder: Trace, role: Any, meta: TensorMeta) -> Tensor:
     if has_internal_overlap(meta.shape, meta.stride):
         meta = meta.as_contiguous()
     tangent = Tensor(Storage(None, capture=recorder), meta)
@@ -120,7 +123,7 @@ def _dense_tangent(recorder: Any, role: Any, meta: TensorMeta) -> Tensor:
 
 
 def _wrapper_tangent(
-    recorder: Any, result: Any, role_of: Callable[[Any], Any], like: Tensor, inputs: list[Node]
+    recorder: Trace, result: Any, role_of: Callable[[Any], Any], like: Tensor, inputs: list[Node]
 ) -> Tensor:
     names, _ = flatten(like)
     inner: dict[str, Tensor] = {}
@@ -143,7 +146,7 @@ def _wrapper_tangent(
     return tangent
 
 
-def form_of(recorder: Any, tensor: Tensor) -> Tensor:
+def form_of(recorder: Trace, tensor: Tensor) -> Tensor:
     """A tensor like this one that nothing else has anything to do with."""
     if is_wrapper(tensor):
         inner = {name: form_of(recorder, part) for name, part in inner_tensors(tensor).items()}
@@ -155,7 +158,7 @@ def form_of(recorder: Any, tensor: Tensor) -> Tensor:
     return form
 
 
-def _preferred(recorder: Any, like: Tensor) -> Tensor:
+def _preferred(recorder: Trace, like: Tensor) -> Tensor:
     """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
     if not hasattr(like, "__coerce_tangent_metadata__"):
         return like
@@ -175,7 +178,7 @@ def _preferred(recorder: Any, like: Tensor) -> Tensor:
     return found
 
 
-def _each_once(recorder: Any, like: Tensor) -> Tensor:
+def _each_once(recorder: Trace, like: Tensor) -> Tensor:
     """Contiguous where elements lie in one place; nothing of it is kept."""
     if not has_internal_overlap(like.meta.shape, like.meta.stride):
         return like
@@ -187,7 +190,7 @@ def _each_once(recorder: Any, like: Tensor) -> Tensor:
 
 
 def flat_gradients(
-    recorder: Any, sources: Sequence[Any], grads: Sequence[Any]
+    recorder: Trace, sources: Sequence[Any], grads: Sequence[Any]
 ) -> tuple[list[tuple[Role, Any]], dict[Any, SubclassMeta | None]]:
     """The outputs that the sources' gradients are, and how those are made that are wrappers."""
     outputs: list[tuple[Role, Any]] = []
@@ -200,7 +203,7 @@ def flat_gradients(
 
 
 def flat_gradient(
-    recorder: Any, role: Any, grad: Tensor | None
+    recorder: Trace, role: Any, grad: Tensor | None
 ) -> tuple[list[tuple[Role, Any]], SubclassMeta | None]:
     """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
     if grad is None or not is_wrapper(grad):
@@ -215,13 +218,13 @@ def flat_gradient(
     return [(Gradient(of), recorder.here(leaf).value) for (_, of), leaf in values], wrapping
 
 
-def dense_all_through(recorder: Any, grad: Tensor) -> Tensor:
+def dense_all_through(recorder: Trace, grad: Tensor) -> Tensor:
     """The gradient with each element once, and its parts likewise, as compiled code gives them."""
     with recording(recorder):
         return _spread(recorder, grad)
 
 
-def _spread(recorder: Any, tensor: Tensor) -> Tensor:
+def _spread(recorder: Trace, tensor: Tensor) -> Tensor:
     if not is_wrapper(tensor):
         meta = tensor.meta
         return tensor if meta.dense else tensor.restride(meta.as_contiguous().stride)
@@ -234,7 +237,7 @@ def _spread(recorder: Any, tensor: Tensor) -> Tensor:
     return recorder.here(made)
 
 
-def _laid_out(recorder: Any, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor:
+def _laid_out(recorder: Trace, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor:
     """A wrapper of these parts with each element once: by its class, where that has to say how."""
     meta = tensor.meta
     if meta.dense:

@@ -20,6 +20,7 @@ from aotlite.ir.graph.role import Gradient, Piece, Role
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.joint import ArrivalChoice
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import has_backward_effects
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
 
@@ -44,7 +45,7 @@ Flat = tuple[list[tuple[Role, Any]], dict[Any, Any]]
 
 
 def recorded_choices(
-    recorder: Any,
+    recorder: Trace,
     roots: Sequence[Any],
     record: Callable[[Sequence[Any]], Flat],
     choices: list[ArrivalChoice],

@@ -18,6 +18,7 @@ from aotlite.ir.graph import Phase
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.gradient_paths import GradientPaths
 from aotlite.stages.s4_joint.instrumented_runs import EngineRun
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
@@ -39,7 +40,7 @@ class TapeRecording:
     """The results whose gradients the last run started from."""
     arrived: Sequence[TapeNode] = attrs.field(init=False, default=())
     """Where gradients are collected, in the order in which they arrive (CAG-10)."""
-    recorder: Any = attrs.field(init=False)
+    recorder: Trace = attrs.field(init=False)
     sequence: int = attrs.field(init=False)
     """The number of the forward's last tape node (SEQ-1)."""
 

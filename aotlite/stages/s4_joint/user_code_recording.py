@@ -16,7 +16,7 @@ import attrs
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
-from aotlite.stages.records.capture import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,

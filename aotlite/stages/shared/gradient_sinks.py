@@ -17,7 +17,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.records.capture import CapturedFamily, CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedFamily, CapturedInput
 
 Source = CapturedInput | CapturedFamily
 

@@ -13,11 +13,12 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph.role import Part
-from aotlite.stages.records.capture import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.trace import Trace
 
 
-def rebuilt_wrapper(recorder: Any, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
+def rebuilt_wrapper(recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
     """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
     cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
     spec = flatten(wrapper)[1]
@@ -64,7 +65,9 @@ def subclass_meta_of(
     return SubclassMeta(type(wrapper), spec, wrapper.meta, tuple(parts), layouts, offset)
 
 
-def input_subclass_metas(recorder: Any, inputs: Iterable[CapturedInput]) -> dict[Any, SubclassMeta]:
+def input_subclass_metas(
+    recorder: Trace, inputs: Iterable[CapturedInput]
+) -> dict[Any, SubclassMeta]:
     """How those of the inputs are made that are wrappers (SUB-3)."""
     parts = recorder.wrapped.parts
     fakes = {each.role: each.fake for each in inputs if each.role in parts}

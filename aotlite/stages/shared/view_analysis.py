@@ -16,7 +16,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, HIDDEN_ALIAS
-from aotlite.stages.records.capture import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput
 
 
 @attrs.frozen(eq=False)

@@ -23,7 +23,7 @@ from aotlite.eager.subclass.protocol import gradient_form, is_wrapper
 from aotlite.ir.geometry.overlap import overlaps_bytes
 from aotlite.ir.graph.role import Family
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.capture import CapturedFamily, InputRole
+from aotlite.stages.records.capture_inputs import CapturedFamily, InputRole
 
 
 class FamilyWindow(Protocol):

@@ -24,7 +24,7 @@ from aotlite.eager.subclass.protocol import is_wrapper, whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Output, Tangent
-from aotlite.stages.records.capture import SourceRole
+from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory import Shown, refuse_history

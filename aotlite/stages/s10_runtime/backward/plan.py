@@ -19,7 +19,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.graph.role import Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.capture import SourceRole
+from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.gradient_reads import GradientReads, SavedOf
 from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.records.rng_state import FinalRngState

@@ -13,7 +13,7 @@ import attrs
 from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Tangent
-from aotlite.stages.records.capture import SourceRole
+from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.function_facts import FamilyMeta
 from aotlite.stages.records.joint import Joint
 from aotlite.stages.records.subclass_meta import gradient_of, outermost_role

@@ -13,7 +13,8 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, part_suffix
-from aotlite.stages.records.capture import Captured, InputRole
+from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.records.subclass_meta import SubclassMeta
