@@ -255,8 +255,18 @@ class RngTracker:
         else:
             self.state = Advanced(state, count, moment)
 
+    # Note [draws of a backward that may not come]
+    #     y, z = Noisy.apply(x), Noisy.apply(x)   # whose backward draws noise
+    # Eager's backward of z alone draws once, from where the generator is; that of both draws twice.
+    # So where y's draw begins depends on whether a gradient of z arrives. The state is a chain of
+    # changes, each with its moment (None: it always comes), and the place of a draw is found along
+    # it: what is implied by the draw's own moment adds to the offset, and any other change becomes
+    # where(its moment comes, offset after, offset before).
     def _place(self, state: RngState, moment: Any) -> tuple[Any, Any, int]:
-        """(seed, offset, advance) of a state, for what happens in this moment."""
+        """(seed, offset, advance) of a state, for what happens in this moment.
+
+        Note [draws of a backward that may not come].
+        """
         match state:
             case StateAtEntry(phase):
                 seed, offset = map(self._input, _START[phase])

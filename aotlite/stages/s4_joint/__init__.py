@@ -25,7 +25,7 @@ from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.gradient_reads import GradientReads
 from aotlite.stages.records.joint import Joint, JointBackward
 from aotlite.stages.s4_joint.gradient_paths import gradient_paths
-from aotlite.stages.s4_joint.instrumented_runs import recording_backwards
+from aotlite.stages.s4_joint.recording_blocks import in_phase, recording_backwards
 from aotlite.stages.s4_joint.result_sets import recorded_gradients
 from aotlite.stages.s4_joint.results import JointResults
 from aotlite.stages.s4_joint.subclass_tangents import fake_tangent, wrapper_of
@@ -38,7 +38,7 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
     Where recording the backward of a result raises an AutogradError, as eager's backward would, the
     forward is kept and the error is noted for that result (JNT-15).
     """
-    with recording_backwards(captured.recorder, create_graph=False):
+    with recording_backwards(captured.recorder):
         captured.recorder.counts = False  # tape nodes: the backward's take the forward's (SEQ-1)
         results = JointResults(captured, meta)
         paths = gradient_paths(captured, meta, results)
@@ -72,8 +72,8 @@ def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
         recording.roots.append((result, edge, tangent.tensor))
     gradients, made = recorded_gradients(recording)
     gradients += recorder.hooks.gradients()
-    recorder.phase = Phase.BACKWARD
-    gradients += recorder.streams.outputs(Phase.BACKWARD)
+    with in_phase(recorder, Phase.BACKWARD):
+        gradients += recorder.streams.outputs(Phase.BACKWARD)
     if not recording.is_observable(start):
         recording.drop(start)
         return _Backward()

@@ -26,7 +26,13 @@ from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.gradient_reads import SavedOf
 from aotlite.stages.s4_joint.double_backward import KeptTape, Start
-from aotlite.stages.s4_joint.instrumented_runs import EngineRun, recording_backwards
+from aotlite.stages.s4_joint.instrumented_runs import EngineRun
+from aotlite.stages.s4_joint.recording_blocks import (
+    at_node,
+    continuing,
+    in_phase,
+    recording_backwards,
+)
 from aotlite.stages.s4_joint.subclass_tangents import stand_in
 from aotlite.stages.shared.gradient_sinks import sinks_of
 from aotlite.stages.shared.tape_queries import passed
@@ -63,19 +69,18 @@ def anomaly_trace(
 ) -> AnomalyTrace:
     """The backward for these gradients, to these sources; to all of them if `wanted` is None."""
     recorder = kept_tape.recorder
-    before = recorder.nodes, recorder.sequence, recorder.streams.state
-    try:
-        with recording_backwards(recorder, create_graph=False):
-            return _recorded(kept_tape, arriving, wanted)
-    finally:
-        recorder.nodes, recorder.sequence, recorder.streams.state = before
+    with (
+        continuing(recorder, kept_tape.nodes, recorder.wrapped.nodes),
+        recording_backwards(recorder),
+        in_phase(recorder, Phase.BACKWARD),
+    ):
+        return _recorded(kept_tape, arriving, wanted)
 
 
 def _recorded(
     kept_tape: KeptTape, arriving: Container[Any], wanted: Container[Any] | None
 ) -> AnomalyTrace:
     recorder = kept_tape.recorder
-    recorder.nodes, recorder.phase = list(kept_tape.nodes), Phase.BACKWARD
     starts = [start for start in kept_tape.starts if start.role in arriving]
     made = [stand_in(recorder, s.role, kept_tape.incoming, s.meta, None) for s in starts]
     run = _run(kept_tape, starts, wanted)
@@ -169,7 +174,6 @@ class _WatchedRun(EngineRun):
     def _read(self, grad: Any) -> Node:
         """The gradient as it is now: users' Python may write it later."""
         recorder: Any = self.recorder
-        before, recorder.origin = recorder.origin, grad.value
-        value: Node = recorder.add_node(DETACH, (grad.value,), grad.meta)
-        recorder.origin = before
+        with at_node(recorder, grad.value):
+            value: Node = recorder.add_node(DETACH, (grad.value,), grad.meta)
         return value

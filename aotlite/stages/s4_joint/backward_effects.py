@@ -69,11 +69,21 @@ class ArrivalConditions:
             self.found[key] = BackwardEffect(_DRAWS, frozenset(arrived), reach)
         return self.found[key]
 
+    # Note [no gradient is not zeros]
+    #     class Count(al.autograd.Function): ...; backward = lambda ctx, g: g.ones_like()
+    #     y, z = Count.apply(x), x * 2
+    #     z.sum().backward()
+    # Eager does not run Count's backward, since no gradient arrives for y: x.grad is 2. The joint
+    # graph is recorded with both tangents, and run with zeros for y's: Count would add 1. For
+    # formulas of ops zeros in give zeros out; users' Python may give anything. So what it gives is
+    # where(arrived, grad, 0), and `arrived` is an input of the backward, a constant once a variant
+    # of it is specialised for the tangents that arrive.
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
         """A gradient of users' code, which is none if none of these results' arrived (TAN-8).
 
-        A number stands for none: zeros could be a gradient, too. Of a wrapper the parts that hold
-        numbers are guarded; a mask stays, and says of zeros what it says of others.
+        Note [no gradient is not zeros]. A number stands for none: zeros could be a gradient, too.
+        Of a wrapper the parts that hold numbers are guarded; a mask stays, and says of zeros what
+        it says of others.
         """
         if is_wrapper(grad):
             parts = inner_tensors(grad).items()

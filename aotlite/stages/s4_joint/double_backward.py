@@ -11,6 +11,7 @@ Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -18,11 +19,9 @@ import attrs
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.engine import run_backward
 from aotlite.eager.autograd.nodes.op_nodes import InputNode
-from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
@@ -39,6 +38,13 @@ from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
+from aotlite.stages.s4_joint.recording_blocks import (
+    at_node,
+    continuing,
+    in_grad_mode,
+    in_phase,
+    recording_engine,
+)
 from aotlite.stages.s4_joint.subclass_double_backward import (
     Root,
     Second,
@@ -51,7 +57,7 @@ from aotlite.stages.s4_joint.subclass_tangents import (
     fake_tangent,
     stand_in,
 )
-from aotlite.stages.s4_joint.tangent_variants import check_is_eagers
+from aotlite.stages.s4_joint.tangent_variants import check_is_eagers, note_failing
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 from aotlite.stages.shared.subclass_rebuild import subclass_meta_of
@@ -186,25 +192,17 @@ def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> Deriv
     Raises UnsupportedError for what cannot be captured.
     """
     recorder = kept_tape.recorder
-    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
-    before = recorder.nodes, recorder.sequence, recorder.wrapped.nodes
-    state = recorder.streams.state
-    recorder.wrapped.nodes = dict(kept_tape.wrapped)
-    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, True, None
-    try:
-        with raising_refusals(recorder):
-            return _Recording(kept_tape, arriving).run()
-    finally:
-        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
-        recorder.nodes, recorder.sequence, recorder.wrapped.nodes = before
-        recorder.origin, recorder.phase, recorder.streams.state = None, Phase.FORWARD, state
+    with (
+        continuing(recorder, kept_tape.nodes, dict(kept_tape.wrapped)),
+        recording_engine(recorder, create_graph=True),
+    ):
+        return _Recording(kept_tape, arriving).run()
 
 
 class _Recording:
     def __init__(self, kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> None:
         self.kept_tape = kept_tape
         self.recorder = kept_tape.recorder
-        self.recorder.nodes = list(kept_tape.nodes)
         self.arriving = arriving
         self.errors: dict[Any, Exception] = {}
         self.owners = {
@@ -337,15 +335,11 @@ class _Recording:
         """The gradient of each source, of what was collected where its gradients are."""
         sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
         rest = iter(found)
-        STATE.grad_mode = create_graph
-        try:
+        with in_grad_mode(create_graph), in_phase(self.recorder, self.recorder.phase):
             return [
                 summed(sum_at_entry, source, [(next(rest), moves) for _, moves in each])
                 for source, each in zip(sources, sinks, strict=True)
             ]
-        finally:
-            STATE.grad_mode = True
-            self.recorder.origin = None
 
     def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
         """The outputs that a gradient is, and whose its memory is."""
@@ -355,21 +349,16 @@ class _Recording:
         roles = [of for _, of in subclass_meta_of(grad, role, {}).leaves()]
         for of, leaf in zip(roles, leaves_of(grad), strict=True):
             self.owners.setdefault(leaf.storage, of)
-        STATE.grad_mode = False
-        try:
+        with in_grad_mode(False):
             whole = dense_all_through(self.recorder, grad)
-        finally:
-            STATE.grad_mode = True
         self.subclass_metas[role] = subclass_meta_of(whole, role, {})
         leaves = [self.recorder.here(leaf) for leaf in leaves_of(whole)]
         return [(of, self._value(leaf)) for of, leaf in zip(roles, leaves, strict=True)]
 
     def _value(self, grad: Tensor) -> Node:
         value: Any = grad.value
-        self.recorder.origin, STATE.grad_mode = value, False
-        node: Node = self.recorder.add_node(DETACH, (value,), grad.meta)
-        self.recorder.origin, STATE.grad_mode = None, True
-        return node
+        with in_grad_mode(False), at_node(self.recorder, value):
+            return self.recorder.add_node(DETACH, (value,), grad.meta)
 
     # --- and its backward
     def _look_behind(self, kept_tape: KeptTape) -> tuple[Any, GradientReads]:
@@ -414,10 +403,10 @@ class _Recording:
 
     def _second(self, kept_tape: KeptTape, roots: Sequence[Root]) -> Second:
         """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
-        self.recorder.phase = Phase.BACKWARD
         if self.recorder.wrapped or self.sees_absence:
             return wrapped_second(self.recorder, kept_tape.sources, roots, self.errors)
-        flows, found = self._healthy(kept_tape, roots)
+        with in_phase(self.recorder, Phase.BACKWARD):
+            flows, found = self._healthy(kept_tape, roots)
         pairs = zip(kept_tape.sources, found, strict=True)
         outputs: list[tuple[Role, Any]] = [
             (Gradient(s.role), None if g is None else g.value) for s, g in pairs
@@ -431,14 +420,9 @@ class _Recording:
         except AutogradError as error:
             check_is_eagers(error)
         self.recorder.drop_from(start)
-        for root in roots:
-            if root[0] not in self.errors:
-                try:
-                    self._of_healthy(kept_tape, [root])
-                except AutogradError as error:
-                    check_is_eagers(error)
-                    self.errors[root[0]] = error
-                self.recorder.drop_from(start)
+        once = partial(self._of_healthy, kept_tape)
+        healthy = [root for root in roots if root[0] not in self.errors]
+        note_failing(self.recorder, healthy, once, self.errors, AutogradError)
         return self._of_healthy(kept_tape, roots)
 
     def _of_healthy(self, kept_tape: KeptTape, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:

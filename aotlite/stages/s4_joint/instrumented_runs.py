@@ -12,26 +12,19 @@ from collections.abc import (
     Container,
     Hashable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 import attrs
 
-from aotlite.eager.autograd.anomaly import notes_of
 from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.engine import BackwardPass
 from aotlite.eager.autograd.nodes.saved_tensors import computed_again
-from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import Edge, TapeNode
-from aotlite.eager.base.unsupported import raising_refusals
-from aotlite.eager.tracked_objects import observing
-from aotlite.ir.errors import noted
-from aotlite.ir.graph import Node, Phase
-from aotlite.stages.records.trace import Trace
+from aotlite.ir.graph import Node
+from aotlite.stages.s4_joint.recording_blocks import in_grad_mode
 
 Result = Hashable
 Flows = dict[Any, frozenset[Any]]
@@ -58,29 +51,6 @@ def sees_absence(node: TapeNode) -> TypeGuard[CustomNode]:
     return type(node) is CustomNode and not (node.is_formula or node.ctx._materialize_grads)
 
 
-# ------------------------------------------------------------------------------------ recording
-@contextmanager
-def recording_backwards(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
-    """A block that records what the engine does, in grad mode or not, and no user's watch sees it.
-
-    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says
-    where the forward was (JNT-8).
-    """
-    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
-    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
-    recorder.failed = None
-    try:
-        with raising_refusals(recorder), observing():
-            yield
-    except Exception as error:
-        if watch is not None and watch.anomaly and recorder.failed is not None:
-            noted(error, *notes_of(recorder.failed))
-        raise
-    finally:
-        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
-        recorder.origin, recorder.phase = None, Phase.FORWARD
-
-
 @attrs.define
 class EngineRun(BackwardPass):
     """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
@@ -98,11 +68,8 @@ class EngineRun(BackwardPass):
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         """The gradients of the sinks, in grad mode off."""
-        mode, STATE.grad_mode = STATE.grad_mode, False
-        try:
+        with in_grad_mode(False):
             return self(roots)
-        finally:
-            STATE.grad_mode = mode
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         try:

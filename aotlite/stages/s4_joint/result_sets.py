@@ -19,6 +19,7 @@ from aotlite.stages.s4_joint.tangent_variants import (
     Flat,
     can_repeat,
     check_is_eagers,
+    note_failing,
     recorded_choices,
 )
 from aotlite.stages.s4_joint.tape_recording import Root
@@ -52,8 +53,18 @@ def _has_choices(recording: UserCodeRecording) -> bool:
     return bool(few and recorder.wrapped.unlike and not (draws or recorder.hooks.kept))
 
 
+# Note [results that fail together]
+#     y = w * 2; w.set_(u); z = w.sum()
+# The gradient of y has w's old shape, that of z the shape of u: each alone can be recorded, and
+# their sum raises, as in eager's backward of both. Others raise alone, as a result does whose saved
+# tensor was written. Which it is, one run does not tell. So: all at once; if that raises, one by
+# one, noting those that fail alone; then the rest at once. If that raises too, the rest fail
+# together, and either each choice of results is recorded, or the function is refused.
 def _of_healthy(recording: UserCodeRecording) -> list[Tensor | None]:
-    """The gradients of all results whose backward does not raise."""
+    """The gradients of all results whose backward does not raise.
+
+    Note [results that fail together].
+    """
     recorder, start = recording.recorder, len(recording.recorder.nodes)
     roots, expected = recording.healthy(), _expected_errors(recording)
     try:
@@ -64,7 +75,7 @@ def _of_healthy(recording: UserCodeRecording) -> list[Tensor | None]:
             _note_failing(recording, error, roots, start)
             return _of_healthy(recording)
         recorder.drop_from(start)
-    _note_each_failing(recording, roots, expected)
+    note_failing(recorder, roots, recording.gradients, recording.paths.errors, expected)
     try:
         return recording.gradients(recording.healthy())
     except Exception as error:
@@ -101,17 +112,3 @@ def _note_failing(
         {result: error for k, (result, _, _) in enumerate(roots) if bits >> k & 1}
     )
     recorder.drop_from(start)
-
-
-def _note_each_failing(
-    recording: UserCodeRecording, roots: Sequence[Root], expected: tuple[type[Exception], ...]
-) -> None:
-    """Notes the results whose backwards fail alone. Nothing that is recorded stays."""
-    start = len(recording.recorder.nodes)
-    for root in roots:
-        try:
-            recording.gradients([root])
-        except expected as error:
-            check_is_eagers(error)
-            recording.paths.errors[root[0]] = error
-        recording.recorder.drop_from(start)

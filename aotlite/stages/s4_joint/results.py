@@ -21,6 +21,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_facts import Plain
 from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.s4_joint.recording_blocks import at_node
 from aotlite.stages.shared.extents import extent_view
 from aotlite.stages.shared.gradient_sinks import first_form, whole_edge
 
@@ -72,9 +73,8 @@ class JointResults:
     def _read(self, role: Role, node: Node) -> None:
         recorder = self.captured.recorder
         if node not in recorder.wrapped.nodes:  # of a wrapper, the parts are read
-            recorder.origin = node
-            node = recorder.add_node(DETACH, (node,), node.meta)
-            recorder.origin = None
+            with at_node(recorder, node):
+                node = recorder.add_node(DETACH, (node,), node.meta)
             self.outputs.append((role, node))
         self._values[role] = node
 

@@ -15,14 +15,14 @@ from typing import Any
 import attrs
 
 from aotlite.eager.autograd.engine import BackwardPass
-from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.graph import Node
+from aotlite.ir.graph import Node, Phase
 from aotlite.ir.graph.role import Role
 from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
+from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
 from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
 from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
 from aotlite.stages.s4_joint.tangent_variants import (
@@ -30,6 +30,7 @@ from aotlite.stages.s4_joint.tangent_variants import (
     Flat,
     can_repeat,
     check_is_eagers,
+    note_failing,
     recorded_choices,
 )
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
@@ -58,12 +59,8 @@ def wrapped_second(
     recorder: Trace, sources: Sequence[Any], roots: Sequence[Root], errors: dict[Any, Exception]
 ) -> Second:
     """The gradients of the sources; results whose backward fails are noted in `errors`."""
-    mode, STATE.grad_mode = STATE.grad_mode, False
-    try:
+    with in_grad_mode(False), in_phase(recorder, Phase.BACKWARD):
         return _Recording(recorder, sources, errors).run(roots)
-    finally:
-        STATE.grad_mode = mode
-        recorder.origin = None
 
 
 class _Recording:
@@ -109,13 +106,7 @@ class _Recording:
         except Exception as error:  # what classes of wrappers raise
             check_is_eagers(error)
         recorder.drop_from(start)
-        for root in self._healthy(roots):
-            try:
-                self._record([root])
-            except Exception as error:
-                check_is_eagers(error)
-                self.errors[root[0]] = error
-            recorder.drop_from(start)
+        note_failing(recorder, self._healthy(roots), self._record, self.errors)
         healthy = self._healthy(roots)
         try:
             return self._record(healthy)

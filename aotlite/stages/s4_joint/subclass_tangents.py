@@ -43,6 +43,7 @@ from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
+from aotlite.stages.s4_joint.recording_blocks import in_phase, nothing_kept
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of
 
 
@@ -162,10 +163,9 @@ def _preferred(recorder: Trace, like: Tensor) -> Tensor:
     """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
     if not hasattr(like, "__coerce_tangent_metadata__"):
         return like
-    start = len(recorder.nodes)
-    found = form_of(recorder, like).__coerce_tangent_metadata__()
-    found = form_of(recorder, found) if isinstance(found, Tensor) else found
-    recorder.drop_from(start)
+    with nothing_kept(recorder):
+        found = form_of(recorder, like).__coerce_tangent_metadata__()
+        found = form_of(recorder, found) if isinstance(found, Tensor) else found
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
         shown = found.meta if isinstance(found, Tensor) else told(found)
         raise noted(
@@ -182,11 +182,8 @@ def _each_once(recorder: Trace, like: Tensor) -> Tensor:
     """Contiguous where elements lie in one place; nothing of it is kept."""
     if not has_internal_overlap(like.meta.shape, like.meta.stride):
         return like
-    start = len(recorder.nodes)
-    with recording(recorder):
-        found = form_of(recorder, like.detach().restride(like.meta.as_contiguous().stride))
-    recorder.drop_from(start)
-    return found
+    with nothing_kept(recorder), recording(recorder):
+        return form_of(recorder, like.detach().restride(like.meta.as_contiguous().stride))
 
 
 def flat_gradients(
@@ -208,11 +205,8 @@ def flat_gradient(
     """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None
-    phase, recorder.phase = recorder.phase, Phase.BACKWARD
-    try:
+    with in_phase(recorder, Phase.BACKWARD):
         grad = dense_all_through(recorder, grad)
-    finally:
-        recorder.phase = phase
     wrapping = subclass_meta_of(grad, role, {}, Piece)
     values = zip(wrapping.leaves(), leaves_of(grad), strict=True)
     return [(Gradient(of), recorder.here(leaf).value) for (_, of), leaf in values], wrapping

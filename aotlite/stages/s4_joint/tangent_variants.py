@@ -23,6 +23,7 @@ from aotlite.stages.records.joint import ArrivalChoice
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import has_backward_effects
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
+from aotlite.stages.s4_joint.recording_blocks import nothing_kept
 
 T = TypeVar("T")
 
@@ -71,6 +72,23 @@ def recorded_choices(
         choices.append(ArrivalChoice(frozenset([root[0] for root in each]), made, error))
         known |= made
     return found, known
+
+
+def note_failing(
+    recorder: Trace,
+    roots: Sequence[Any],
+    record: Callable[[Sequence[Any]], Any],
+    errors: dict[Any, Exception],
+    expected: type[Exception] | tuple[type[Exception], ...] = Exception,
+) -> None:
+    """Notes the results whose backwards fail alone. Nothing that is recorded stays (JNT-15)."""
+    for root in roots:
+        try:
+            with nothing_kept(recorder):
+                record([root])
+        except expected as error:
+            check_is_eagers(error)
+            errors[root[0]] = error
 
 
 def can_repeat(nodes: Sequence[Node]) -> bool:

@@ -21,6 +21,7 @@ from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.gradient_paths import GradientPaths
 from aotlite.stages.s4_joint.instrumented_runs import EngineRun
+from aotlite.stages.s4_joint.recording_blocks import in_phase
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 
 Root = tuple[ResultRole, Edge | None, Tensor]
@@ -60,17 +61,15 @@ class TapeRecording:
         """The gradient of each source, in its geometry at entry."""
         sources, recorder = self.captured.sources, self.recorder
         sinks = [sinks_of(source) for source in sources]
-        recorder.phase, recorder.sequence = Phase.BACKWARD, self.sequence
+        recorder.sequence = self.sequence
         recorder.hooks.clear()
-        try:
+        with in_phase(recorder, Phase.BACKWARD):
             edges = [edge for each in sinks for edge, _ in each]
             found = iter(self._arriving(roots, edges))
             return [
                 recorder.summed(sum_at_entry, source, [(next(found), moves) for _, moves in each])
                 for source, each in zip(sources, sinks, strict=True)
             ]
-        finally:
-            recorder.phase, recorder.origin = Phase.FORWARD, None
 
     def _arriving(self, roots: Sequence[Root], edges: Sequence[Edge]) -> list[Tensor | None]:
         """The gradients that arrive at these edges, and then those of leaves made inside."""

@@ -1,0 +1,104 @@
+"""Blocks in which the recorder goes on elsewhere, and puts back where it was.
+
+Used by stage 4 alone. Modes and positions of the recorder are changed by these blocks and nowhere
+by hand. Spec: `specs/s4_joint.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from aotlite.eager.autograd.anomaly import notes_of
+from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.base.unsupported import raising_refusals
+from aotlite.eager.tracked_objects import observing
+from aotlite.ir.errors import noted
+from aotlite.ir.graph import Node, Phase
+from aotlite.stages.records.trace import Trace
+
+
+@contextmanager
+def recording_engine(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
+    """A block that records what the engine does, in grad mode or not, and no user's watch sees."""
+    outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
+    STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
+    try:
+        with raising_refusals(recorder):
+            yield
+    finally:
+        STATE.recorder, STATE.grad_mode, STATE.watch = outer, mode, watch
+        recorder.origin, recorder.phase = None, Phase.FORWARD
+
+
+@contextmanager
+def recording_backwards(recorder: Trace) -> Iterator[None]:
+    """A block that records backwards, in grad mode off.
+
+    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says
+    where the forward was (JNT-8).
+    """
+    watch, recorder.failed = STATE.watch, None
+    try:
+        with recording_engine(recorder, create_graph=False), observing():
+            yield
+    except Exception as error:
+        if watch is not None and watch.anomaly and recorder.failed is not None:
+            noted(error, *notes_of(recorder.failed))
+        raise
+
+
+@contextmanager
+def in_phase(recorder: Trace, phase: Phase) -> Iterator[None]:
+    """A block that records nodes of this phase, at no op's place when it ends."""
+    before, recorder.phase = recorder.phase, phase
+    try:
+        yield
+    finally:
+        recorder.phase, recorder.origin = before, None
+
+
+@contextmanager
+def at_node(recorder: Trace, node: Node) -> Iterator[None]:
+    """A block that records at the user's line of this node, with its scope (JNT-8)."""
+    before, recorder.origin = recorder.origin, node
+    try:
+        yield
+    finally:
+        recorder.origin = before
+
+
+@contextmanager
+def in_grad_mode(mode: bool) -> Iterator[None]:
+    """A block in grad mode, or out of it. What is recorded has it in its records."""
+    before, STATE.grad_mode = STATE.grad_mode, mode
+    try:
+        yield
+    finally:
+        STATE.grad_mode = before
+
+
+@contextmanager
+def nothing_kept(recorder: Trace) -> Iterator[None]:
+    """A block of which no recorded node stays."""
+    start = len(recorder.nodes)
+    try:
+        yield
+    finally:
+        recorder.drop_from(start)
+
+
+@contextmanager
+def continuing(
+    recorder: Trace, nodes: Sequence[Node], wrappers: dict[Node, Tensor | None]
+) -> Iterator[None]:
+    """A block that goes on behind these nodes of a kept tape; the recorder is as before then."""
+    before = recorder.nodes, recorder.sequence
+    wrapped, state = recorder.wrapped.nodes, recorder.streams.state
+    recorder.nodes, recorder.wrapped.nodes = list(nodes), wrappers
+    try:
+        yield
+    finally:
+        recorder.nodes, recorder.sequence = before
+        recorder.wrapped.nodes, recorder.streams.state = wrapped, state
