@@ -55,6 +55,9 @@ class MetadataTrace(InputChanges, Protocol):
     @property
     def counts(self) -> StorageCounts: ...
 
+    def check_old(self, root: Node, name: str) -> None:
+        """Refuses a window on memory that has grown since, of which the graph has the old part."""
+
 
 class RngTrace(RngState, Protocol):
     """The states of the generator in the graph, and when the backward draws."""

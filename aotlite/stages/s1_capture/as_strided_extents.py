@@ -17,6 +17,7 @@ from aotlite.ir.graph.storage_roots import is_within, storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.extents import Extent
 
 
@@ -43,7 +44,9 @@ def check_in_storage(op: Op, meta: TensorMeta, offset: int, have: int) -> None:
         )
 
 
-def check_window(recorder: Any, op: Op, tensor: Tensor, meta: TensorMeta, start: int) -> None:
+def check_window(
+    recorder: CaptureTrace, op: Op, tensor: Tensor, meta: TensorMeta, start: int
+) -> None:
     """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]

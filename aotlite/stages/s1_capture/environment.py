@@ -14,6 +14,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import EnvironmentGuard, NoHooksGuard
 from aotlite.stages.records.guards.snapshots import deep_snapshot_of
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.python_numbers import SelfChangedNumbers
 
 
@@ -39,7 +40,7 @@ class EnvironmentBefore:
             if id(place.resolve(leaves)) in ids:
                 self._changed.add(number)
 
-    def guard(self, recorder: Any, tensors: list[Tensor]) -> None:
+    def guard(self, recorder: CaptureTrace, tensors: list[Tensor]) -> None:
         """Guards what the function left as it was, and hooks do.
 
         What it changed itself, such as a list that it appends to, it cannot be told by: that is so
@@ -63,7 +64,7 @@ class EnvironmentBefore:
             recorder.guards.append(self._guard)
 
 
-def check_unwatched(recorder: Any, inputs: Sequence[Any]) -> None:
+def check_unwatched(recorder: CaptureTrace, inputs: Sequence[Any]) -> None:
     """Refuses inputs with hooks, whose gradients the function asks for, and guards that of others.
 
     The hooks would have to run at each call, and may be others then.

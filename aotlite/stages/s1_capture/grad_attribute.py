@@ -19,12 +19,13 @@ from aotlite.ir.graph.role import Output
 from aotlite.stages.records.call_effects import GradWrite
 from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import GradAttributeGuard
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 
 class GradAttributes:
     """What the `.grad` of each tensor from outside is by now. The eager layer asks and tells."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: CaptureTrace) -> None:
         self._recorder = recorder
         self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
         """By id the fake, and what the function has put there."""
@@ -42,7 +43,7 @@ class GradAttributes:
         if id(fake) in self._now:
             return self._now[id(fake)][1]
         given, real = recorder.input_of(fake), recorder.real_of(fake)
-        place = recorder.place_at(given.role).then("grad", None)
+        place = recorder.place_at(given.role).then("grad", None)  # type: ignore[union-attr]
         if real._grad is None:
             recorder.guards.append(GradAttributeGuard(place, False))
             return None
@@ -105,7 +106,7 @@ class GradAttributes:
         self.end()
         found = []
         for fake, value in self._now.values():
-            role = self._recorder.input_of(fake).role
+            role = self._recorder.input_of(fake).role  # type: ignore[union-attr]
             found.append(GradWrite(role, None if value is None else len(results)))
             if value is not None:
                 results.append(value)

@@ -6,8 +6,6 @@ The recorder notes each change with its place among the recorded nodes; stage 2 
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
 from aotlite.eager.autograd.differentiable_views import accumulator, root_of
@@ -24,13 +22,14 @@ from aotlite.stages.records.metadata_mutation import (
     StorageGrowth,
 )
 from aotlite.stages.records.version_counts import CountStep
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.storage_resize import resized
 
 
 class MetadataMutations:
     """The changes of one capture, in order, by input. The eager layer tells them."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: CaptureTrace) -> None:
         self._recorder = recorder
         self.of: dict[InputRole, list[MetadataMutation]] = {}
         self.puts: dict[Node, MemoryReplacement] = {}

@@ -14,6 +14,7 @@ from typing import Any
 from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.graph import Node
 from aotlite.ir.provenance.scope import INNER, NO_TAGS, SUM, Scope
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 Table = dict[int, Scope]
 """The scope of each Module below the outermost one, by its id."""
@@ -80,7 +81,7 @@ class ModuleScopes:
 
 
 @contextmanager
-def backward_in(recorder: Any) -> Iterator[None]:
+def backward_in(recorder: CaptureTrace) -> Iterator[None]:
     """A block that is a backward which the captured function runs itself (SEQ-1).
 
     Its nodes have the records of the ops that they differentiate, and take no numbers. Which mode
@@ -88,7 +89,7 @@ def backward_in(recorder: Any) -> Iterator[None]:
     """
     if recorder.outer_mode is not None and recorder.outer_mode not in recorder.guards:
         recorder.guards.append(recorder.outer_mode)
-    scopes = recorder.scopes
+    scopes: Any = recorder.scopes
     before = recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward
     recorder.counts, scopes.is_backward = False, True
     try:

@@ -32,6 +32,7 @@ from aotlite.stages.s1_capture.bytecode_reads import (
     methods_of,
     variable,
 )
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 _NUMBERS = (*PLAIN, np.generic, enum.Enum)
 _LISTS = (list, tuple, collections.deque)
@@ -92,7 +93,7 @@ class SelfChangedNumbers:
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
 
-    def check(self, recorder: Any) -> None:
+    def check(self, recorder: CaptureTrace) -> None:
         """Raises UnsupportedError where the function reads a number that it has changed."""
         leaves, after = recorder.leaves, _looked(self._roots, recorder.leaves, keeps=False)
         changed = list(_changes(self._before, after))

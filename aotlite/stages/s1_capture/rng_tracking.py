@@ -39,6 +39,7 @@ from aotlite.stages.records.rng_state import (
     RngState,
     StateAtEntry,
 )
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.rng_inputs import STATE_META
 
 WHERE = OPS["where"]
@@ -84,7 +85,7 @@ class TrackedState:
 class RngTracker:
     """The tracked state of one capture, and the inputs by which graphs know it."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: CaptureTrace) -> None:
         self.recorder = recorder
         self.state: RngState = StateAtEntry(Phase.FORWARD)
         self.forward: RngState = self.state

@@ -19,11 +19,14 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.metadata_mutation import StorageGrowth
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 AS_STRIDED_ = OPS["as_strided_"]
 
 
-def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, StorageGrowth | None]:
+def resized(
+    recorder: CaptureTrace, tensor: Tensor, meta: TensorMeta
+) -> tuple[Any, StorageGrowth | None]:
     """The value of a tensor that is given this window from its first element on."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]
@@ -31,15 +34,16 @@ def resized(recorder: Any, tensor: Tensor, meta: TensorMeta) -> tuple[Any, Stora
     start = tensor.offset - (0 if real is None else real.offset)
     if held.dtype is meta.dtype and start + meta.span > held.span:
         if real is not None:
-            _check_input(recorder, tensor, meta, start)
+            _check_input(recorder, tensor, real, meta, start)
         return _grown(tensor, root, meta, start)
     return recorder.record(AS_STRIDED_, (tensor, meta.shape, meta.stride, 0), meta), None
 
 
-def _check_input(recorder: Any, tensor: Tensor, meta: TensorMeta, start: int) -> None:
+def _check_input(
+    recorder: CaptureTrace, tensor: Tensor, real: Tensor, meta: TensorMeta, start: int
+) -> None:
     """An input grows by itself, where all of its memory is known to the graph."""
     root = storage_root(tensor.value)
-    real = recorder.real_at(root)
     held: TensorMeta = root.meta  # type: ignore[assignment]
     have = held.span * held.dtype.itemsize
     storage = real.storage
@@ -54,7 +58,7 @@ def _check_input(recorder: Any, tensor: Tensor, meta: TensorMeta, start: int) ->
         )
     if storage.exported or not storage.writable:
         raise cannot_grow(have, meta.span * meta.dtype.itemsize)
-    recorder.changes.sizes[given.role] = have
+    recorder.changes.sizes[given.role] = have  # type: ignore[union-attr]
 
 
 def _grown(tensor: Tensor, root: Node, meta: TensorMeta, start: int) -> tuple[Any, StorageGrowth]:

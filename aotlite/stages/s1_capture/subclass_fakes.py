@@ -31,6 +31,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
 from aotlite.stages.records.capture_inputs import InputRole
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
@@ -38,7 +39,7 @@ from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 class SubclassFakes:
     """The wrappers of one capture."""
 
-    def __init__(self, recorder: Any) -> None:
+    def __init__(self, recorder: CaptureTrace) -> None:
         self.recorder = recorder
         self.nodes: dict[Node, Tensor | None] = {}
         """Every node that stands for a wrapper, and the object, where the node made one."""

@@ -72,7 +72,7 @@ def _of_healthy(recording: UserCodeRecording) -> list[Tensor | None]:
     except expected as error:
         check_is_eagers(error)
         if recording.run is not None:
-            _note_failing(recording, error, roots, start)
+            _note_users_error(recording, error, roots, start)
             return _of_healthy(recording)
         recorder.drop_from(start)
     note_failing(recorder, roots, recording.gradients, recording.paths.errors, expected)
@@ -99,7 +99,7 @@ def _expected_errors(recording: UserCodeRecording) -> tuple[type[Exception], ...
     return (AutogradError, ShapeError) if put else (AutogradError,)
 
 
-def _note_failing(
+def _note_users_error(
     recording: UserCodeRecording, error: Exception, roots: Sequence[Root], start: int
 ) -> None:
     """Notes the error for the results that lead to the node at which users' Python has failed."""

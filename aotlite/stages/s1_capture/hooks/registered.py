@@ -32,6 +32,7 @@ from aotlite.ir.forks import cached_property
 from aotlite.ir.graph.role import Gradient, Output
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.hooks.host_calls import HookSignature, HostCalledHooks
 from aotlite.stages.s1_capture.hooks.purity import more_than_computes
 from aotlite.stages.s1_capture.hooks.reachable import (
@@ -73,7 +74,7 @@ class _Placed:
 class RegisteredHooks:
     """The hooks of one capture. The eager layer asks and tells."""
 
-    def __init__(self, recorder: Any, dry_run: Callable[[], DryRun]) -> None:
+    def __init__(self, recorder: CaptureTrace, dry_run: Callable[[], DryRun]) -> None:
         self._recorder = recorder
         self._dry_run = dry_run
         self._placed: list[_Placed] = []
@@ -322,7 +323,7 @@ class _Ends:
     Those are no ends into which something leads that the function computed.
     """
 
-    def __init__(self, recorder: Any, results: Sequence[Any]) -> None:
+    def __init__(self, recorder: CaptureTrace, results: Sequence[Any]) -> None:
         self._recorder = recorder
         self._results = results
 
