@@ -86,7 +86,7 @@ for form in ([], ["--json"]):
 
 
 def run_doctor(*options, path=(), code="", **variables):
-    """`python -m aotlite doctor`, or other code, in a process of its own; folders of `path` first."""
+    """`python -m aotlite doctor`, or other code, in its own process; folders of `path` first."""
     kept = {n: v for n, v in os.environ.items() if n not in (*doctor_environment.OURS, "CC")}
     package = str(Path(al.__file__).parents[1])
     search = os.pathsep.join(map(str, [*path, package]))
