@@ -147,6 +147,8 @@ class Freezer:
 
     def pytest_sessionstart(self) -> None:
         gc.callbacks.append(self.collected)
+        # Five times as seldom as usual: tests that are about garbage collect it themselves.
+        gc.set_threshold(3500, 10, 10)
 
     def pytest_sessionfinish(self) -> None:
         gc.callbacks.remove(self.collected)

@@ -1,6 +1,7 @@
 """No test of the suite is one that cannot fail, as far as its text shows; the checker is tried."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -98,11 +99,8 @@ def test_a_helper_of_another_module_is_looked_into():
 
 
 def test_the_suite_is_looked_at():
-    count = sum(
-        isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-    )
+    texts = [path.read_text("utf-8") for path in FILES]
+    count = sum(len(re.findall(r"^ *def test_", text, re.MULTILINE)) for text in texts)
     assert (True, True) == (len(FILES) >= 300, count >= 3500)
 
 

@@ -22,7 +22,7 @@ def _module(name):
     return ast.parse(path.read_text("utf-8")) if path.is_file() else ast.Module([], [])
 
 
-_CHECKING = {}
+_CHECKING: dict[str, set[str]] = {}
 """The checking names of each module that was looked into; none while it is looked into."""
 
 

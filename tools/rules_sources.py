@@ -5,6 +5,7 @@ that shows a rule carries `@pytest.mark.rules("FUN-7")`. Code cites rules by num
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -129,14 +130,15 @@ def rules_of(page: str, text: str) -> Iterator[Rule]:
             yield Rule(area, int(number), title.strip(), page, text[heading.end() : end])
 
 
-def cited(text: str) -> set[str]:
+@functools.cache
+def cited(text: str) -> frozenset[str]:
     """Every rule that a text names, those within ranges (`RT-1..RT-4`, `RT-1 to RT-4`) too."""
     within = {
         f"{area}-{number}"
         for area, first, last in RANGE.findall(text)
         for number in range(int(first), int(last) + 1)
     }
-    return within | set(SINGLE.findall(text))
+    return frozenset(within.union(SINGLE.findall(text)))
 
 
 def shown_in(file: str, text: str) -> Iterator[Shown]:

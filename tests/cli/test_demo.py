@@ -1,5 +1,8 @@
 """`aotlite demo`: what it trains, what it finds out, what it prints."""
 
+import contextlib
+import io
+
 import numpy as np
 import pytest
 
@@ -89,12 +92,22 @@ def test_times_and_sizes_are_measured(result):
     assert result.first_step_seconds < result.seconds
 
 
-@pytest.mark.slow("trains the model twice")
-def test_one_seed_gives_one_training(result):
-    again = demo.run(seed=0, epochs=1, batch=128, eager_steps=0, quiet=True)
-    assert again.losses == result.losses[:11]
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """Trainings of two steps: twice by one seed, and by another; what was printed, and the dump."""
+    folder, printed = tmp_path_factory.mktemp("dump"), io.StringIO()
+    options = {"epochs": 1, "batch": 700, "eager_steps": 0, "quiet": True}
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        first = demo.run(seed=0, dump=str(folder), **options)
+        others = [demo.run(seed=seed, **options) for seed in (0, 1)]
+    return [first, *others], printed.getvalue(), folder
+
+
+def test_one_seed_gives_one_training(short):
+    (first, again, other), *_ = short
+    assert 2 == len(first.losses)
+    assert first.losses == again.losses != other.losses
     assert again.compiled_step_seconds is again.eager_step_seconds is None
-    assert demo.run(seed=1, epochs=1, batch=128, eager_steps=0, quiet=True).losses != again.losses
 
 
 def test_timing_leaves_the_trained_model_alone():
@@ -137,15 +150,15 @@ def test_the_command_prints_the_mean_of_seeds(capsys):
     assert [line.split(":")[0] for line in lines] == ["seed 3", "seed 4", "mean of 2 seeds"]
 
 
-def test_a_dump_has_a_folder_for_each_function(tmp_path):
-    demo.run(epochs=1, batch=700, eager_steps=0, dump=str(tmp_path), quiet=True)
-    assert {path.name for path in tmp_path.iterdir()} == {"loss", "update", "predict"}
-    assert all(any(folder.iterdir()) for folder in tmp_path.iterdir())
+def test_a_dump_has_a_folder_for_each_function(short):
+    *_, folder = short
+    assert {path.name for path in folder.iterdir()} == {"loss", "update", "predict"}
+    assert all(any(each.iterdir()) for each in folder.iterdir())
 
 
-def test_a_quiet_run_prints_nothing(capsys):
-    demo.run(epochs=1, batch=700, eager_steps=0, quiet=True)
-    assert capsys.readouterr() == ("", "")
+def test_a_quiet_run_prints_nothing(short):
+    _, printed, _ = short
+    assert "" == printed
 
 
 @pytest.mark.parametrize("batch", [1, 1443])

@@ -71,19 +71,39 @@ def write_package(folder, name, source=""):
     (folder / name / "__init__.py").write_text(source)
 
 
-def run_doctor(*options, path=(), **variables):
-    """`python -m aotlite doctor` in a process of its own, folders of `path` first."""
+BOTH_FORMS = """
+from aotlite.cli import doctor, main
+found = doctor.examine()
+doctor.examine = lambda: found
+for form in ([], ["--json"]):
+    try:
+        status = main(["doctor", *form])
+    except SystemExit as ended:
+        status = ended.code
+    print("\\nstatus", status)
+"""
+"""What is found once, as text and as JSON, each with its status."""
+
+
+def run_doctor(*options, path=(), code="", **variables):
+    """`python -m aotlite doctor`, or other code, in its own process; folders of `path` first."""
     kept = {n: v for n, v in os.environ.items() if n not in (*doctor_environment.OURS, "CC")}
     package = str(Path(al.__file__).parents[1])
     search = os.pathsep.join(map(str, [*path, package]))
-    command = [sys.executable, "-m", "aotlite", "doctor", *options]
     return subprocess.run(
-        command,
+        [sys.executable, *(["-c", code] if code else ["-m", "aotlite", "doctor", *options])],
         env={**kept, "PYTHONPATH": search, "COLUMNS": "200", **variables},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def forms_of(done):
+    """The text and the object of a run that prints both, and its statuses."""
+    text, first, as_json, second, end = re.split(r"\nstatus (\d)\n", done.stdout)
+    assert ("", "") == (done.stderr, end)
+    return text, json.loads(as_json), (int(first), int(second))
 
 
 def named(findings, name):
@@ -98,27 +118,27 @@ def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slow")
     for name in doctor_findings.NEVER_IMPORTED:
         write_package(folder, name, "raise RuntimeError('was imported')")
-    return run_doctor(path=[folder])
+    return run_doctor(path=[folder], code=BOTH_FORMS)
 
 
 @pytest.mark.slow("imports each package in a process of its own")
 def test_a_sound_installation_ends_with_status_0(sound):
-    done = sound
-    assert (0, "") == (done.returncode, done.stderr)
+    printed, _, statuses = forms_of(sound)
+    assert (0, 0) == statuses
     for text in (
         "compiles, runs and equals eager mode",
         "the default: graphs run as by",
         f"{al.__version__}, imported from",
         "Nothing that is set up is broken.",
     ):
-        assert text in done.stdout
+        assert text in printed
 
 
-@pytest.mark.slow("imports each package in a process of its own")
-def test_json_says_the_same_as_one_object():
-    done = run_doctor("--json")
-    found = json.loads(done.stdout)
-    assert found["sound"] is (done.returncode == 0) is True
+def test_json_says_the_same_as_one_object(sound):
+    text, found, _ = forms_of(sound)
+    assert found["sound"] is True
+    for each in (each for group in found["sections"].values() for each in group):
+        assert each["name"] in text and each["state"] in text
     backends = {each["name"]: each["state"] for each in found["sections"]["Backends"]}
     cpu = "absent" if find_compiler() is None else "ok"
     expected = {"auto": "ok", "cpu": cpu, "loops": "ok", "reference": "ok"}
@@ -128,44 +148,62 @@ def test_json_says_the_same_as_one_object():
     assert list(doctor_findings.NEEDED) == names
 
 
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """A run where packages raise, a compiler fails and a variable is wrong."""
+    folder = tmp_path_factory.mktemp("broken")
+    write_package(folder, "hypothesis", "raise RuntimeError('built for another Python')")
+    write_package(folder, "rich", "raise ImportError('no such symbol [x]')")
+    return run_doctor(path=[folder], code=BOTH_FORMS, CC="/bin/false", AOTLITE_VERIFY="7")
+
+
 @pytest.mark.slow("imports each package in a process of its own")
-def test_what_is_set_up_and_broken_ends_with_status_1(tmp_path):
+def test_what_is_set_up_and_broken_ends_with_status_1(broken):
     """A package that raises, a compiler that fails and a variable that is wrong, all reported."""
-    write_package(tmp_path, "hypothesis", "raise RuntimeError('built for another Python')")
-    done = run_doctor("--json", path=[tmp_path], CC="/bin/false", AOTLITE_VERIFY="7")
-    assert (1, "") == (done.returncode, done.stderr)
-    sections = json.loads(done.stdout)["sections"]
+    _, found, statuses = forms_of(broken)
+    assert (1, 1) == statuses
     broken = [
         (each["name"], each["value"])
-        for group in sections.values()
+        for group in found["sections"].values()
         for each in group
         if each["state"] == "broken"
     ]
     assert broken == [
+        ("rich", "ImportError: no such symbol [x]"),
         ("C compiler (cpu)", "$CC is '/bin/false': ended with status 1"),
         ("hypothesis", "RuntimeError: built for another Python"),
         ("AOTLITE_VERIFY", "compile: AOTLITE_VERIFY is '7', expected 0, 1 or 2"),
     ]
 
 
+def test_without_rich_the_doctor_prints_and_backends_work(broken):
+    """Compiling needs no rich."""
+    text, *_ = forms_of(broken)
+    verdict = verdict_on(text, "rich")
+    assert "reference" not in verdict
+
+
 @pytest.mark.slow("imports each package in a process of its own")
-@pytest.mark.parametrize(
-    "package", ["numpy", "rich", pytest.param("optree", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("package", ["numpy", pytest.param("optree", marks=pytest.mark.long)])
 def test_a_broken_required_package_breaks_aotlite_and_not_the_doctor(tmp_path, package):
     write_package(tmp_path, package, "raise ImportError('no such symbol [x]')")
     done = run_doctor(path=[tmp_path], AOTLITE_VERIFY="1")
     assert (1, "") == (done.returncode, done.stderr)
-    assert "ImportError: no such symbol [x]" in done.stdout
-    assert f"pip install --force-reinstall {package}" in done.stdout
-    (verdict,) = [line for line in done.stdout.splitlines() if line.startswith("Broken: ")]
+    assert "reference" in verdict_on(done.stdout, package)
+
+
+def verdict_on(text, package):
+    """What a run that found a package broken says in its last line."""
+    assert "ImportError: no such symbol [x]" in text
+    assert f"pip install --force-reinstall {package}" in text
+    (verdict,) = [line for line in text.splitlines() if line.startswith("Broken: ")]
     assert package in verdict
-    assert ("reference" in verdict) is (package != "rich")  # compiling needs no rich
+    return verdict
 
 
 def test_packages_that_take_seconds_are_not_imported(sound):
-    assert 0 == sound.returncode
-    assert "looked up, not imported" in sound.stdout and "was imported" not in sound.stdout
+    text, *_ = forms_of(sound)
+    assert "looked up, not imported" in text and "was imported" not in text
 
 
 def test_status_reaches_the_caller_of_main(monkeypatch, capsys):

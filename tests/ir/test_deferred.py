@@ -80,7 +80,8 @@ def deferrals(source: str) -> list[tuple[str, str, str | None]]:
 
 
 def test_type_checkers_see_the_modules_that_are_deferred():
-    found = [each for source in tree().product.values() for each in deferrals(source.text)]
+    texts = [source.text for source in tree().product.values() if "deferred(" in source.text]
+    found = [each for text in texts for each in deferrals(text)]
     assert found
     assert [] == [(name, module, seen) for name, module, seen in found if module != seen]
 

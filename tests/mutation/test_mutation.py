@@ -106,10 +106,33 @@ def test_operators_do_what_their_examples_say(operator: type) -> None:
 # ------------------------------------------------------------------------------------- the running
 
 
-def verdict_of(
-    mutant: Mutant, case: str, *, seconds: float = 20.0, text: str = "", swaps: bool = False
-) -> Verdict:
-    """The verdict of a process of its own: this one has imported aotlite."""
+@attrs.frozen
+class Trial:
+    """A mutant that is run, and how."""
+
+    mutant: Mutant
+    text: str = ""
+    """What its module ends with, too."""
+    seconds: float = 20.0
+    """What the import of its module may take."""
+    swaps: bool = False
+
+
+PAIRS = "overlap compare_pairs #0"
+TRIALS = {
+    "wrong": Trial(mutant_of("_meet", "ReturnNone", 2)),
+    "equivalent": Trial(mutant_of("", "NumberReplacer", 2)),
+    "hangs": Trial(mutant_of("_meet", "ReturnNone", 2), "\nwhile 1: 1", 1.0),
+    "ends": Trial(mutant_of("_meet", "ReturnNone", 2), "\nimport os; os._exit(3)"),
+    "raises": Trial(mutant_of("_meet", "ReturnNone", 2), "\n1 / 0"),
+    "swapped": Trial(mutant_of("_meet", "ReturnNone", 2), swaps=True),
+}
+"""The one that is swapped comes last: its process imports aotlite."""
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[str, Verdict]:
+    """Those of a process of its own, which runs them all: this one has imported aotlite."""
     program = f"""
 import attrs, json
 from tests.mutation import child
@@ -119,15 +142,17 @@ from tests.mutation.reach import Reach
 
 class Planted(Mutant):
     def source(self):
-        return super().source() + {text!r}
+        return super().source() + text
 
 child.preload()
-child.IMPORT = {seconds}
-mutant = Planted(**{attrs.asdict(mutant)!r})
-lines = {{mutant.file: {{mutant.line: [{case!r}]}}}}
-reach = Reach("", {{{case!r}: 0.1}}, {{}}, lines)
-[(_, verdict)] = run_all([mutant], Plan(reach, swaps={swaps}))
-print(json.dumps(attrs.asdict(verdict)))
+found = {{}}
+for name, trial in {({name: attrs.asdict(each) for name, each in TRIALS.items()})!r}.items():
+    text, child.IMPORT = trial["text"], trial["seconds"]
+    mutant = Planted(**trial["mutant"])
+    reach = Reach("", {{{PAIRS!r}: 0.1}}, {{}}, {{mutant.file: {{mutant.line: [{PAIRS!r}]}}}})
+    [(_, verdict)] = run_all([mutant], Plan(reach, swaps=trial["swaps"]))
+    found[name] = attrs.asdict(verdict)
+print(json.dumps(found))
 """
     found = subprocess.run(
         # -P is not given: the checkout, where it is run, comes before an installed aotlite.
@@ -137,35 +162,32 @@ print(json.dumps(attrs.asdict(verdict)))
         text=True,
         check=True,
     )
-    return Verdict(**json.loads(found.stdout))
+    return {name: Verdict(**each) for name, each in json.loads(found.stdout).items()}
 
 
-PAIRS = "overlap compare_pairs #0"
-
-
-@pytest.mark.slow("imports aotlite with a mutant in a process of its own")
-@pytest.mark.parametrize("swaps", [False, True])
-def test_a_wrong_answer_is_caught_by_its_property(swaps: bool) -> None:
-    found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS, swaps=swaps)
+@pytest.mark.slow("imports aotlite with six mutants, in processes of their own")
+@pytest.mark.parametrize("name", ["wrong", "swapped"])
+def test_a_wrong_answer_is_caught_by_its_property(verdicts: dict[str, Verdict], name: str) -> None:
+    found = verdicts[name]
     assert ("caught", PAIRS) == (found.kind, found.by)
     assert found.text.startswith("AssertionError")
 
 
-@pytest.mark.slow("runs all cases of a mutant")
-def test_an_equivalent_mutant_survives_all_cases() -> None:
+@pytest.mark.slow("imports aotlite with six mutants, where it is the first that asks for them")
+def test_an_equivalent_mutant_survives_all_cases(verdicts: dict[str, Verdict]) -> None:
     """A number of steps after which a search is given up for a way that finds the same."""
-    found = verdict_of(mutant_of("", "NumberReplacer", 2), PAIRS)
+    found = verdicts["equivalent"]
     assert ("survived", 1, 1) == (found.kind, found.cases, found.of)
 
 
-@pytest.mark.slow("waits for a mutant that hangs, in a process of its own")
+@pytest.mark.slow("imports aotlite with six mutants, where it is the first that asks for them")
 @pytest.mark.parametrize(
-    ("text", "kind"),
-    [("\nwhile 1: 1", "hang"), ("\nimport os; os._exit(3)", "crash"), ("\n1 / 0", "crash")],
+    ("name", "kind"), [("hangs", "hang"), ("ends", "crash"), ("raises", "crash")]
 )
-def test_hangs_and_crashes_are_contained(text: str, kind: str) -> None:
-    found = verdict_of(mutant_of("_meet", "ReturnNone", 2), PAIRS, seconds=1.0, text=text)
-    assert kind == found.kind
+def test_hangs_and_crashes_are_contained(
+    verdicts: dict[str, Verdict], name: str, kind: str
+) -> None:
+    assert kind == verdicts[name].kind
 
 
 def test_code_is_swapped_where_it_did_not_run_before() -> None:

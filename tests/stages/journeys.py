@@ -88,7 +88,7 @@ def journey_of(case: Case) -> Journey | None:
 
 
 @cache
-def journeys(examples: int = 450) -> tuple[Journey, ...]:
+def journeys(examples: int = 520) -> tuple[Journey, ...]:
     """The journeys of random cases that eager and the compiler take; the same in every test.
 
     The law of a stage is checked on all of them: compiling anew for each law would take longer.

@@ -66,7 +66,7 @@ def roots(graph: Graph) -> list[Any]:
 
 
 # ---------------------------------------------------------------------------------------- the laws
-@pytest.mark.slow("takes 450 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 520 cases through all stages, for the tests of a worker")
 def test_decomposing_keeps_results_metas_and_memory() -> None:
     """DEC-4, DEC-5: exactly, on the graphs of random programs."""
     changed = 0

@@ -57,7 +57,7 @@ def holds(check: Callable[[Journey], bool | None]) -> int:
 
 
 # ------------------------------------------------------------------------------ 6 functionalize
-@pytest.mark.slow("takes 450 cases through all stages, for the tests of a worker")
+@pytest.mark.slow("takes 520 cases through all stages, for the tests of a worker")
 @pytest.mark.rules("FUN-1", "FUN-25")
 def test_functionalize_gives_a_pure_graph() -> None:
     def check(journey: Journey) -> None:

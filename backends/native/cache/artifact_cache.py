@@ -112,9 +112,13 @@ _since_trimmed: dict[str, int] = {}
 
 
 def _trim(cache: DiskCache, size: int) -> None:
-    """At the first entry that a process writes, and after each 16th of the limit."""
-    written = _since_trimmed.get(cache.folder, trimming.LIMIT) + size
-    _since_trimmed[cache.folder] = written
-    if written >= trimming.LIMIT // 16:
-        _since_trimmed[cache.folder] = 0
+    """After each 16th of the limit; at the first entry too, where no process has just looked."""
+    known = _since_trimmed.get(cache.folder)
+    if known is None:
+        is_due, written = trimming.is_due(cache.folder), size
+    else:
+        written = known + size
+        is_due = written >= trimming.LIMIT // 16
+    _since_trimmed[cache.folder] = 0 if is_due else written
+    if is_due:
         trimming.trim(cache.folder)

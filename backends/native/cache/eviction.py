@@ -21,6 +21,9 @@ LIMIT = 1 << 30
 FORGOTTEN = 3600.0
 """Seconds after which a file that nobody renamed is what a crash left."""
 
+LOOKED, REST = "looked", 600.0
+"""A file that says when the cache was trimmed; seconds in which no process does so at its start. To
+look through fifty thousand entries takes a second and a half."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -63,6 +66,7 @@ def clear(folder: str) -> list[Entry]:
 
 def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
     """Removes entries, those not used for longest first, where all are more than `limit` bytes."""
+    _note_look(folder)
     sweep(folder)
     found = sorted(entries(folder), key=lambda entry: entry.used)
     size, removed = sum(entry.size for entry in found), list[Entry]()
@@ -74,6 +78,22 @@ def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
         size -= entry.size
         removed.append(entry)
     return removed
+
+
+def is_due(folder: str) -> bool:
+    """Whether no process has trimmed a cache in the last minutes."""
+    try:
+        looked = os.stat(os.path.join(folder, LOOKED)).st_mtime
+    except OSError:
+        return True
+    return abs(time.time() - looked) > REST
+
+
+def _note_look(folder: str) -> None:
+    path = os.path.join(folder, LOOKED)
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+        os.utime(path)
 
 
 def sweep(folder: str) -> None:

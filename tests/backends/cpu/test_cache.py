@@ -47,7 +47,8 @@ def keep(cache, key, data=b"data"):
 
 
 def names(cache):
-    return sorted(path.name for path in Path(cache.folder).rglob("*") if path.is_file())
+    files = [path for path in Path(cache.folder).rglob("*") if path.is_file()]
+    return sorted(path.name for path in files if path.name != eviction.LOOKED)
 
 
 # --------------------------------------------------------------------------------------------- keys
@@ -145,6 +146,29 @@ def test_what_was_not_used_for_longest_is_trimmed_first(entries):
     left = {Path(entry.path) for entry in eviction.entries(entries.folder)}
     assert {*paths[:6], paths[9]} == left
     assert not paths[8].parent.exists()
+
+
+def test_a_cache_is_looked_through_once_by_processes_that_begin(entries, monkeypatch):
+    """And again after some minutes, whatever the clock says, and after each 16th of the limit."""
+    looks = []
+    monkeypatch.setattr(eviction, "trim", lambda folder: looks.append(folder))
+    monkeypatch.setattr(artifact_cache, "_since_trimmed", {})
+    artifact_cache._trim(entries, 1)
+    assert 1 == len(looks)  # nobody has looked yet
+    monkeypatch.undo()
+    keep(entries, KEY)
+    eviction.trim(entries.folder)
+    stamp = Path(entries.folder) / eviction.LOOKED
+    monkeypatch.setattr(eviction, "trim", lambda folder: looks.append(folder))
+    for age, count in ((0, 1), (eviction.REST + 60, 2), (-eviction.REST - 60, 3)):
+        os.utime(stamp, (time.time() - age,) * 2)
+        monkeypatch.setattr(artifact_cache, "_since_trimmed", {})
+        artifact_cache._trim(entries, 1)
+        assert count == len(looks)
+    artifact_cache._trim(entries, eviction.LIMIT // 16 - 2)
+    assert 3 == len(looks)
+    artifact_cache._trim(entries, 2)
+    assert 4 == len(looks)
 
 
 def test_clearing_leaves_the_files_of_others(entries):

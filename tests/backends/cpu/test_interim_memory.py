@@ -103,6 +103,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "sorted": lambda x: x.sort().values * 2,
 }
 TRAINED = [name for name in PROGRAMS if name != "gathered"]
+SECONDS = ("convolved", "products")
+"""Whose backward takes seconds."""
 
 
 def peak_of(function: Any, x: Any, trains: bool) -> int:
@@ -122,8 +124,8 @@ def peak_of(function: Any, x: Any, trains: bool) -> int:
     ("name", "trains"),
     [
         *[(name, False) for name in PROGRAMS],
-        *[(name, True) for name in TRAINED if name != "convolved"],
-        pytest.param("convolved", True, marks=pytest.mark.long),  # seconds, for the convolution
+        *[(name, True) for name in TRAINED if name not in SECONDS],
+        *[pytest.param(name, True, marks=pytest.mark.long) for name in SECONDS],
     ],
 )
 def test_runs_before_the_compiler_take_half_as_much_again_as_eager(name: str, trains: bool) -> None:

@@ -7,6 +7,7 @@ place of the row: the gradient of a maximum was 0 / 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,24 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-@pytest.mark.parametrize("shape", [(8, 300), (300, 8), (67, 65), (16384, 4)])
-@pytest.mark.parametrize("form", FORMS)
+SHAPES = [(8, 300), (300, 8), (67, 65), (16384, 4)]
+KINDS = ["float32", "float64"]
+LONG = [
+    (form, shape, KINDS[(row + column + 1) % 2])
+    for row, form in enumerate(FORMS)
+    for column, shape in enumerate(SHAPES)
+]
+"""Of each form and shape one of the two; the other runs always."""
+
+
+@pytest.mark.parametrize(
+    ("form", "shape", "kind"),
+    [
+        pytest.param(*case, marks=pytest.mark.long if case in LONG else ())
+        for case in product(FORMS, SHAPES, KINDS)
+    ],
+    ids=str,
+)
 def test_the_greatest_is_where_it_is(form: str, shape: tuple[int, int], kind: str) -> None:
     rng = np.random.default_rng(0)
     x = al.tensor(rng.standard_normal(shape)).to(getattr(al, kind)).requires_grad_()
