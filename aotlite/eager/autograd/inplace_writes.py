@@ -1,6 +1,6 @@
 """What a write in place makes of histories: who may be written, and whose edge it becomes.
 
-Of a view, the write becomes part of its root's history, and the other views refresh when they are asked
+Of a view, the write becomes part of its root's history; the other views refresh when they are asked
 (`differentiable_views`). Rules: TEN-15..TEN-19, TEN-22..TEN-24. Spec: `specs/autograd.md`.
 """
 
