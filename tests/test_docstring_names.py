@@ -1,4 +1,4 @@
-"""What docstrings and comments of the product name in backticks: it is there.
+"""What docstrings and comments of the product, and pages, name in backticks: it is there.
 
 A file (`graph_cut.py`), a module, a class or a member of it (`Graph.edit`, `s4_joint.joint`), or a
 single name that no code says (`Recorder`, if nothing bears it any more). Names of variables, and of
@@ -17,12 +17,15 @@ from pathlib import Path
 
 import pytest
 
+import aotlite as al
 from tests.house.sources import ROOT, Source, Tree, tree
 
 BACKTICKS = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"(?!/)[\w./-]+\.(?:py|md|c|h|cu|cpp|toml|json|cfg|txt)")
 NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"[A-Za-z_]\w*")
+LOGGERS = {"aotlite.device_graphs", "aotlite.compiled_autograd"}
 SHOWN = {"a.b", "timeline.py", "0001_loss_4_joint.py"}
 """Examples, not references."""
 LIBRARIES = set(
@@ -71,13 +74,14 @@ class Names:
             return rest[0] in self.members[head] or self._inherits(head, rest[0])
         if head in LIBRARIES:
             return True
-        return self._is_in_module(name) or self._is_of_variable(name, source)
+        return self.has_member(name) or self._is_of_variable(name, source)
 
     def _inherits(self, name: str, member: str) -> bool:
         """A member of any class: bases are not followed further."""
         return any(member in each for other, each in self.members.items() if other != name)
 
-    def _is_in_module(self, name: str) -> bool:
+    def has_member(self, name: str) -> bool:
+        """Whether a dotted name is a module, what one has, or a member of its class."""
         head = name.partition(".")[0]
         name = f"aotlite.{name}" if head in PACKAGES - {"aotlite"} else name
         for module, found in self.modules.items():
@@ -176,6 +180,23 @@ def missing(source: Source, names: Names):
                 yield f"{source.path}:{line}: {name}"
 
 
+def is_public(name: str) -> bool:
+    """Whether `aotlite` itself has the name, as it has each op's, or logs under it."""
+    package, _, member = name.partition(".")
+    return package == "aotlite" and hasattr(al, member) or name in LOGGERS
+
+
+def missing_in_page(text: str, names: Names, tests: str):
+    """Modules of the product, their members, and tests that a page names and that are not there."""
+    for name in BACKTICKS.findall(FENCE.sub("", text)):
+        if name.partition(".")[0] in PACKAGES and "." in name:
+            dotted = NAME.fullmatch(name)
+            if dotted and not names.has_member(dotted[1]) and not is_public(dotted[1]):
+                yield name
+        elif name.startswith("test_") and WORD.fullmatch(name) and f"def {name}(" not in tests:
+            yield name
+
+
 @pytest.fixture(scope="module")
 def names():
     paths = (path.relative_to(ROOT) for path in ROOT.rglob("*.*") if ".git" not in path.parts)
@@ -184,6 +205,22 @@ def names():
 
 def test_docstrings_and_comments_name_what_is_there(names):
     assert [] == [each for source in tree().product.values() for each in missing(source, names)]
+
+
+def test_pages_name_modules_and_tests_that_are_there(names):
+    tests = "".join(source.text for source in tree().folder("tests").values())
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("specs/**/*.md")]
+    assert {} == {
+        page.name: found
+        for page in pages
+        if (found := list(missing_in_page(page.read_text("utf-8"), names, tests)))
+    }
+
+
+def test_a_page_that_names_what_is_gone_is_found(names):
+    text = "`eager.dispatch`, `eager.gone.Recorder`, `test_kept`, `test_gone`, `test_x.py`"
+    found = list(missing_in_page(text, names, "def test_kept():"))
+    assert ["eager.gone.Recorder", "test_gone"] == found
 
 
 @pytest.mark.parametrize(
