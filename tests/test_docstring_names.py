@@ -162,7 +162,7 @@ def texts(source: Source):
     for node in source.of(ast.Expr):
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
-    if "#" in source.text and "`" in source.text:
+    if re.search("#.*`", source.text):
         for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
