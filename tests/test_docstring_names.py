@@ -50,6 +50,7 @@ class Names:
         self.modules: dict[str, set[str]] = {}
         self.members: dict[str, set[str]] = defaultdict(set)
         """Class -> what its own body and its methods name."""
+        self.bases: dict[str, set[str]] = defaultdict(set)
         self.words = {*dir(builtins), *keyword.kwlist}
         for module, source in of.product.items():
             name = module.removesuffix(".__init__")
@@ -57,6 +58,7 @@ class Names:
             self.words |= set(name.split("."))
             for each in source.of(ast.ClassDef):
                 self.members[each.name] |= members(each)
+                self.bases[each.name] |= {ast.unparse(base).split(".")[-1] for base in each.bases}
             self.words |= words(source)
         for file in self.files:
             if file.startswith("backends/") and file.endswith((".c", ".h", ".cpp")):
@@ -71,14 +73,15 @@ class Names:
         if not rest:
             return head in self.words
         if head in self.members:
-            return rest[0] in self.members[head] or self._inherits(head, rest[0])
+            return self._is_member(head, rest[0])
         if head in LIBRARIES:
             return True
         return self.has_member(name) or self._is_of_variable(name, source)
 
-    def _inherits(self, name: str, member: str) -> bool:
-        """A member of any class: bases are not followed further."""
-        return any(member in each for other, each in self.members.items() if other != name)
+    def _is_member(self, name: str, member: str) -> bool:
+        """Whether the class, or one that it inherits from, has a member."""
+        bases = (self._is_member(base, member) for base in self.bases.get(name, ()))
+        return member in self.members.get(name, ()) or any(bases)
 
     def has_member(self, name: str) -> bool:
         """Whether a dotted name is a module, what one has, or a member of its class."""
@@ -227,7 +230,7 @@ def test_a_page_that_names_what_is_gone_is_found(names):
     ("text", "found"),
     [
         ("`graph_cut.py`, `s8_partition/graph_cut.py` and `gone.py`", ["gone.py"]),
-        ("`Graph.edit`, `s4_joint.joint`, `Graph.gone_with_it`", ["Graph.gone_with_it"]),
+        ("`Graph.edit`, `s4_joint.joint`, `Graph.backward`", ["Graph.backward"]),
         ("`eager.dispatch`, `eager.recording.Recorder`", ["eager.recording.Recorder"]),
         (
             "`backends.values`, `stages.facts`, `backends.protocol`",
