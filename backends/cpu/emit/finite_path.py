@@ -1,7 +1,7 @@
 """Loops in two versions: one for usual numbers, and one for all.
 
 A function may have a shorter body that is right for most numbers (`ScalarFunction.usual`). The
-others are rare, so a loop is printed in short blocks: each block first tests whether all its numbers
+others are rare, so a loop is printed in short blocks: each first tests whether all its numbers
 are usual, then runs one of two loops. Operands that are not in memory are computed once, to a local
 line.
 Spec: `specs/c_printer.md`.
