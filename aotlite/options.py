@@ -1,7 +1,8 @@
-"""`Options`: every setting of a compilation, frozen; and the four environment variables.
+"""`Options`: every setting of a compilation, frozen; and two of the three environment variables.
 
-AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run), AOTLITE_DUMP=folder (one file
-a stage), AOTLITE_LOG, AOTLITE_CACHE. Everything else is an argument.
+AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run) and AOTLITE_DUMP=folder (one
+file a stage). AOTLITE_CACHE, the folder of compiled kernels, is read by the backends. Everything
+else is an argument.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SHOWN = {
     ],
     "2_bytes_by_cost": ["indexing: 80 bytes"],
     "3_xlogy_plus": [
-        "xlogy_plus obeys L1, L2, L3, L6, L7, L8, L9, L12 on",
+        "tour_xlogy_plus obeys L1, L2, L3, L6, L7, L8, L9, L12 on",
         "L2 (vjp = finite differences, second order too)",
     ],
     "4_saved_on_the_tape": [

@@ -78,7 +78,7 @@ def backend(facts: Facts) -> Finding:
         return Finding("Backends", "cuda", "absent", why, advice)
     if facts.kernel.works:
         return Finding("Backends", "cuda", "ok", f"{EQUAL} {facts.device}")
-    advice = "AOTLITE_LOG and the message's file say more; backend='reference' runs meanwhile"
+    advice = "backend='reference' runs without kernels"
     return Finding("Backends", "cuda", "broken", facts.kernel.text, advice)
 
 

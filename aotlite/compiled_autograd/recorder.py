@@ -108,7 +108,7 @@ class TapeRecorder(CaptureRecorder):
         return None if real is None else self.place_of(real)
 
     def add(self, leaf: Tensor, grads: list[Any]) -> None:
-        """A gradient arrives at a leaf: the engine's words for it (`recording.Grads`)."""
+        """A gradient arrives at a leaf: the engine's words for it (`capture_protocol.Grads`)."""
         self.pending.append((self._number, grads[0]))
 
     # --- nodes

@@ -1,8 +1,8 @@
 """`TrackedObject`: objects whose attributes a capture sees being read and refuses to see written.
 
 The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
-are plain Python: `TrackedObject.__getattribute__` exists only in a thread that is in `observing()`,
-and only then are calls of a `Called` noted.
+are plain Python: the class has a `__getattribute__` only in a thread that is in `observing()`,
+and only then are calls of a `TrackedCallable` noted.
 Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
 Asking for the `__dict__`, as `vars`, `dir` and copies do, reads all attributes.
 Not seen: what goes past the class (`object.__getattribute__`, `inspect.getattr_static`).

@@ -1,7 +1,7 @@
 """`aotlite.inspect`: looking at a compilation, stage by stage.
 
 `stages_of` compiles once, without running, and keeps what every stage made; `dump_to` writes the
-same as files while something compiles; the `explain_` functions say records as sentences.
+same as files while something compiles; `explain_meta` and its siblings say records as sentences.
 `stages_of(f, x)["joint"].sequence_table()` says which op and Module each node belongs to, and
 `counting` counts what runs. Reads what `pipeline` shows to observers and changes nothing. Spec:
 `specs/pipeline.md`.

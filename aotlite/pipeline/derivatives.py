@@ -164,7 +164,7 @@ class HigherOrders:
     reads: Reads
     """What is known of what derivatives read."""
     is_compact: bool
-    """Saved values travel as arrays (`backends.values`)."""
+    """Saved values travel as arrays (`backends.calling_convention`)."""
     numbering: ValueNumbering = attrs.field(init=False, factory=ValueNumbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 

@@ -79,7 +79,7 @@ def lowered_forward(
 
 
 def is_compact(run: Any, compiler: Backend, options: Options) -> bool:
-    """Whether forward and backward are called by their compact faces (`backends.values`)."""
+    """Whether forward and backward are called by their compact faces (`calling_convention`)."""
     is_asked = options.fast_paths and hasattr(run, "compact")
     return is_asked and getattr(compiler, "is_compact", False)
 

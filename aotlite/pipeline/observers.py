@@ -162,8 +162,9 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
     """An observer that writes each stage of each compilation into `folder`, a file each.
 
     `0001_loss_4_joint.py` is stage 4 of the process's first compilation, of a function `loss`.
-    Graphs are Python that `ir.source.graph_from_source` reads back, records are sentences in
-    `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link leads there.
+    Graphs are Python that `ir.graph.text.source.graph_from_source` reads back, records are
+    sentences in `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link
+    leads there.
     """
     try:
         atomic_files.make(folder)

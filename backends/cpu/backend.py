@@ -59,7 +59,7 @@ class CpuBackend:
 
     name = "cpu"
     is_compact = True
-    """What it compiles has a compact face (`backends.values`)."""
+    """What it compiles has a compact face (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

@@ -61,7 +61,7 @@ class CudaBackend:
 
     name = "cuda"
     is_compact = True
-    """What it compiles has a compact face (`backends.values`)."""
+    """What it compiles has a compact face (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

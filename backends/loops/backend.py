@@ -22,7 +22,7 @@ class LoopsBackend:
 
     name = "loops"
     is_compact = True
-    """What it compiles has a compact face (`backends.values`)."""
+    """What it compiles has a compact face (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

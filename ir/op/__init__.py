@@ -81,7 +81,7 @@ class Op:
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
     calls: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
-    """What tape nodes of calls with a key share (`eager.autograd.tape.Calls`), by key. As many."""
+    """What tape nodes of calls with a key share (`op_nodes.Calls`), by key. As many."""
     _binder: Binder = attrs.field(init=False)
 
     writes: ClassVar[bool] = False

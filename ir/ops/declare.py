@@ -145,6 +145,11 @@ def pointwise(
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
     A kernel that is but a function of the namespace on the operands in order is given by its name.
+    `scalar` gives one element of the result, of one element of each operand, in functions of
+    `ir/scalar.py`. `vjp` has a formula for each operand that gets a gradient. `refuses` names kinds
+    of dtype (`ir/ops/kinds.py`). `inplace` declares the op that writes its first operand, too.
+    `expands` is the op in simpler ops, `linear` the operands in which it is linear (OPS-24).
+
     `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
     kernel (default: the result's, or the promoted one where the result is bool); 16-bit floats are
     computed in float32 and rounded once, if it `widens`. A number in a tensor's place, and one

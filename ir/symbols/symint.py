@@ -110,7 +110,7 @@ class SymInt:
     """An integer by its expression; made by a `SymbolTable` and by arithmetic alone.
 
     Arithmetic is Python's, of negative numbers too. `int()`, indexing and fractions need the value:
-    they take the hint and assume that it stays (`table.log`).
+    they take the hint and assume that it stays (`SymbolTable.log`).
 
     >>> from aotlite.ir.symbols.table import SymbolTable
     >>> table = SymbolTable()

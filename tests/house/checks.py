@@ -16,6 +16,8 @@ class Check:
     expected: str
     step: int = 1
     """Allowances are multiples of it: who changes a line need not change them."""
+    may_grow: bool = False
+    """Whether new code may need more of it: the complaint then says how to raise the number."""
 
     @property
     def slack(self) -> int:
@@ -41,13 +43,13 @@ CHECKS = {
         Check("rooms", structure.without_room, "each module in a room of house.toml"),
         Check("empty", structure.empty_rooms, "rooms of house.toml that are there"),
         Check("functions", structure.in_functions, "imports at the top, but of optional packages"),
-        Check("lines", budgets.lines, "a package within its budget", 100),
+        Check("lines", budgets.lines, "a package within its budget", 100, True),
         Check("files", budgets.files, f"at most {budgets.FILES} files in a package"),
         Check("stages", budgets.stages, f"at most {budgets.STAGE_LINES} lines", 10),
         Check("fields", budgets.fields, f"records of at most {budgets.FIELDS} fields"),
         Check("classes", names.classes, "no two public classes of one name"),
         Check("words", names.words, "words of specs/glossary.md or of house.toml"),
-        Check("any", untyped.anything, "fewer uses of Any"),
+        Check("any", untyped.anything, "fewer uses of Any", may_grow=True),
         Check("untyped", untyped.parameters, "records annotated by their class"),
         Check("op_names", op_names.tables, "what is asked of ops, not a list of them"),
         Check("path", path.leads_off, "a reading path without ways off it but its seams"),

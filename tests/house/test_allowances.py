@@ -31,6 +31,13 @@ def test_allowance_is_exact(count, said):
     assert said == list(complaints(check(), {"ir": count}, Allowances({"ir": 3})))
 
 
+def test_complaint_of_what_may_grow_says_how_to_raise_it():
+    growing = Check("any", lambda house: iter(()), "less", may_grow=True)
+    (said,) = complaints(growing, {"ir.ops": 4}, Allowances({"ir.ops": 3}))
+    assert said.startswith("any: ir.ops has 4, allowed are 3; expected less. ")
+    assert '--write --raise "any ir.ops" --because "' in said
+
+
 def test_what_has_no_allowance_is_a_complaint():
     assert 1 == len(list(complaints(check(), {"ir": 1}, Allowances())))
 

@@ -18,8 +18,6 @@ KNOWN = {
     "linalg_svd": "L2: whole matrices of vectors are not one function of the matrix",
     "put": "L2: places are named twice, and which value stays is anybody's choice",
     "scatter": "L2: along the last dimension places are named twice, as for put",
-    "pow_": "L7: what is saved matters where a base is 0, which no sample in place has",
-    "xlogy_": "L7: what is saved matters where an operand is 0, which no sample in place has",
     "linalg_slogdet": "L7: the sign matters for the gradient of complex matrices alone",
     "index_fill": "L7: places are all of the dimension, or none",
 }

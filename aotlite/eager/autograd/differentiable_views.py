@@ -1,10 +1,10 @@
 """Whose history a tensor has: roots, view chains, lazy refresh.
 
-A storage's differentiable family has one hidden `Root`: the tape edge of the whole, in the geometry
-it had at its first view. Every tensor of the family, the base object too, is (root, chain). `t_`
-extends an object's own chain, a write sets the root's edge (`inplace_writes`), all else refreshes
-lazily, by making tape nodes only and never by running ops. Rules: TEN-3, TEN-15..TEN-21, TEN-24.
-Spec: `specs/autograd.md`.
+A storage's differentiable family has one hidden `ViewRoot`: the tape edge of the whole, in the
+geometry it had at its first view. Every tensor of the family, the base object too, is (root,
+chain). `t_` extends an object's own chain, a write sets the root's edge (`inplace_writes`), all
+else refreshes lazily, by making tape nodes only and never by running ops. Rules: TEN-3,
+TEN-15..TEN-21, TEN-24. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations

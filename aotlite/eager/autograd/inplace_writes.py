@@ -1,7 +1,7 @@
 """What a write in place makes of histories: who may be written, and whose edge it becomes.
 
-Of a view, the write becomes part of its root's history, and the family's other views refresh when
-they are asked (`history`). Rules: TEN-15..TEN-19, TEN-22..TEN-24. Spec: `specs/autograd.md`.
+Of a view, the write becomes part of its root's history; the other views refresh when they are asked
+(`differentiable_views`). Rules: TEN-15..TEN-19, TEN-22..TEN-24. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations

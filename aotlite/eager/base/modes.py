@@ -55,7 +55,7 @@ class Modes(threading.local):
     nested: int = 0
     """How many ops on wrappers have asked for the op that runs: as many as wrappers are nested."""
     deep: Any = None
-    """The op and its operands where these were very many (`eager.protocol`)."""
+    """The op and its operands where these were very many (`eager.subclass.checks`)."""
     draws: Draws | None = None
     """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
     in_region: bool = False

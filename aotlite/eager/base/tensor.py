@@ -100,7 +100,7 @@ class Tensor(HostValues):
         counts = type(storage.version) is int
         plain = type(self) is Tensor and storage.buffer is not None and counts
         self.facts = meta if plain else None
-        """What a compiled entry depends on (`eager.facts`); None where it must be asked for."""
+        """What a compiled entry depends on (`tensor_facts`); None where it must be asked for."""
         self._array = None
         self._leaf = False
         self._node = None
@@ -114,7 +114,7 @@ class Tensor(HostValues):
         self._accumulator = None
 
     _make_wrapper_subclass: ClassVar[Callable[..., Any]]
-    """`wrappers.make_wrapper_subclass`."""
+    """`protocol.make_wrapper_subclass`."""
 
     if TYPE_CHECKING:  # installed by `tensor_methods`
         # ops

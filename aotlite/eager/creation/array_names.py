@@ -3,7 +3,7 @@
 `array_names.json` is made by `tools/ndarray_table.py`, which compares results on samples: for each
 form of a name or operator, and each class of operands, one letter: "." where all samples agree,
 else that of a reason. A form that is not in the table is not known to agree. Read by
-`eager.array_stand_in`. Rules: NDA-2, NDA-3. Spec: `specs/ndarrays.md`.
+`array_stand_in`. Rules: NDA-2, NDA-3. Spec: `specs/ndarrays.md`.
 """
 
 from __future__ import annotations

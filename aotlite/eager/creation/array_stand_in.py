@@ -1,7 +1,7 @@
 """`ArrayStandIn`: what a compiled function sees of an ndarray that it is given, while captured.
 
 It has a tensor over the array's memory, and does by that tensor's ops what NumPy and tensors mean
-alike (`eager.array_names`). Everything else raises: what differs with both meanings, what an
+alike (`array_names`). Everything else raises: what differs with both meanings, what an
 ndarray lacks as an AttributeError. What it computes are stand-ins again, of arrays or of scalars.
 `calls` puts stand-ins in the place of ndarrays and takes them out of the results. No other library
 is given one: what asks for its memory or its values is refused. Rules: NDA-2..NDA-6. Spec:

@@ -1,8 +1,8 @@
 """Generators: a seed and an offset into one counter-based stream. The default one is `GENERATOR`.
 
 While a function is captured, the default one's state is tracked by the recorder (`RngState`), and
-the generator itself is left alone. While a region is computed again (`eager.checkpoint`), a copy
-draws in its place. Rules: RNG-4, RNG-6, RNG-8, RNG-12. Spec: `specs/randomness.md`.
+the generator itself is left alone. While a region is computed again (`eager.regions.checkpoint`), a
+copy draws in its place. Rules: RNG-4, RNG-6, RNG-8, RNG-12. Spec: `specs/randomness.md`.
 """
 
 from __future__ import annotations

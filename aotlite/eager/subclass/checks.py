@@ -2,8 +2,9 @@
 
 `check_methods` looks at a class when its first instance is made: that the methods of the protocol
 can be called as they will be. `check_finite` looks at an instance that has wrappers inside: that
-none of them holds it. What the methods give is checked where they are called (`eager.wrappers`,
-`eager.wrapped`). Rules: SUB-1, SUB-9. Spec: `specs/subclasses.md`.
+none of them holds it. What the methods give is checked where they are called
+(`eager.subclass.protocol`, `eager.dispatch.subclass`). Rules: SUB-1, SUB-9. Spec:
+`specs/subclasses.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The records of a compilation as sentences, a line each: metadata, convention, partition.
 
-Reads the records of `stages.facts` and changes nothing. Its faces are `aotlite.inspect` and
+Reads `stages.records` and changes nothing. Its faces are `aotlite.inspect` and
 `aotlite explain`.
 """
 

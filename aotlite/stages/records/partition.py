@@ -24,7 +24,8 @@ class SavedValue(Record):
     name: str
     meta: TensorMeta
     owner: InputRole | Output | MutatedInput | IntermediateBase | None
-    """The caller's tensor whose memory this is a window of; None for memory nobody else sees."""
+    """In whose memory this lies; None if nobody else sees it. A `MutatedInput` is the new value of
+    an argument, in memory of the graph's own: the call copies it into the argument."""
     reason: str
     lent: bool = False
     """The owner may write that memory before the backward: it is copied before (PART-37)."""

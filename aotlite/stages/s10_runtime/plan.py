@@ -31,7 +31,7 @@ class RuntimePlan:
     forward: Graph
     run: Any
     is_compact: bool
-    """Forward and backward are called by their compact faces (`backends.values`)."""
+    """Forward and backward are called by their compact faces (`backends.calling_convention`)."""
     fast_paths: bool
     """False: by the general ways, which do the same more slowly."""
     backward: BackwardPlan | None

@@ -3,7 +3,7 @@
 A number cannot be followed through Python: what is made of it is another number. So the code is
 asked. Of a place that was changed each use is found: storing there, deleting, changing in place
 (`n += 1`, `log.append(1)`) tells nothing of what is there, and any other use may.
-Used by `own_numbers` alone. Rule: CAP-14. Spec: `specs/s1_capture.md`.
+Used by `python_numbers` alone. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations

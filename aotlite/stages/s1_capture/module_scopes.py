@@ -1,4 +1,4 @@
-"""`Scopes`: in which Module ops are run while a function is captured, and under which tags.
+"""`ModuleScopes`: in which Module ops are run while a function is captured, and under which tags.
 
 Part of the recorder of stage 1. Modules are found by their ids in a table that is made when the
 outermost one is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.

@@ -1,7 +1,7 @@
 """The recorder of a capture: turns dispatched ops into nodes and what is met outside into inputs.
 
-Used by stage 1, between the eager engine (protocol `eager.recording.Recorder`) and the graph.
-Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+Used by stage 1, between the eager engine (its protocol: `eager.base.capture_protocol`) and the
+graph. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Used by the pipeline when a compiled backward runs under grad mode for the first
 the captured run, which is kept, is continued: the engine runs it on fake gradients while it builds
 a graph of what it does, and then runs back through that. So whatever decides about gradients at
 the first order decides at each further one: `detach`, `no_grad`, writes, users' own backwards.
-Each result is a `Taped` again, from which the next order is recorded.
+Each result has a `KeptTape` again, from which the next order is recorded.
 Spec: `specs/higher_orders.md`.
 """
 

@@ -42,7 +42,7 @@ Root = tuple[Any, Any, Tensor]
 
 @attrs.frozen(eq=False)
 class Second:
-    """The outputs that gradients are, and what is to be known of their graph (`facts.Joint`)."""
+    """The outputs that gradients are, and what is to be known of their graph (`records.joint`)."""
 
     outputs: list[tuple[Role, Any]]
     receiving_inputs: Flows

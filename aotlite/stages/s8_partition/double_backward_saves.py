@@ -5,7 +5,7 @@ Its own backward goes on through the saved values to the inputs, and on that way
 results that the backward alone may not need. `with_kept` finds those that do not follow from what
 is saved, and has them saved, too; mostly there are none. `fed` replaces in a later graph what is
 computed again from the inputs by what was saved. Values of two graphs are the same if they are
-computed in the same way (`value_numbers`).
+computed in the same way (`value_numbering`).
 Spec: `specs/higher_orders.md`.
 """
 

@@ -41,6 +41,12 @@ TRAITS = {
     Cost.OPAQUE: _DEAR,
 }
 """PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
+_CALLED = {
+    Cost.RANDOM: "a random op",
+    Cost.INDEXING: "an indexing op",
+    Cost.CONTRACTION: "a contraction",
+    Cost.OPAQUE: "an op of unknown cost",
+}
 _EQUALITIES = (OPS["eq"], OPS["ne"])
 _FORWARD, _BACKWARD = 1, 2
 _LONG = 100
@@ -183,7 +189,7 @@ def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
     if node.recompute is False:
         return "it is to be saved"
     if trait & _DEAR:
-        return f"a {node.target.cost.value} is dear to compute again"
+        return f"{_CALLED[node.target.cost]} is dear to compute again"
     if node.target.cost is Cost.REDUCTION and compared:
         return "formed in another order, equal numbers that come of it would not be equal"
     if node.target.cost is Cost.REDUCTION and _is_lasting(node):

@@ -1,7 +1,7 @@
 """What a program's two sides are, and what may differ between them.
 
 `Compiled`: compiled functions of a library against its own eager ones. Two libraries, both eager,
-are `across.Across`. A judge plays all calls of a program on both sides and compares worlds
+are `library_oracles.Across`. A judge plays all calls of a program on both sides and compares worlds
 (GEN-11); played twice, each side must be like itself, or the program is nondeterministic.
 """
 

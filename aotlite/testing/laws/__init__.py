@@ -1,8 +1,8 @@
 """The laws as reusable checks of an op, a pass, a partitioner, a backend or a wrapper of one's own.
 
-Each `check_` function runs its subject through named laws and returns a `Checked`, or raises a
-`LawError` whose first line names the law, the subject and the smallest case that breaks it.
-Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
+Each function (`check_op`, `check_pass`, ...) runs its subject through named laws and returns a
+`Checked`, or raises a `LawError` whose first line names the law, the subject and the smallest case
+that breaks it. Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
 """
 
 from aotlite.testing.laws.backends import BACKEND_LAWS, BackendLaw, check_backend

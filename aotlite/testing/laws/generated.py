@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
-from aotlite.ir.op import DataOp, Op
+from aotlite.ir.op import DataOp, InplaceOp, Op
 from aotlite.ir.op.schema import REQUIRED, Parameter
 from aotlite.testing.laws.op_runs import bound, has_gradient, run
 from aotlite.testing.laws.sample import (
@@ -81,7 +81,8 @@ def _suggested(op: Op, spread: Spread) -> Iterator[Sample]:
     literals = [_literals(op, parameter) for parameter in parameters]
     for choice in itertools.product(*literals):
         holes = sum(value is _TENSOR for value in choice)
-        for row in _rows(holes) if holes else ([],):
+        rows = [*_rows(holes), *_special_rows(holes, op)] if holes else [[]]
+        for row in rows:
             for columns in spread(row):
                 yield _filled(choice, parameters, columns)
         for row in _smooth_rows(holes) if holes and has_gradient(op) else ():
@@ -162,6 +163,13 @@ def _rows(count: int) -> Iterator[list[np.ndarray]]:
             yield [dense[0], *[a[0] for a in dense[1:]]]
     for dtype in FLOATS:
         yield [special(dtype)[:, None].copy(), *[special(dtype) for _ in range(count - 1)]]
+
+
+def _special_rows(count: int, op: Op) -> Iterator[list[np.ndarray]]:
+    """Special values of one shape, for ops in place: what is written is not broadcast."""
+    if isinstance(op, InplaceOp) and count > 1:
+        for dtype in FLOATS:
+            yield [np.roll(special(dtype), k) for k in range(count)]
 
 
 def _every_layout(dtype: str, seed: int) -> list[np.ndarray]:

@@ -1,8 +1,9 @@
 """Random programs on wrappers: drawn, compared with what wrappers mean, and made small.
 
 A program is plain data (`aotlite.testing.programs`); what its tensors are is said by how they are
-made: by a function, or by a nesting (`shipped.maker`). Programs keep to numbers that the classes
-hold, and to views and writes that they take; what a class does with other numbers is a law of ops.
+made: by a function, or by a nesting (`wrapper_models.maker`). Programs keep to numbers that the
+classes hold, and to views and writes that they take; what a class does with other numbers is a law
+of ops.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Loops in two versions: one for usual numbers, and one for all.
 
-Functions may state that a shorter body does for most numbers (`Function.usual`). What is not usual
-is rare, so a loop is printed in short blocks: whether a block is usual is asked first, then one of
-two loops computes it. Operands that are not in memory are computed once, to a local line.
+A function may have a shorter body that is right for most numbers (`ScalarFunction.usual`). The
+others are rare, so a loop is printed in short blocks: each first tests whether all its numbers
+are usual, then runs one of two loops. Operands that are not in memory are computed once, to a local
+line.
 Spec: `specs/c_printer.md`.
 """
 

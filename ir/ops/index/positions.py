@@ -168,7 +168,7 @@ def line(a: Any) -> Any:
 def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
     """The position that an index means, within the dimension whatever the index is.
 
-    That it is within has to be checked as well (`k.check_index`).
+    That it is within has to be checked as well (`check_index` of the kernel builder).
     """
     found = k.cast(index, dtypes.int64)
     if negative:

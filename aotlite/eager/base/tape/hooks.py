@@ -89,7 +89,7 @@ class NodeAttachments:
         self.pre: Hooks = {}
         self.post: Hooks = {}
         self.made: Any = None
-        """Where the node was made (`anomaly.Made`), noted in anomaly mode (TEN-43)."""
+        """Where the node was made (`anomaly.ForwardStack`), noted in anomaly mode (TEN-43)."""
         self.metadata: dict[str, Any] = {}
         self.forms: dict[int, Callable[[Any], Any]] = {}
         """What brings gradients of results that are wrappers to their form (SHD-15)."""

@@ -50,7 +50,7 @@ class ViewChain:
         self._length: int = 0 if before is None else before._length + 1
         self._repeats: bool | None = None if before is not None else False
         self.shorter: ViewChain | None = None
-        """What shows the same in fewer steps, once somebody has asked (`shorter_chains.py`)."""
+        """What shows the same in fewer steps, once somebody has asked (`chain_simplification`)."""
 
     def then(self, step: ViewStep) -> ViewChain:
         """This chain and one step more."""

@@ -1,4 +1,4 @@
-"""`Root`: the hidden history of a base and its views; and how views were made.
+"""`ViewRoot`: the hidden history of a base and its views; and how views were made.
 
 Tensors know their root, so this stands below them. Rules: TEN-3, TEN-15..TEN-21.
 Spec: `specs/autograd.md`.

@@ -1,8 +1,8 @@
 """Compiled backwards under grad mode: gradients with a history of their own (DBL-2).
 
-Used by stage 10. An `Order` is a backward compiled as a forward that has a backward, for one set of
-gradients that arrive and those among them that have a history. Its tape node is again a
-`CompiledBackward`, whose own `Orders` make the next order when it is asked for.
+Used by stage 10. A `CompiledOrder` is a backward compiled as a forward that has a backward, for one
+set of gradients that arrive and those among them that have a history. Its tape node is again a
+`CompiledBackward`, whose own `CompiledOrders` make the next order when it is asked for.
 Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 """
 
@@ -79,7 +79,7 @@ class CompiledOrders:
 
 
 class DifferentiableStep:
-    """Calls an `Order`, and hooks what it gives into the tape."""
+    """Calls a `CompiledOrder`, and hooks what it gives into the tape."""
 
     def __init__(self, plan: BackwardPlan, absent: Absent, order: CompiledOrder) -> None:
         self.order = order

@@ -91,14 +91,14 @@ class BackwardFacts:
     """What stages 4 to 8 found out of a backward; read when a variant or an order is made."""
 
     is_compact: bool
-    """The backward is called by its compact face (`backends.values`)."""
+    """The backward is called by its compact face (`backends.calling_convention`)."""
     reachable_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which the tape of each result leads."""
     receiving_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
     run_once_nodes: tuple[tuple[int, bool], ...]
     """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
-    (`Reading.results`), and whether they ask for tensors."""
+    (`GradientReads.results`), and whether they ask for tensors."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
     new_leaves: frozenset[SourceRole]

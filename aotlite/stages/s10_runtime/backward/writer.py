@@ -1,7 +1,7 @@
 """The backward of a compiled call as straight-line Python: from gradients of results to those of
 inputs.
 
-Used by `s10_backward` alone. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4, SUB-11. Spec:
+Used by `backward/variants.py` alone. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4, SUB-11. Spec:
 `specs/s10_runtime.md`.
 """
 

@@ -1,7 +1,7 @@
 """The first part of a run-time function: what a call must satisfy for an entry to be valid for it.
 
 Input: the first call's flat arguments and what capture noted of the outside. Output: lines that
-return MISS where something is not as it was, and the same checks one by one, for `explain`. Rules:
+return MISS where something is not as it was, and the same checks one by one, for `why_not`. Rules:
 GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
 """
 

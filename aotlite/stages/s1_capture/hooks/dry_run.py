@@ -1,7 +1,7 @@
 """A recorder of which nothing is kept: a users' function is run on tensors without data.
 
-Stage 1 hands it to `inner_hooks`, which see by it what a hook changes besides tensors. Tensors from
-outside are inputs wherever they lie. Spec: `specs/hooks_inside.md`.
+Stage 1 hands it to `RegisteredHooks`, which sees by it what a hook changes besides tensors. Tensors
+from outside are inputs wherever they lie. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations

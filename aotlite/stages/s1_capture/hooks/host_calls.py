@@ -1,7 +1,7 @@
 """Hooks that each backward calls, with the values of their gradients: effects of its graph.
 
 A gradient that is a wrapper is taken apart, and put together again for the hook.
-Used by `inner_hooks`. Rules: HOOK-2, TOK-4. Spec: `specs/hooks_inside.md`.
+Used by `hooks/registered.py`. Rules: HOOK-2, TOK-4. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Such a hook may be run once, without data, and what it records may stand for it.
 called at each backward: whether it tells or changes something cannot be seen from one run. Proven
 is that nothing but tensors, and what the hook makes itself, can be changed, and that nothing that
 can change is read.
-Used by `inner_hooks` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
+Used by `hooks/registered.py` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What users' hooks reach besides their gradient, and whether a run of one has changed it.
 
 A capture runs a hook on a gradient without data. What it changes then in Python objects is put
-back (`Remembered`), and the hook is called at each backward instead. Hooks that may be called so
-reach nothing that the captured run made: neither its tensors, nor its lists (`reason_against`).
-Used by `inner_hooks` alone. Rules: HOOK-1 to HOOK-3. Spec: `specs/hooks_inside.md`.
+back, and the hook is called at each backward instead. Hooks that may be called so reach nothing
+that the captured run made: neither its tensors, nor its lists (`reason_against`).
+Used by `hooks/registered.py` alone. Rules: HOOK-1 to HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
