@@ -9,8 +9,8 @@ written. What the arguments mean, and whether they fit one another, is for the o
 from __future__ import annotations
 
 import ast
-import functools
 import enum
+import functools
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping

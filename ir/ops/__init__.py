@@ -7,8 +7,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.op import OPS
 from aotlite.ir.op.operand import install_methods
 
-# Each module declares the ops of one subject; what one needs of another it imports. All of it stays:
-# the collector would look at it again and again, for a tenth of the time until the first tensor.
+# Each module declares the ops of one subject; what one needs of another it imports. All of it
+# stays: the collector would look at it again and again, a tenth of the time to the first tensor.
 with collector_paused():
     for _module in walk_packages(__path__, f"{__name__}."):
         import_module(_module.name)
