@@ -1,13 +1,14 @@
 """How fast this checkout is against another commit of it, row by row.
 
-    python -m benchmarks.against COMMIT                   start, overhead, eager, pipeline, cpu
+    python -m benchmarks.against COMMIT                   all six benchmarks, kernels last
     python -m benchmarks.against COMMIT eager start       only these
     python -m benchmarks.against COMMIT --rounds 30 --rows "first tensor"
 
 The commit is checked out in a temporary folder. In each round every measurement runs once for
 either version, in fresh processes, and who is first changes. A row's figure is the median over the
 rounds; what is compared is the ratio of both medians. Start-up and first calls are seconds of the
-processor, calls the fastest of several loops, kernels seconds by the clock.
+processor, calls the fastest of several loops, kernels seconds by the clock; instructions of Python
+are counted in a first call, which a busy machine does not change.
 
 The rows are this checkout's, driven through the public API; those of `cpu` are each version's own.
 """
@@ -52,6 +53,7 @@ aotlite.compile(lambda x: (x.sin() * 2 + x).sum(), backend="reference")(x).backw
 """,
 }
 FIRST_CALLS = ("chain:1000", "chain:5000", "mlp:16", "transformer:2")
+SHORT = ("mlp:16", "transformer:2")
 PARTITIONS = ("default", "min_cut")
 
 Figures = Mapping[str, float]
@@ -108,6 +110,12 @@ def _first_calls() -> Iterator[Measurement]:
         yield Measurement(f"{program} {partition}", command, _processor_seconds)
 
 
+def _instructions() -> Iterator[Measurement]:
+    for program, partition in itertools.product(SHORT, PARTITIONS):
+        command = ("-m", "benchmarks.instructions", program, partition)
+        yield Measurement(f"{program} {partition}", command, lambda _, out, __: json.loads(out))
+
+
 def _processor_seconds(name: str, printed: str, _: float) -> Figures:
     return {name: json.loads(printed)["cpu_seconds"]}
 
@@ -129,6 +137,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Measurement]]] = {
     "overhead": lambda: _calls("overhead"),
     "eager": lambda: _calls("eager"),
     "pipeline": _first_calls,
+    "instructions": _instructions,
     "cpu": _kernels,
 }
 

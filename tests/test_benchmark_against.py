@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import against
+from benchmarks import against, instructions
 from benchmarks.against import ROOT, Measurement, Row
 
 
@@ -52,3 +52,11 @@ def test_start_up_is_measured_in_seconds_of_the_processor():
     with against.driver() as folder:
         found = against.run(measurement, ROOT, folder)
     assert 0.01 < found["first tensor"] < 60
+
+
+def test_instructions_are_counted_alike_each_time():
+    def action(times):
+        return lambda: [i * i for i in range(times)]
+
+    assert instructions.count(action(3)) == instructions.count(action(3))
+    assert instructions.count(action(4)) > instructions.count(action(3))

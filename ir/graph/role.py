@@ -31,13 +31,13 @@ class _Numbered:
     def __str__(self) -> str:
         return f"{self.prefix}_{self.index}"
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # what attrs makes would be equal for Primal(0) and Output(0)
         return hash((self.prefix, self.index))
 
 
 @attrs.frozen
 class _Placed(_Numbered):
-    """The same, with the words that name the value in messages; they decide nothing."""
+    """A numbered role with the words that name its value in messages; equality ignores them."""
 
     place: str = attrs.field(default="", eq=False)
 

@@ -1,7 +1,7 @@
 """`OpNamespace`: every op as an attribute, the namespace in which printed text runs.
 
-Ground floor. What a call gives is up to a function that the namespace is made with. Spec:
-`specs/graph.md`.
+Ground floor. The function that a namespace is made with computes each call, or emits its node.
+Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
