@@ -8,9 +8,9 @@ else is an argument.
 from __future__ import annotations
 
 import difflib
-import inspect
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -101,57 +101,30 @@ def make_options(
     *,
     backend: Any = None,
     wait: bool = True,
-    partition: Any = None,
     verify: bool | int | None = None,
-    passes: Any = (),
-    decompositions: Any = None,
-    stages: Mapping[str, Callable[..., Any]] | None = None,
     dump: str | None = None,
-    observer: Observer | None = None,
-    fw_compiler: Any = None,
-    bw_compiler: Any = None,
-    inference_compiler: Any = None,
-    recompile_limit: int = 32,
-    recompile_limit_is_error: bool = False,
-    fast_paths: bool = True,
-    num_params_buffers: int = 0,
-    keep_inference_input_mutations: bool | None = None,
-    unlift_tokens: bool = True,
-    saved_hooks: Any = None,
-    saved_hooks_mode: str = "donated",
     device_graphs: bool = False,
     device_graph_sizes: Any = None,
-    **unknown: Any,
+    **given: Any,
 ) -> Options:
     """Checked options, with what the environment says where an argument says nothing."""
-    if unknown:
-        raise _unknown(next(iter(unknown)))
-    if observer is not None and not callable(observer):
-        raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
-    if dump is not None and not isinstance(dump, (str, os.PathLike)):
-        raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
+    for name in given:
+        if name not in _CHECKS:
+            raise _unknown(name)
     chosen = _waiting(DEFAULT_BACKEND if backend is None else backend, wait)
     return Options(
         backend=_recording(chosen, device_graphs, device_graph_sizes),
-        partition=_partition(partition),
         verify=_level(verify),
-        passes=_passes(passes),
-        decompositions={} if decompositions is None else decomposition_table(decompositions),
-        stages=_stages(stages or {}),
-        dump=(dump and os.fspath(dump)) or os.environ.get("AOTLITE_DUMP") or None,
-        observer=observer,
-        fw_compiler=_compiler("fw_compiler", fw_compiler),
-        bw_compiler=_compiler("bw_compiler", bw_compiler),
-        inference_compiler=_compiler("inference_compiler", inference_compiler),
-        recompile_limit=_limit(recompile_limit),
-        recompile_limit_is_error=_switch("recompile_limit_is_error", recompile_limit_is_error),
-        fast_paths=_switch("fast_paths", fast_paths),
-        num_params_buffers=_count(num_params_buffers),
-        keep_inference_input_mutations=_kept(keep_inference_input_mutations),
-        unlift_tokens=_switch("unlift_tokens", unlift_tokens),
-        saved_hooks=_saved_hooks(saved_hooks),
-        saved_hooks_mode=_saved_hooks_mode(saved_hooks_mode),
+        dump=_folder(dump) or os.environ.get("AOTLITE_DUMP") or None,
+        **{name: _CHECKS[name](value) for name, value in given.items()},
     )
+
+
+def _unknown(name: str) -> ArgumentError:
+    backend, *others = [field.name for field in attrs.fields(Options)]
+    known = [backend, "wait", *others, "device_graphs", "device_graph_sizes"]
+    near = difflib.get_close_matches(name, known, 3) or known
+    return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")
 
 
 def _waiting(given: Any, wait: Any) -> Backend:
@@ -196,12 +169,6 @@ def _sizes(sizes: Any) -> frozenset[int]:
             f"compile: device_graph_sizes is {sizes!r}, expected a list of sizes, such as [1, 2, 4]"
         )
     return frozenset(sizes)
-
-
-def _unknown(name: str) -> ArgumentError:
-    known = [p.name for p in inspect.signature(make_options).parameters.values()][:-1]
-    near = difflib.get_close_matches(name, known, 3) or known
-    return ArgumentError(f"compile: {name!r} is no option, expected {', '.join(near)}")
 
 
 def _compiler(option: str, given: Any) -> Backend | None:
@@ -263,6 +230,23 @@ def _level(verify: bool | int | None) -> int:
     return int(verify)
 
 
+def _folder(dump: Any) -> str | None:
+    if dump is not None and not isinstance(dump, (str, os.PathLike)):
+        raise ArgumentError(f"compile: dump is {dump!r}, expected the path of a folder")
+    return os.fspath(dump) if dump else None
+
+
+def _observer(observer: Any) -> Observer | None:
+    if observer is not None and not callable(observer):
+        raise ArgumentError(f"compile: observer is {observer!r}, expected a function")
+    found: Observer | None = observer
+    return found
+
+
+def _decompositions(decompositions: Any) -> Table:
+    return {} if decompositions is None else decomposition_table(decompositions)
+
+
 def _partition(partition: Any) -> Partitioner | str | None:
     is_named = isinstance(partition, str) and partition in PARTITIONERS
     if partition is None or is_named or callable(partition):
@@ -285,7 +269,8 @@ def _passes(passes: Any) -> tuple[Pass, ...]:
     return found
 
 
-def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+def _stages(stages: Any) -> Mapping[str, Callable[..., Any]]:
+    stages = stages or {}
     if not isinstance(stages, Mapping):
         raise ArgumentError(f"compile: stages is {stages!r}, expected functions by stage name")
     for name, stage in stages.items():
@@ -296,3 +281,24 @@ def _stages(stages: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[.
         if not callable(stage):
             raise ArgumentError(f"compile: stage {name!r} is {stage!r}, expected a function")
     return dict(stages)
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "partition": _partition,
+    "passes": _passes,
+    "decompositions": _decompositions,
+    "stages": _stages,
+    "observer": _observer,
+    "fw_compiler": partial(_compiler, "fw_compiler"),
+    "bw_compiler": partial(_compiler, "bw_compiler"),
+    "inference_compiler": partial(_compiler, "inference_compiler"),
+    "recompile_limit": _limit,
+    "recompile_limit_is_error": partial(_switch, "recompile_limit_is_error"),
+    "fast_paths": partial(_switch, "fast_paths"),
+    "num_params_buffers": _count,
+    "keep_inference_input_mutations": _kept,
+    "unlift_tokens": partial(_switch, "unlift_tokens"),
+    "saved_hooks": _saved_hooks,
+    "saved_hooks_mode": _saved_hooks_mode,
+}
+"""What checks an option that is given, and makes it what `Options` holds."""

@@ -39,14 +39,18 @@ Phase = Callable[[Program], tuple[Callable[[], Any], Callable[[Any], Any]]]
 
 def measure(job: Job) -> dict[str, float]:
     """Seconds and bytes of the first call, after a warm-up with a function of three ops."""
-    prepare = _PEERS[job.peer](job)
-    _run(*prepare(_warm_up()))
-    measured = program(job.row)
-    call, backward = prepare(measured)
+    call, backward = prepared(job, program(job.row))
     gc.collect()
     peak = _peak()
     seconds, cpu_seconds = _run(call, backward)
     return {"seconds": seconds, "cpu_seconds": cpu_seconds, "bytes": _peak() - peak}
+
+
+def prepared(job: Job, of: Program) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """The first call of a program and its backward, behind the warm-up."""
+    prepare = _PEERS[job.peer](job)
+    _run(*prepare(_warm_up()))
+    return prepare(of)
 
 
 def _run(call: Callable[[], Any], backward: Callable[[Any], Any]) -> tuple[float, float]:

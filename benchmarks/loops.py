@@ -39,19 +39,20 @@ def measure(
 
 def _rounds(of: Mapping[str, Action], rounds: int) -> Iterator[list[tuple[str, float]]]:
     """For each round the columns in turn, each with the microseconds of its fastest loop."""
-    counts = {column: _calls_a_loop(action) for column, action in of.items()}
+    counts = {column: calls_a_loop(action) for column, action in of.items()}
     for _ in range(rounds):
-        yield [(column, _fastest(action, counts[column])) for column, action in of.items()]
+        yield [(column, fastest(action, counts[column])) for column, action in of.items()]
 
 
-def _calls_a_loop(action: Action) -> int:
+def calls_a_loop(action: Action) -> int:
     """How many calls take about as long as a loop shall; the first ones compile."""
     action()
     action()
     return max(1, int(LOOP_SECONDS / _loop(action, 5)))
 
 
-def _fastest(action: Action, calls: int) -> float:
+def fastest(action: Action, calls: int) -> float:
+    """Microseconds a call takes in the fastest of several loops."""
     return min(_loop(action, calls) for _ in range(LOOPS)) * 1e6
 
 

@@ -1,4 +1,4 @@
 """The eager engine: tensors over storages, the dispatcher, the tape. Imports `aotlite.ir` only."""
 
-import aotlite.eager.tensor_methods
-import aotlite.ir.ops  # noqa: F401  (fills the op table before any tensor is made)
+import aotlite.ir.ops  # noqa: F401  (all ops first: threads that import at once would deadlock)
+from aotlite.eager import tensor_methods as tensor_methods

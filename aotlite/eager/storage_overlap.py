@@ -13,6 +13,7 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.geometry.overlap import Geometry, overlaps, overlaps_bytes
+from aotlite.ir.meta import TensorMeta
 
 
 def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
@@ -161,3 +162,17 @@ def _address(tensor: Tensor) -> int:
 def _in_bytes(tensor: Tensor) -> Geometry:
     meta, size = tensor.meta, tensor.meta.dtype.itemsize
     return (*meta.shape, size), (*[step * size for step in meta.stride], 1), _address(tensor)
+
+
+def is_within(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
+    """Whether a window has only elements that `held` has: what lies between them is not given."""
+    if start < 0 or start + meta.span > held.span:
+        return False
+    return held.dense or _addresses(meta, start) <= _addresses(held, 0)
+
+
+def _addresses(meta: TensorMeta, start: int) -> set[int]:
+    found = {start}
+    for size, stride in zip(meta.shape, meta.stride, strict=True):
+        found = {address + i * stride for address in found for i in range(size)}
+    return found

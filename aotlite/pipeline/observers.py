@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
 from aotlite.backends.native.warn_once import warn_once
+from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import ArgumentError, noted
-from aotlite.ir.filesystem import atomic_files
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import same_effects
 from aotlite.ir.graph.verify import verify
@@ -31,6 +31,11 @@ from aotlite.stages.records.explain_text import (
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.records.partition import Partition
 from aotlite.stages.s3_convention import Convention
+
+if TYPE_CHECKING:
+    from aotlite.ir.filesystem import atomic_files
+else:  # for dumps alone
+    atomic_files = deferred("aotlite.ir.filesystem.atomic_files")
 
 _PURPOSES = {
     "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",

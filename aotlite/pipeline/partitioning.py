@@ -7,13 +7,13 @@ PART-14, SAV-7, TOK-3, FUN-21. Spec: `specs/s8_partition.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.graph.verify import verify
-from aotlite.options import PARTITIONERS, Options
-from aotlite.partition import min_cut_rematerialization_partition
+from aotlite.options import Options
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.function_meta import FunctionMeta
@@ -25,15 +25,20 @@ from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
 from aotlite.stages.shared.effect_tokens import unlifted_partition
 
-_BY_NAME = dict(
-    zip(PARTITIONERS, (default_partition, min_cut_rematerialization_partition), strict=True)
-)
+if TYPE_CHECKING:
+    from aotlite import partition as partitioners
+else:  # most graphs are cut in the default way
+    partitioners = deferred("aotlite.partition")
 
 
 def partitioner(options: Options) -> Callable[[Graph], Any] | None:
     """What divides joint graphs; None for the stage's own way."""
     chosen = "min_cut" if options.cuts_for_fusion() else options.partition
-    return _BY_NAME[chosen] if isinstance(chosen, str) else chosen
+    if not isinstance(chosen, str):
+        return chosen
+    if chosen == "min_cut":
+        return partitioners.min_cut_rematerialization_partition
+    return default_partition
 
 
 def opened_for_fusion(graph: Graph, compilation: Compilation) -> Graph:

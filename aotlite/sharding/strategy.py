@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
-from aotlite.ir.op.parts import Cut, cuts_of, linear_groups
+from aotlite.sharding.parts import Cut, cuts_of, linear_groups
 from aotlite.sharding.placements import Partial, Placed, Placement, Replicate, Shard, is_formed
 from aotlite.sharding.redistribution import bytes_moved
 

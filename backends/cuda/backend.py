@@ -115,4 +115,4 @@ def _timed(
     return result
 
 
-CUDA = CudaBackend()
+CUDA: CudaBackend = CudaBackend()

@@ -5,6 +5,7 @@ The modules of the room itself import `ir/graph/graph.py`, where all of these ar
 methods of FX that stand on those modules are put in here. Spec: `specs/graph.md`.
 """
 
+import aotlite.ir.ops  # noqa: F401  (all ops first: threads that import at once would deadlock)
 from aotlite.ir.graph.graph import (
     Constant,
     Copy,

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import update_wrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aotlite.ir.deferred import deferred
 from aotlite.ir.graph.edit import GraphEdit
-from aotlite.ir.graph.files import dumps, loads
 from aotlite.ir.graph.graph import Graph
 from aotlite.ir.graph.text.printer import code, readable, tabular
 from aotlite.ir.graph.text.sequence_table import sequence_table
 from aotlite.ir.graph.verify import verify
+
+if TYPE_CHECKING:
+    from aotlite.ir.graph import files
+else:  # few graphs are pickled
+    files = deferred("aotlite.ir.graph.files")
 
 __all__ = ["install_methods"]
 
@@ -56,7 +61,7 @@ def _str(self: Graph) -> str:
 
 def _reduce(self: Graph) -> tuple[Any, ...]:
     """Pickled as the text of a file (SER-1): without code objects and nodes of other graphs."""
-    return loads, (dumps(self),)
+    return files.loads, (files.dumps(self),)
 
 
 def _made() -> Iterator[tuple[str, Any]]:

@@ -12,161 +12,135 @@ import attrs
 
 
 @attrs.frozen
-class Primal:
-    """Input: the caller's tensor number `index` among the flat arguments."""
+class _Single:
+    """A role that at most one input, or output, of a graph has."""
 
-    prefix: ClassVar[str] = "primals"
+    prefix: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.prefix
+
+
+@attrs.frozen
+class _Numbered:
+    """The role of value number `index` of its kind."""
+
+    prefix: ClassVar[str]
     index: int
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.index}"
 
+    def __hash__(self) -> int:  # what attrs makes would be equal for Primal(0) and Output(0)
+        return hash((self.prefix, self.index))
+
 
 @attrs.frozen
-class Hidden:
-    """Input: a tensor that the function reaches without its being an argument (CAP-3)."""
+class _Placed(_Numbered):
+    """A numbered role with the words that name its value in messages; equality ignores them."""
 
-    prefix: ClassVar[str] = "hidden"
-    index: int
     place: str = attrs.field(default="", eq=False)
 
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
-
 
 @attrs.frozen
-class SyntheticBase:
+class _OfEffect:
+    """The role of the token of an effect."""
+
+    prefix: ClassVar[str]
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.effect}"
+
+
+class Primal(_Numbered):
+    """Input: the caller's tensor number `index` among the flat arguments."""
+
+    prefix = "primals"
+
+
+class Hidden(_Placed):
+    """Input: a tensor that the function reaches without its being an argument (CAP-3)."""
+
+    prefix = "hidden"
+
+
+class SyntheticBase(_Numbered):
     """Input: the memory of inputs that overlap while one of them is written (SYN-1)."""
 
-    prefix: ClassVar[str] = "synthetic_base"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "synthetic_base"
 
 
-@attrs.frozen
-class Family:
+class Family(_Numbered):
     """Inputs that overlap and are views of one base: they have one history (SYN-2)."""
 
-    prefix: ClassVar[str] = "family"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "family"
 
 
-@attrs.frozen
-class Seed:
+class Seed(_Single):
     """Input: the generator's seed at the start of the call, 0-d uint64 (RNG-2)."""
 
-    prefix: ClassVar[str] = "seed"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "seed"
 
 
-@attrs.frozen
-class Offset:
+class Offset(_Single):
     """Input: the generator's offset at the start of the call, 0-d uint64 (RNG-2)."""
 
-    prefix: ClassVar[str] = "offset"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "offset"
 
 
-@attrs.frozen
-class BackwardSeed:
+class BackwardSeed(_Single):
     """Input: the generator's seed when the backward starts, 0-d uint64 (RNG-5)."""
 
-    prefix: ClassVar[str] = "backward_seed"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "backward_seed"
 
 
-@attrs.frozen
-class BackwardOffset:
+class BackwardOffset(_Single):
     """Input: the generator's offset when the backward starts, 0-d uint64 (RNG-5)."""
 
-    prefix: ClassVar[str] = "backward_offset"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "backward_offset"
 
 
-@attrs.frozen
-class NextSeed:
+class NextSeed(_Single):
     """Output: the seed that a function leaves which sets another one, 0-d uint64 (RNG-6)."""
 
-    prefix: ClassVar[str] = "next_seed"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "next_seed"
 
 
-@attrs.frozen
-class NextOffset:
+class NextOffset(_Single):
     """Output: the generator's offset at the end of the call, 0-d uint64 (RNG-3)."""
 
-    prefix: ClassVar[str] = "next_offset"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "next_offset"
 
 
-@attrs.frozen
-class NextBackwardSeed:
+class NextBackwardSeed(_Single):
     """Output: the seed that a backward leaves which sets another one, 0-d uint64 (RNG-6)."""
 
-    prefix: ClassVar[str] = "next_backward_seed"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "next_backward_seed"
 
 
-@attrs.frozen
-class NextBackwardOffset:
+class NextBackwardOffset(_Single):
     """Output: the generator's offset at the end of the backward, 0-d uint64 (RNG-3)."""
 
-    prefix: ClassVar[str] = "next_backward_offset"
-
-    def __str__(self) -> str:
-        return self.prefix
+    prefix = "next_backward_offset"
 
 
-@attrs.frozen
-class Token:
+class Token(_OfEffect):
     """Input and output: the token of an effect of the forward, before and after it (TOK-2)."""
 
-    prefix: ClassVar[str] = "token"
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.effect}"
+    prefix = "token"
 
 
-@attrs.frozen
-class BackwardToken:
+class BackwardToken(_OfEffect):
     """Input and output: the same of an effect of the backward (TOK-4, TOK-5)."""
 
-    prefix: ClassVar[str] = "backward_token"
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.effect}"
+    prefix = "backward_token"
 
 
-@attrs.frozen
-class Output:
+class Output(_Numbered):
     """Output: the user's result number `index` among the flat results."""
 
-    prefix: ClassVar[str] = "output"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "output"
 
 
 @attrs.frozen
@@ -180,15 +154,10 @@ class MutatedInput:
         return f"{self.prefix}_{self.of}"
 
 
-@attrs.frozen
-class IntermediateBase:
+class IntermediateBase(_Numbered):
     """Output: the base of results that are views of one intermediate (META-9)."""
 
-    prefix: ClassVar[str] = "base"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "base"
 
 
 @attrs.frozen
@@ -281,15 +250,10 @@ class Current:
         return f"{self.prefix}_{self.of}"
 
 
-@attrs.frozen
-class Arrived:
+class Arrived(_Numbered):
     """Input: whether any gradient of set number `index` of results arrived, 0-d bool (TAN-8)."""
 
-    prefix: ClassVar[str] = "arrived"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "arrived"
 
 
 @attrs.frozen
@@ -329,29 +293,18 @@ class Saved:
         return f"{self.prefix}_{self.name or self.index}"
 
 
-@attrs.frozen
-class Lifted:
+class Lifted(_Placed):
     """Input of a compiled tape: value number `index` that the tape holds, or a gradient on its way
     (CAG-2).
     """
 
-    prefix: ClassVar[str] = "inputs"
-    index: int
-    place: str = attrs.field(default="", eq=False)
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "inputs"
 
 
-@attrs.frozen
-class Kept:
+class Kept(_Numbered):
     """Input of a backward that is differentiated itself: saved value number `index` (DBL-2)."""
 
-    prefix: ClassVar[str] = "kept"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "kept"
 
 
 @attrs.frozen
@@ -368,15 +321,10 @@ class Incoming:
         return f"{self.prefix}_{self.of}"
 
 
-@attrs.frozen
-class Argument:
+class Argument(_Numbered):
     """Input of a graph that somebody built or captured by hand, number `index`."""
 
-    prefix: ClassVar[str] = "arg"
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.index}"
+    prefix = "arg"
 
 
 Role = (

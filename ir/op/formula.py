@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any
 
 import attrs
@@ -76,7 +77,7 @@ def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None)
 def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
     names = _formula_names(schema)
     sources = []
-    for name in inspect.signature(function).parameters:
+    for name in _parameter_names(function):
         if name not in names:
             raise ArgumentError(
                 f"{schema.name}: a gradient formula asks for {name!r}, expected one of "
@@ -84,6 +85,13 @@ def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
             )
         sources.append(names[name])
     return Formula(function, tuple(sources))
+
+
+def _parameter_names(function: Callable[..., object]) -> Iterable[str]:
+    if type(function) is FunctionType and not vars(function):  # not decorated: ten times as fast
+        code = function.__code__
+        return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return inspect.signature(function).parameters
 
 
 def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
@@ -255,9 +256,10 @@ def _described(value: object) -> str:
 
 
 # --------------------------------------------------------------------------------------- parsing
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_TYPE: Final = re.compile(r"([A-Za-z_]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??)")
-_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+")
+_NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*) *")
+_TYPE: Final = re.compile(r"([A-Za-z_]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??) *")
+_LITERAL: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+) *")
+_literal_value = functools.cache(ast.literal_eval)
 
 
 def parse_schema(text: str) -> Schema:
@@ -279,7 +281,7 @@ class _Parser:
         self.at = 0
 
     def schema(self) -> Schema:
-        name = self.match(_NAME, "the name of an op")[0]
+        name = self.match(_NAME, "the name of an op")[1]
         self.expect("(")
         parameters = self.parameters()
         self.expect("->")
@@ -303,7 +305,7 @@ class _Parser:
     def parameter(self, before: list[Parameter], *, keyword_only: bool) -> Parameter:
         type_, alias = self.type()
         start = self.at
-        name = self.match(_NAME, "the name of a parameter")[0]
+        name = self.match(_NAME, "the name of a parameter")[1]
         if any(each.name == name for each in before):
             self.fail("a name not used before", at=start)
         default = self.default(type_) if self.skip("=") else REQUIRED
@@ -323,9 +325,9 @@ class _Parser:
 
     def default(self, type_: ParameterType) -> object:
         start = self.at
-        literal = self.match(_LITERAL, "a default")[0]
+        literal = self.match(_LITERAL, "a default")[1]
         try:
-            value = type_.canonical(ast.literal_eval(literal))
+            value = type_.canonical(_literal_value(literal))
         except (ValueError, SyntaxError):
             value = UNFIT
         if value is UNFIT:
@@ -349,7 +351,7 @@ class _Parser:
             self.fail("Tensor or Tensor[]", at=start)
         if alias is not None and alias not in aliases:
             self.fail("an alias mark that a parameter has", at=start)
-        name = self.match(_NAME, "a name")[0] if _NAME.match(self.text, self.at) else ""
+        name = self.match(_NAME, "a name")[1] if _NAME.match(self.text, self.at) else ""
         return Return(name, alias, is_list=type_.text == "Tensor[]")
 
     def match(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
@@ -357,7 +359,6 @@ class _Parser:
         if match is None:
             self.fail(what)
         self.at = match.end()
-        self.skip("")
         return match
 
     def expect(self, token: str) -> None:

@@ -29,7 +29,6 @@ from aotlite.ir.graph.role import (
 )
 from aotlite.ir.graph.text.printer import code, readable, tabular
 from aotlite.ir.graph.text.source import (
-    OpNamespace,
     function_from_source,
     graph_from_source,
     role_from_text,
@@ -37,6 +36,7 @@ from aotlite.ir.graph.text.source import (
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.meta.text import meta_from_text, meta_text
 from aotlite.ir.op import OPS
+from aotlite.ir.op.namespace import OpNamespace
 from aotlite.ir.run.interpreter import run_graph
 from tests.ir import strategies
 

@@ -12,7 +12,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.op.dims import along, elementwise, reduced_over, spelled
-from aotlite.ir.op.parts import Cut, cuts_of, linear_groups
+from aotlite.sharding.parts import Cut, cuts_of, linear_groups
 from aotlite.testing.laws.op_runs import bound
 from tests.samples import samples_of
 

@@ -15,6 +15,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.storage import Storage, no_data
 from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewStep
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import is_within
 from aotlite.eager.subclass.protocol import is_wrapper, refuse_form
 from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import uint8
@@ -30,7 +31,6 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.geometry import layout
 from aotlite.ir.geometry.memory_format import MemoryFormat, preserve_format, strides_in
-from aotlite.ir.graph.storage_roots import is_within
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.composite import gathered
 from aotlite.ir.op.schema import parse_schema

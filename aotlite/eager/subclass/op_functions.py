@@ -9,15 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.graph.builder import Proxy
-from aotlite.ir.graph.text.source import OpNamespace
 from aotlite.ir.op import Op
+from aotlite.ir.op.namespace import OpNamespace
+from aotlite.ir.op.operand import Operand
 
 
 def _call(op: Op, args: tuple[Any, ...]) -> Any:
     for value in op.operands(args):
-        if type(value) is Proxy:
-            return value.builder.call(op, args)
+        if isinstance(value, Operand) and not isinstance(value, Tensor):
+            return value._apply(op, args)
     return Tensor._apply(None, op, args)  # type: ignore[arg-type]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
+from aotlite.eager.storage_overlap import is_within
 from aotlite.ir.errors import ShapeError
-from aotlite.ir.graph.storage_roots import is_within, storage_root
+from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole

@@ -73,14 +73,7 @@ def cut(
 
 def needed_values(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
     """What the gradients need, down to what is kept and to tangents."""
-    needed = [False] * len(kept)
-    for _, i in joint.gradients:
-        needed[i] = True
-    for i in range(len(kept) - 2, -1, -1):
-        if needed[i] and not kept[i]:
-            for p in joint.inputs[i]:
-                needed[p] = True
-    return needed
+    return joint.upstream([i for _, i in joint.gradients], kept)
 
 
 # -------------------------------------------------------------------------------------- forward
@@ -123,13 +116,7 @@ def _copied(build: Builder, node: Node) -> Node:
 
 def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
     """The inputs, and all that results and saved values are computed from, in order (PART-2)."""
-    wanted = [False] * len(joint.inputs)
-    for i in (*saved, *[i for _, i in joint.results]):
-        wanted[i] = True
-    for i in range(len(wanted) - 2, -1, -1):
-        if wanted[i]:
-            for p in joint.inputs[i]:
-                wanted[p] = True
+    wanted = joint.upstream([*saved, *[i for _, i in joint.results]])
     for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
         if type(node.role) in OF_BACKWARD:
             if is_wanted:

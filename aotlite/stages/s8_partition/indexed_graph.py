@@ -6,6 +6,8 @@ Shared by partitioners. Values are numbered as they stand in the graph; each lis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from aotlite.ir.forks import cached_property
@@ -39,6 +41,18 @@ class IndexedGraph:
     """Outputs of the forward that are values."""
     gradients: list[tuple[Role, int]]
     """Outputs of the backward that are values: gradients, and what it writes."""
+
+    def upstream(self, starts: Sequence[int], kept: Sequence[bool] = ()) -> list[bool]:
+        """Whether each value is one of these or is read to compute them; what is kept is there."""
+        found = [False] * len(self.inputs)
+        kept = kept or found.copy()
+        for i in starts:
+            found[i] = True
+        for i in range(len(found) - 2, -1, -1):
+            if found[i] and not kept[i]:
+                for p in self.inputs[i]:
+                    found[p] = True
+        return found
 
     @cached_property
     def tangents(self) -> list[int]:

@@ -36,24 +36,12 @@ def recomputed_from(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -
     """PART-40: the caller's memory of which the backward computes again what eager has saved."""
     roots, held = joint.roots, joint.callers_memory[0]
     found: set[int] = set()
-    early = _of_results(joint)
+    early = joint.upstream([i for _, i in joint.results])
     for i, node in enumerate(joint.graph.nodes):
         again = needed[i] and not kept[i] and node.op == "call"
         if again and (node.phase is Phase.FORWARD or early[i]):
             found.update([roots[p] for p in joint.inputs[i] if roots[p] != roots[i]])
     return found & held
-
-
-def _of_results(joint: IndexedGraph) -> list[bool]:
-    """What the results need, and so the forward computes."""
-    found = [False] * len(joint.inputs)
-    for _, i in joint.results:
-        found[i] = True
-    for i in range(len(found) - 2, -1, -1):
-        if found[i]:
-            for p in joint.inputs[i]:
-                found[p] = True
-    return found
 
 
 def _times(joint: IndexedGraph, kept: list[bool] | None) -> list[int]:

@@ -1,100 +1,27 @@
-"""Graphs from printed text, and the namespace in which printed text runs.
+"""Graphs from printed text.
 
 Ground floor. `graph_from_source` executes the text that `ir/graph/text/printer.py` writes, with
-`ops` emitting nodes; `OpNamespace` with another `call` makes the same text compute, on tensors for
-instance. The text is executed as Python: it has the rights of the program that reads it. Spec:
+`ops` emitting nodes; another `OpNamespace` makes the same text compute, on tensors for instance.
+The text is executed as Python: it has the rights of the program that reads it. Spec:
 `specs/graph.md`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from aotlite.ir import dtypes
 from aotlite.ir.arrays.device import Device
-from aotlite.ir.errors import ArgumentError, FormatError, noted
+from aotlite.ir.errors import FormatError, noted
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.graph import Graph, Phase
 from aotlite.ir.graph.role import ROLES, Role, parse_role
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.meta.text import HOST, device_from_text, dtype_text, meta_from_text
-from aotlite.ir.op import Op, op_named
-from aotlite.ir.op.host_function import HostFunction, host_function_named
+from aotlite.ir.meta.text import HOST, meta_from_text
+from aotlite.ir.op.namespace import NOTHING, OpNamespace
 
-__all__ = [
-    "OpNamespace",
-    "function_from_source",
-    "graph_from_source",
-    "role_from_text",
-]
-
-_NOTHING: Mapping[str, Any] = {}
-_WORDS: Mapping[str, Any] = {
-    "inf": math.inf,
-    "nan": math.nan,
-    **{dtype_text(dtype): dtype for dtype in dtypes.DTYPES},
-}
-
-
-class OpNamespace:
-    """`ops` of a printed graph: each attribute calls the op of that name.
-
-    The arguments are bound to the op's schema, then `call(op, args)` gives the result. `constants`
-    are what `ops.constant(name, meta)` looks up, `devices` what `ops.device(name)` does. Also has
-    what Python has no literal for: `inf`, `nan`, dtypes. Raises ArgumentError for other names.
-
-    >>> ops = OpNamespace(lambda op, args: (op.name, args))
-    >>> ops.full(2, ops.inf)
-    ('full', ((2,), inf, None, None))
-    """
-
-    def __init__(
-        self,
-        call: Callable[[Op, tuple[Any, ...]], Any],
-        constants: Mapping[str, Any] = _NOTHING,
-        devices: Mapping[str, Device] = HOST,
-    ) -> None:
-        self._call = call
-        self._constants = constants
-        self._devices = devices
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by Python's own protocols, which expect this error
-            raise AttributeError(name)
-        if name in _WORDS:
-            return _WORDS[name]
-        op, call = op_named(name), self._call
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return call(op, op.bind(args, kwargs))
-
-        function.__name__ = function.__qualname__ = name
-        function.__doc__ = str(op.schema)
-        function.op = op  # type: ignore[attr-defined]
-        setattr(self, name, function)
-        return function
-
-    def constant(self, name: str, meta: str) -> Any:
-        """The constant of this name. Raises ArgumentError if it was not given."""
-        if name not in self._constants:
-            known = ", ".join(map(repr, self._constants)) or "none"
-            raise ArgumentError(f"constant: name is {name!r}, expected one of those given: {known}")
-        return self._constants[name]
-
-    def device(self, name: str) -> Device:
-        """The device of this name. Raises ArgumentError if it was not given."""
-        return device_from_text(name, self._devices)
-
-    def host_function(self, name: str) -> HostFunction:
-        """The function of this name that a graph of this process holds. Raises ArgumentError."""
-        return host_function_named(name)
-
-    def phase(self, name: str) -> None:
-        """Says that the calls after it are of the half "forward" or "backward": no computation."""
-        _phase(name)
+__all__ = ["function_from_source", "graph_from_source", "role_from_text"]
 
 
 def function_from_source(text: str, ops: Any) -> FunctionType:
@@ -113,7 +40,7 @@ def function_from_source(text: str, ops: Any) -> FunctionType:
 def graph_from_source(
     text: str,
     *,
-    constants: Mapping[str, Any] = _NOTHING,
+    constants: Mapping[str, Any] = NOTHING,
     devices: Mapping[str, Device] = HOST,
 ) -> Graph:
     """The graph that a printed text describes: the same ops, arguments, phases, metas and roles.
@@ -158,7 +85,8 @@ class _GraphOps(OpNamespace):
         return self.builder.constant(name, value, meta_from_text(meta, devices=self._devices))
 
     def phase(self, name: str) -> None:
-        self.builder.phase = _phase(name)
+        super().phase(name)
+        self.builder.phase = Phase(name)
 
 
 # ------------------------------------------------------------------------------------ annotations
@@ -187,10 +115,3 @@ def _input_from_text(
 ) -> tuple[TensorMeta, Role | None]:
     meta, _, role = annotation.partition(" = ")
     return meta_from_text(meta, devices=devices), role_from_text(role or name)
-
-
-def _phase(name: str) -> Phase:
-    try:
-        return Phase(name)
-    except ValueError:
-        raise ArgumentError(f"phase: name is {name!r}, expected 'forward' or 'backward'") from None

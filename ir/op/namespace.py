@@ -1,0 +1,86 @@
+"""`OpNamespace`: every op as an attribute, the namespace in which printed text runs.
+
+Ground floor. The function that a namespace is made with computes each call, or emits its node.
+Spec: `specs/graph.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.arrays.device import Device
+from aotlite.ir.errors import ArgumentError
+from aotlite.ir.meta.text import HOST, device_from_text, dtype_text
+from aotlite.ir.op import Op, op_named
+from aotlite.ir.op.host_function import HostFunction, host_function_named
+
+NOTHING: Mapping[str, Any] = {}
+"""No constants."""
+
+_WORDS: Mapping[str, Any] = {
+    "inf": math.inf,
+    "nan": math.nan,
+    **{dtype_text(dtype): dtype for dtype in dtypes.DTYPES},
+}
+
+
+class OpNamespace:
+    """`ops` of a printed graph: each attribute calls the op of that name.
+
+    The arguments are bound to the op's schema, then `call(op, args)` gives the result. `constants`
+    are what `ops.constant(name, meta)` looks up, `devices` what `ops.device(name)` does. Also has
+    what Python has no literal for: `inf`, `nan`, dtypes. Raises ArgumentError for other names.
+
+    >>> ops = OpNamespace(lambda op, args: (op.name, args))
+    >>> ops.full(2, ops.inf)
+    ('full', ((2,), inf, None, None))
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Op, tuple[Any, ...]], Any],
+        constants: Mapping[str, Any] = NOTHING,
+        devices: Mapping[str, Device] = HOST,
+    ) -> None:
+        self._call = call
+        self._constants = constants
+        self._devices = devices
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by Python's own protocols, which expect this error
+            raise AttributeError(name)
+        if name in _WORDS:
+            return _WORDS[name]
+        op, call = op_named(name), self._call
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return call(op, op.bind(args, kwargs))
+
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = str(op.schema)
+        function.op = op  # type: ignore[attr-defined]
+        setattr(self, name, function)
+        return function
+
+    def constant(self, name: str, meta: str) -> Any:
+        """The constant of this name. Raises ArgumentError if it was not given."""
+        if name not in self._constants:
+            known = ", ".join(map(repr, self._constants)) or "none"
+            raise ArgumentError(f"constant: name is {name!r}, expected one of those given: {known}")
+        return self._constants[name]
+
+    def device(self, name: str) -> Device:
+        """The device of this name. Raises ArgumentError if it was not given."""
+        return device_from_text(name, self._devices)
+
+    def host_function(self, name: str) -> HostFunction:
+        """The function of this name that a graph of this process holds. Raises ArgumentError."""
+        return host_function_named(name)
+
+    def phase(self, name: str) -> None:
+        """Says that the calls after it are of the half "forward" or "backward": no computation."""
+        if name not in ("forward", "backward"):
+            raise ArgumentError(f"phase: name is {name!r}, expected 'forward' or 'backward'")

@@ -1,0 +1,62 @@
+"""The comparison with another commit: what it measures of a version, and how it judges."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import against, instructions
+from benchmarks.against import ROOT, Measurement, Row
+
+
+def row(before: list[float], now: list[float]) -> Row:
+    return Row("row", before, now)
+
+
+def test_a_row_is_judged_by_the_ratio_of_medians():
+    assert "slower" == row([1.0, 1.0, 9.0], [1.04, 1.04, 0.1]).verdict
+    assert "same" == row([1.0, 1.0, 1.0], [1.02, 1.02, 9.0]).verdict
+    assert "faster" == row([1.0], [0.9]).verdict
+
+
+def test_slower_rows_are_named(capsys):
+    console = against.wide_console()
+    against.report([Row("a", [1.0], [1.0]), Row("b", [1.0], [2.0])], console)
+    assert "slower by more than 3%: b" in capsys.readouterr().out
+
+
+def test_versions_run_by_turns_and_the_first_round_is_not_counted(monkeypatch):
+    ran = []
+
+    def run(measurement: Measurement, version: Path, folder: Path) -> dict[str, float]:
+        ran.append(str(version))
+        return {"row": float(len(ran))}
+
+    monkeypatch.setattr(against, "run", run)
+    measurement = Measurement("row", (), lambda *_: {})
+    rows = against.compare([measurement], (Path("before"), Path("now")), Path(), 2)
+    assert ["now", "before", "before", "now", "now", "before"] == ran
+    assert [Row("row", [3.0, 6.0], [4.0, 5.0])] == rows
+
+
+@pytest.mark.parametrize("name", ["start", "eager"])
+def test_a_version_is_imported_from_its_folder(name, tmp_path):
+    """A version without an `aotlite` cannot be measured, though this checkout has one."""
+    measurement = next(against.BENCHMARKS[name]())
+    with against.driver() as folder:
+        with pytest.raises(RuntimeError, match="No module named 'aotlite'"):
+            against.run(measurement, tmp_path, folder)
+
+
+def test_start_up_is_measured_in_seconds_of_the_processor():
+    measurement = next(against.BENCHMARKS["start"]())
+    with against.driver() as folder:
+        found = against.run(measurement, ROOT, folder)
+    assert 0.01 < found["first tensor"] < 60
+
+
+def test_instructions_are_counted_alike_each_time():
+    def action(times):
+        return lambda: [i * i for i in range(times)]
+
+    assert instructions.count(action(3)) == instructions.count(action(3))
+    assert instructions.count(action(4)) > instructions.count(action(3))
