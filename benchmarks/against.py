@@ -166,6 +166,9 @@ def driver() -> Iterator[Path]:
 
 def run(measurement: Measurement, version: Path, folder: Path) -> Figures:
     """The figures of a fresh process that imports this version of the library."""
+    if not (version / "aotlite" / "__init__.py").is_file():
+        # Python would go on to an installed aotlite.
+        raise RuntimeError(f"{version} has no aotlite: give a commit that has one")
     ours = ("AOTLITE_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     more = cpu.ENVIRONMENT if measurement.is_own else ONE_THREAD

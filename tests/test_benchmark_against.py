@@ -39,11 +39,21 @@ def test_versions_run_by_turns_and_the_first_round_is_not_counted(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["start", "eager"])
-def test_a_version_is_imported_from_its_folder(name, tmp_path):
-    """A version without an `aotlite` cannot be measured, though this checkout has one."""
+def test_a_version_without_a_library_is_not_measured(name, tmp_path):
+    """Neither this checkout's library is measured in its place, nor an installed one."""
     measurement = next(against.BENCHMARKS[name]())
     with against.driver() as folder:
-        with pytest.raises(RuntimeError, match="No module named 'aotlite'"):
+        with pytest.raises(RuntimeError, match="has no aotlite"):
+            against.run(measurement, tmp_path, folder)
+
+
+@pytest.mark.parametrize("name", ["start", "eager"])
+def test_a_version_is_imported_from_its_folder(name, tmp_path):
+    (tmp_path / "aotlite").mkdir()
+    (tmp_path / "aotlite" / "__init__.py").write_text("raise ImportError('of the folder')")
+    measurement = next(against.BENCHMARKS[name]())
+    with against.driver() as folder:
+        with pytest.raises(RuntimeError, match="of the folder"):
             against.run(measurement, tmp_path, folder)
 
 
