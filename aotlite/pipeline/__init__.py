@@ -1,7 +1,8 @@
-"""The pipeline: takes a function through the ten stages; `journey` is the file to read first.
+"""The pipeline runs the ten stages on one function; `journey` is the file to read first.
 
-`compile_once(request, options)` gives an entry and what it was made of; `STAGES` are the stages in
-order, under the names by which `stages=` replaces them. Spec: `specs/pipeline.md`.
+`compile_once(request, options)` returns a `Compiled`: the entry, its metadata and its partition.
+`STAGES` maps the names that `stages=` accepts to the stage functions, in order.
+Spec: `specs/pipeline.md`.
 """
 
 from aotlite.pipeline.journey import STAGES, compile_once

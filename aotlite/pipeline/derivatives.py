@@ -1,8 +1,12 @@
-"""Derivatives of compiled backwards, made on first use (DBL-2); what the first order says of them.
+"""Double backward: compiles the backward of a backward, the first time it is differentiated.
 
-An order goes through the stages that the first one went through, from stage 6 on: its joint graph
-is recorded from the tape that was kept, fed from the saved values, cut in two and lowered.
-Spec: `specs/higher_orders.md`.
+    order 1   f(x) = y          forward_1 ─ saved_1 ─> backward_1(dy) = dx
+    order 2   backward_1        forward_2 ─ saved_2 ─> backward_2(ddx) = ddy, second part of dx
+
+The joint graph of an order is recorded from the kept tape of the order before. Its forward part
+computes again what order 1 computed; `fed` replaces that part by the saved values of the order
+before. The rest is stages 6 to 9 again: functionalize, simplify, partition, lower.
+Rules: DBL-2. Spec: `specs/higher_orders.md`.
 """
 
 from __future__ import annotations
@@ -60,24 +64,24 @@ NOT_LINEAR = (
     "What users' Python or a class of wrappers computes in its backward is not linear in the "
     "gradient."
 )
-"""Why gradients of a call have to arrive at one of its tape nodes."""
+"""Why all gradients of a call have to go through one tape node of it."""
 
 
 # --------------------------------------------------------------------------------- the first order
 @attrs.frozen
 class Derivable:
-    """What is known of the derivatives of a backward."""
+    """What a double backward needs of the partition: decided when the joint graph is cut."""
 
     reads: Reads = Reads.FORMULAS
-    """What they may read."""
+    """Which forward values the derivatives of the backward may read."""
     is_linear: bool = True
-    """Gradients may arrive in parts."""
+    """The backward is linear in the tangents: two of them may arrive one after the other."""
 
     @classmethod
     def of(
         cls, captured: Captured, both: Joint, options: Options, plain: Graph, cut: Graph
     ) -> Derivable:
-        """That of the backward in the graph that is `cut`; it was `plain` behind stage 7."""
+        """The `Derivable` of the joint graph `cut`, which stage 7 had made as `plain`."""
         wrapped = captured.recorder.wrapped
         reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
         if both.runs_user_code or cut.nodes != plain.nodes:
@@ -95,10 +99,10 @@ class Derivable:
         exported: Container[Any],
         is_read: Callable[[Any], bool],
     ) -> Partition:
-        """The partition that also saves what derivatives may read of the graph that was cut.
+        """The partition with more saved values: those that a double backward may read.
 
-        `exported` are the inputs of which others show the memory; `is_read` says of an input
-        whether derivatives may read it.
+        `whole` is the joint graph that was cut. `exported` are the inputs whose memory an ndarray
+        of the user's shares. `is_read` answers of an input whether derivatives may read it.
         """
         requires = {each.role for each in meta.inputs if each.requires_grad}
         return with_kept(
@@ -114,7 +118,11 @@ class Derivable:
 
 
 def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
-    """Which inputs derivatives of a backward of wrappers may read, where its formulas tell."""
+    """A predicate on roles: may a derivative of the backward read this input?
+
+    True of every input, unless the function has wrappers whose joint graph shows what is read: no
+    custom backward ran, and no memory is read late.
+    """
     wrapped = captured.recorder.wrapped
     if not wrapped or both.backward.memory or both.runs_user_code or both.kept_tape is None:
         return lambda role: True
@@ -122,7 +130,7 @@ def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
 
 
 def exported(captured: Captured) -> frozenset[Any]:
-    """Inputs of which an ndarray of the user's shows the memory."""
+    """The roles of inputs whose memory an ndarray of the user's shares: NumPy may write them."""
     real_of = captured.recorder.real_of
     roles = {given.role: real_of(given.fake) for given in captured.inputs}
     return frozenset([role for role, real in roles.items() if real.storage.exported])
@@ -137,7 +145,7 @@ def orders_of(
     *,
     is_compact: bool,
 ) -> Derivatives:
-    """How a backward is differentiated, or why it is not; what anomaly mode looks at."""
+    """The higher orders of a backward, or the reason why it has none; its anomaly-mode traces."""
     if compilation.options.saved_hooks is not None:
         return Derivatives(why="Its saved values are packed by hooks in the graph (SAV-7).")
     if both.kept_tape is None:
@@ -156,15 +164,18 @@ def orders_of(
 # -------------------------------------------------------------------------------- the orders beyond
 @attrs.frozen(eq=False)
 class HigherOrders:
-    """The orders of one compiled function."""
+    """Makes the second and further orders of one compiled function, on demand.
+
+    All orders share the kept tape's recorder and one value numbering, so they share a lock.
+    """
 
     compilation: Compilation
     bases: Sequence[Any]
     """The synthetic bases of its convention."""
     reads: Reads
-    """What is known of what derivatives read."""
+    """Which forward values derivatives may read."""
     is_compact: bool
-    """Saved values travel as arrays (`backends.calling_convention`)."""
+    """Saved values are passed as arrays, not windows (`backends.calling_convention`)."""
     numbering: ValueNumbering = attrs.field(init=False, factory=ValueNumbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 
@@ -177,11 +188,11 @@ class HigherOrders:
         *,
         splits: bool,
     ) -> CompiledOrders:
-        """The backward of a partition as something to differentiate.
+        """The orders that differentiate the backward of `partition`; each is compiled when used.
 
-        `given` has the numbers of the forward's inputs that are no inputs of the function, `reads`
-        what the gradient of each result reads of others' memory; `splits` says whether gradients
-        may arrive at all earlier orders in parts.
+        `given`: value numbers of the forward's inputs that are not inputs of the function.
+        `reads`: the memory of inputs and results that the gradient of each result reads.
+        `splits`: the backwards of all earlier orders are linear in their tangents.
         """
         values = _Values(self, partition, given, reads, splits)
         return CompiledOrders(partial(self._order, kept_tape, values), kept_tape.incoming)
@@ -204,8 +215,8 @@ class HigherOrders:
             return self._lowered(made, graph, partition, given, splits=splits)
 
     def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
-        """The pure joint graph, from the inputs on, and the roles of those that stay inputs where
-        it is fed from saved values: gradients that arrive."""
+        """The pure joint graph of an order, computed from the function's inputs, and the roles of
+        its tangents: the placeholders that `fed` leaves in place."""
         plain = without_wrappers(made.graph, made.kept_tape.wrapped)
         pure = self._pure(plain, f"order {kept_tape.order + 1}")
         roles = set(made.incoming)
@@ -213,9 +224,9 @@ class HigherOrders:
         return pure, roles
 
     def _pure(self, graph: Graph, what: str) -> Graph:
-        """The graph as saved values are to be found in it: behind decompositions and passes.
+        """The graph after stage 6, decompositions and passes, as the first order's was.
 
-        Not simplified where it can be helped, since each value may be the one that is saved.
+        Stage 7 is left out where no pass needs it: it may drop the value that was saved.
         """
         compilation, stages = self.compilation, self.compilation.stages
         whole = with_bases(graph, self.bases)
@@ -226,7 +237,7 @@ class HigherOrders:
         return opened_for_fusion(with_passes(pure, compilation), compilation)
 
     def _simple(self, graph: Graph, arriving: Container[Any]) -> Graph:
-        """A graph that was fed, behind stage 7."""
+        """Stage 7 of a fed graph, closed: its placeholders are the saved values and tangents."""
         return closed(self.compilation.stages["simplify"](graph), arriving)
 
     # --- anomaly mode
@@ -237,9 +248,10 @@ class HigherOrders:
         given: Mapping[Any, int],
         reads: GradientReads,
     ) -> CompiledAnomalyTraces | None:
-        """What anomaly mode looks at in the backward of a partition (JNT-8).
+        """Graphs that give every gradient within a backward, for anomaly mode's NaN checks (JNT-8).
 
-        None where that is the gradients it gives: of wrappers, and with memory of others.
+        None for wrappers, and where the backward reads memory as it is by then: there anomaly mode
+        checks the final gradients only.
         """
         if kept_tape.wrapped or kept_tape.memory:
             return None
@@ -285,10 +297,11 @@ class HigherOrders:
         given: Mapping[Any, int],
         higher_order_inputs: Container[Any],
     ) -> Partition:
-        """The halves of a graph that was `pure` before it was fed.
+        """Stage 8 of a fed graph, with the saved values that the next order may read.
 
-        What derivatives read shows in that one: a saved value that is zeros has a history there.
-        `higher_order_inputs` are those that derivatives of some order reach.
+        `pure` is the same graph before it was fed. What derivatives read is looked up there: in
+        `graph`, a value computed from inputs can have become a saved value without a history.
+        `higher_order_inputs` are the inputs that derivatives of some order reach.
         """
         partition = partitioned(graph, self.compilation)
         requires = higher_order_inputs.__contains__
@@ -363,7 +376,7 @@ class HigherOrders:
 
 @attrs.frozen(eq=False, slots=False)
 class _Values:
-    """What a partition saves."""
+    """The saved values of a partition, with the value numbers by which a later order finds them."""
 
     orders: HigherOrders
     partition: Partition
@@ -373,7 +386,7 @@ class _Values:
 
     @cached_property
     def saved(self) -> list[SavedOperand]:
-        """Each value, in order."""
+        """The saved values, in the order of the forward's outputs."""
         forward, backward = self.partition.forward, self.partition.backward
         if backward is None:
             return []
@@ -383,7 +396,7 @@ class _Values:
         return [SavedOperand.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
 
     def places(self, arriving: Arriving) -> dict[int, int]:
-        """Where each value is that gradients of these results read."""
+        """Value number to place among `saved`, for all that the tangents `arriving` may read."""
         reads = self.reads
         read = reads.read_by(reads.bits_among(arriving))
         asked = {each.owner for each in compress(reads.links, read)}

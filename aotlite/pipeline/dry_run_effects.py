@@ -1,8 +1,8 @@
-"""Effects of graphs that are run to be compared: they are noted, and nothing happens.
+"""Effect ops in verification runs: the call is logged, and nothing is printed or called back.
 
-Used by `verification.py`. What would have happened is part of what a run gives, under the key
-`Happened`, so that a stage or pass which changes what an effect is told, drops one, or reorders
-them names itself. Results are drawn, alike in every stage. Rules: VER-17, TOK-6.
+Used by `verification.py`. The log is part of a run's results, under keys `Happened`. So a stage or
+pass that changes the arguments of an effect, drops one, or reorders two is named as the culprit.
+The results of an effect are random numbers, the same ones in every stage. Rules: VER-17, TOK-6.
 Spec: `specs/verify.md`.
 """
 
@@ -23,7 +23,10 @@ from aotlite.ir.run.interpreter import ArrayValue, array_value
 
 @attrs.frozen
 class Happened:
-    """Part number `part` of effect number `index` of its type, in a half."""
+    """A key of the log: argument `part` of the `index`-th effect of this type, in one half.
+
+    Part 0 is the op's name with its literals; the operands follow.
+    """
 
     effect: str
     phase: Phase
@@ -36,15 +39,15 @@ class Happened:
 
 
 class Muted:
-    """The effects of one run."""
+    """The log of the effects of one run."""
 
     def __init__(self) -> None:
         self.log: dict[Happened, Any] = {}
-        """What each was told: its op and literals as a text, then its operands."""
+        """The arguments of each effect: op and literals as a string, then the operands' values."""
         self._counts: dict[tuple[str, Phase], int] = {}
 
     def call(self, op: EffectOp | TokenOp, args: tuple[Any, ...], phase: Phase) -> Any:
-        """The results of a call that is noted."""
+        """Logs a call; returns random results of the right metas, and a token where one is due."""
         metas: Any = op.infer(args)
         if not op.effect:
             return array_value([], TOKEN)
@@ -63,7 +66,7 @@ class Muted:
 
 
 def _results(op: EffectOp | TokenOp, metas: Any) -> list[tuple[int, TensorMeta]]:
-    """The results that are values, numbered as the op's own."""
+    """The metas of results that are not tokens, with their numbers among the op's results."""
     each = (metas,) if type(metas) is TensorMeta else metas
     return list(enumerate(each[1:] if type(op) is TokenOp else each))
 
@@ -84,7 +87,7 @@ def _values(args: Any) -> list[ArrayValue]:
 
 
 def _words(value: Any) -> str:
-    """The literals among arguments, and where the operands are."""
+    """The arguments as text: literals as they are, `_` for each operand."""
     if isinstance(value, ArrayValue):
         return "_"
     if type(value) is tuple:

@@ -1,18 +1,19 @@
-"""The journey of a function through the ten stages: the file to read first.
+"""The ten stages in order, from a function to a compiled entry: the file to read first.
 
-    1 capture        the function runs once on fake tensors; an imperative graph and a tape come out
-    2 analyze        what it does to its inputs, what its results alias, what is differentiable
-    3 convention     how the compiled code is called
-    4 joint          the tape is continued: forward and backward in one imperative graph
-    5 desugar        tensors made of tensors are taken out: their parts are left
-    6 functionalize  no op writes any more
+    1 capture        the function runs once on fake tensors; gives an imperative graph and a tape
+    2 analyze        which inputs it mutates, what its outputs alias, what requires grad
+    3 convention     the inputs of the compiled forward, in order
+    4 joint          the tape is run on fake tangents: forward and backward in one imperative graph
+    5 desugar        wrapper subclasses are replaced by their inner tensors
+    6 functionalize  in-place ops are replaced: no op writes any more
     7 simplify       dead code and common subexpressions; then the user's passes
-    8 partition      a forward and a backward graph, and what is saved between them
-    9 lower          a backend makes each of them callable
-    10 runtime       the entry that calls them and puts every side effect back
+    8 partition      the joint graph is cut into a forward, a backward, and saved values
+    9 lower          a backend compiles each graph into a callable
+    10 runtime       the entry: guards, the call, and every side effect of the function
 
-Each stage is one function; none imports another. `compile(stages={"simplify": mine})` replaces one
-by its name in `STAGES`, `partition=` the eighth. Behind each its graph is verified (`observers`).
+Each stage is one function, and none imports another. `compile(stages={"simplify": mine})` replaces
+a stage by its name in `STAGES`; `partition=` replaces the eighth. After every stage the graph is
+shown to the observers and verified (`observers`).
 
 Read next, in this order: `stages/records` (what stages hand on), the `__init__` of each stage,
 `request`, `observers`, `user_code`, `partitioning`, `lowering`, `derivatives` (specs/pipeline.md).
@@ -62,7 +63,11 @@ STAGES: dict[str, Callable[..., Any]] = dict(zip(NAMES, _TEN, strict=True))
 
 
 def compile_once(request: Request, options: Options) -> Compiled:
-    """Takes a function through all stages. The garbage collector rests meanwhile."""
+    """Compiles a request: all ten stages, with the cyclic garbage collector paused (PIP-5).
+
+    Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
+    not keep the caller's tensors alive.
+    """
     with collector_paused(), outside_regions():
         compilation = Compilation.begin(options, STAGES)
         captured = request.captured_by(compilation.stages["capture"])
@@ -77,9 +82,9 @@ def compile_once(request: Request, options: Options) -> Compiled:
 
 
 def _compiled(captured: Captured, request: Request, compilation: Compilation) -> Compiled:
-    """The entry of a captured function: stages 2 to 10."""
+    """Stages 2 to 10, on a captured function."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
-    # 2 to 4: what the function does, and its backward
+    # 2 to 4: the function's metadata, its calling convention, its backward
     observers.check("1 capture", captured.graph)
     captured, meta = with_parts(captured, stages["analyze"])
     meta = attrs.evolve(meta, grads=captured.grads, hooks=tuple([h for h, _ in captured.hooks]))
@@ -106,7 +111,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     observers.check_and_compare("7 simplify", simple, functional=True, of=pure)
     graph = user_code.with_passes(simple, compilation)
 
-    # 8: a graph for each
+    # 8: one graph for the forward, one for the backward
     derivable = derivatives.Derivable()
     if meta.training and not meta.failure:
         cut = partitioning.opened_for_fusion(graph, compilation)
@@ -122,7 +127,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         partition, meta = partitioning.without_backward(graph, meta, compilation)
     partition = partitioning.unlifted(partition, calling.tokens, compilation)
 
-    # 9 and 10: what is called
+    # 9 and 10: callables, and the entry that calls them
     world = guarded_values_of(request.leaves, captured, meta, calling, partition)
     partition, run = lowering.lowered_forward(partition, meta, compilation)
     compiler = lowering.backward_compiler(partition, compilation)
@@ -158,15 +163,15 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
 def _convention_and_joint(
     captured: Captured, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Convention, Joint, FunctionMeta]:
-    """Convention, joint graph, and metadata that say whether a backward is made of it.
+    """Stages 3 and 4; the metadata with `training` and `failure` as the joint graph decides them.
 
-    Metadata are shown when that is known, or as they are where a stage raises.
+    Observers see the metadata after that. Where a stage raises, they see it as it is by then.
     """
     calling = None
     try:
         calling = compilation.stages["convention"](captured, meta)
         both = compilation.stages["joint"](captured, meta)
-        captured.recorder.check_numbers()  # of users' backwards
+        captured.recorder.check_numbers()  # the backward of a custom function may read some too
         meta = attrs.evolve(meta, training=both.has_backward, failure=_failure(both))
     finally:
         compilation.observers.show("2 analyze", meta)
@@ -176,6 +181,9 @@ def _convention_and_joint(
 
 
 def _failure(both: Joint) -> str:
-    """What every backward raises, as where the function has run them all itself (DBL-3)."""
+    """The message that every backward raises; empty where some backward is possible (DBL-3).
+
+    A function that calls `backward()` itself, and returns the loss, leaves a spent tape.
+    """
     is_spent = bool(both.layouts) and both.layouts.keys() <= both.backward.errors.keys()
     return str(next(iter(both.backward.errors.values()))) or "an error" if is_spent else ""

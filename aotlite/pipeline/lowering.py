@@ -1,7 +1,7 @@
-"""Stage 9 with what options put around it: which backend compiles what, and what it is told.
+"""Stage 9 under the options: chooses the backend of each half and annotates its inputs.
 
-Input: a `Partition`. Output: what the run-time function calls, and the plan of its backward, whose
-graph is lowered when it first runs. Rules: LOW-5, LOW-7, SAV-6, BOX-1. Spec: `specs/s9_lower.md`.
+Input: a `Partition`. Output: the compiled forward, and a `BackwardPlan`, whose graph is lowered
+when a backward first runs. Rules: LOW-5, LOW-7, SAV-6, BOX-1. Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,20 @@ from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 
 def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
-    """The backend as it compiles a partition: told of its inputs, for graphs of the form wanted."""
+    """The backend for a partition: it knows the static inputs, and takes graphs with or without
+    tokens as `unlift_tokens` says (TOK-2).
+    """
     options = compilation.options
     knowing = with_static_inputs(backend, options.num_params_buffers, partition)
     return knowing if options.unlift_tokens else LiftedBackend(knowing)
 
 
 def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Backend:
-    """The backend, told which inputs are the same memory at every call: the first `count` flat
-    arguments, and what is saved of them (LOW-7); and which saved values nobody else has (SAV-4).
+    """The backend with facts on the inputs of its graphs.
+
+    Static inputs are the same memory at every call: the first `count` flat arguments, and saved
+    values on their memory (LOW-7). Donated ones are saved values that the backward may overwrite
+    (SAV-4). A backend with a method `of_size` is given the batch size alone.
     """
     if not isinstance(backend, ArrayFunctionBackend):
         of_size = getattr(backend, "of_size", None)
@@ -50,7 +55,7 @@ def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Ba
 
 
 def _first_size(partition: Partition, count: int) -> int | None:
-    """The first dimension of the first argument behind the `count` static ones that has one."""
+    """Dimension 0 of the first tensor argument that is not static and has one: the batch size."""
     static = static_roles(partition.forward, count)
     for node in partition.forward.placeholders:
         role, meta = node.role, node.meta
@@ -61,14 +66,17 @@ def _first_size(partition: Partition, count: int) -> int | None:
 
 
 def backward_compiler(partition: Partition, compilation: Compilation) -> Backend:
-    """What compiles a partition's backward."""
+    """The backend of a partition's backward: `bw_compiler`, else `backend`."""
     return compiler_of(compilation.options.backward_backend(), partition, compilation)
 
 
 def lowered_forward(
     partition: Partition, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, Any]:
-    """The halves with the layouts that the compiled forward says it gives (SAV-6), and it."""
+    """The compiled forward, and the partition with the strides that it reports (SAV-6).
+
+    A backend may choose the strides of what it returns; the backward then expects those.
+    """
     for graph in (partition.forward, partition.backward):
         _forget_origins(graph)
     backend = compilation.options.forward_backend(training=meta.training)
@@ -79,7 +87,7 @@ def lowered_forward(
 
 
 def is_compact(run: Any, compiler: Backend, options: Options) -> bool:
-    """Whether forward and backward are called by their compact faces (`calling_convention`)."""
+    """Whether both halves take and return arrays in place of windows (`calling_convention`)."""
     is_asked = options.fast_paths and hasattr(run, "compact")
     return is_asked and getattr(compiler, "is_compact", False)
 
@@ -94,7 +102,10 @@ def planned_backward(
     *,
     is_compact: bool,
 ) -> BackwardPlan | None:
-    """The plan of a partition's backward; `derivatives` are those of `orders_of`."""
+    """The plan by which the runtime runs a partition's backward; None without one.
+
+    `derivatives` come from `orders_of`.
+    """
     fast, lower = compilation.options.fast_paths, compilation.stages["lower"]
     return plan_backward(
         partition.backward,
@@ -111,6 +122,6 @@ def planned_backward(
 
 
 def _forget_origins(graph: Graph | None) -> None:
-    """Nodes that stay alive let go of the graphs of earlier stages."""
+    """Clears `origin` of all nodes: the graphs of earlier stages can be freed (PIP-6)."""
     for node in () if graph is None else graph.nodes:
         node.origin = None

@@ -1,8 +1,8 @@
-"""Observers: what a compilation shows as it goes on, and those that write it into files.
+"""Observers: functions that a compilation calls with the result of each stage; dumps into files.
 
-Options name one (`observer`), or a folder (`dump`). An observer is called with the name of a stage,
-as in errors of the verifier, and what it made. Used by the journey and by compiled autograd; its
-public face is `aotlite.inspect`. Spec: `specs/pipeline.md`.
+An observer is called as `observer(stage_name, result)`, under the names that the verifier's errors
+use. The option `observer=` gives one, `dump=` gives a folder that a `Dump` writes. Used by the
+journey and by compiled autograd; the public API is `aotlite.inspect`. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ else:  # for dumps alone
 _PURPOSES = {
     "1 capture": "the function ran once on fake tensors: every op it ran, views and writes too",
     "2 analyze": "what it does to its inputs, what its results alias, what is differentiable",
-    "3 convention": "how the compiled code is called",
+    "3 convention": "the inputs of the compiled forward, in order",
     "4 joint": "the tape continued: forward and backward in one imperative graph",
-    "5 desugar": "of dense tensors only: what wrapper subclasses did is done to their parts",
+    "5 desugar": "of dense tensors only: ops of wrapper subclasses became ops of their parts",
     "6 functionalize": "no op writes any more: input writes are outputs",
     "7 simplify": "without dead code and repeated computations",
-    "pass 'opened'": "normalisations in simpler ops, for a cut that keeps a number a row of them",
-    "8 partition": "what is saved for the backward, and why",
+    "pass 'opened'": "normalisations in simpler ops: the cut can save one number a row of each",
+    "8 partition": "which values are saved for the backward, and why",
     "8 partition, forward": "what a call runs",
     "8 partition, backward": "what the first backward through its results runs",
-    "8 partition, forward unlifted": "the forward with chains of tokens that begin and end in it",
-    "8 partition, backward unlifted": "the backward with such chains",
+    "8 partition, forward unlifted": "the forward that makes and sinks its tokens itself",
+    "8 partition, backward unlifted": "the backward that makes and sinks its tokens itself",
     "9 lower, forward_kernels": "the loops that a call runs, and their text",
     "9 lower, backward_kernels": "the loops that a backward runs, and their text",
 }
@@ -58,15 +58,16 @@ _PURPOSES = {
 
 @attrs.frozen(eq=False)
 class StageRecord:
-    """What one stage made: a graph, or a record that prints as sentences."""
+    """The result of one stage: a graph, or a record; prints as Python or as sentences."""
 
     name: str
-    """As in errors of the verifier: `4 joint`, `8 partition, forward`, `pass 'fuse'`."""
+    """The stage, as the verifier's errors name it: `4 joint`, `8 partition, forward`,
+    `pass 'fuse'`."""
     made: Any
 
     @property
     def purpose(self) -> str:
-        """What the stage is there for, in a line."""
+        """One line on what the stage does."""
         return _PURPOSES.get(self.name, "the graph after a pass of the user's")
 
     @property
@@ -91,14 +92,14 @@ class StageRecord:
 # ---------------------------------------------------------------------------- of one compilation
 @runtime_checkable
 class Numbering(Protocol):
-    """An observer that wants to know the number of the compilation that it is shown."""
+    """An observer whose `number` is set to that of the compilation before the first stage."""
 
     number: int
 
 
 @attrs.frozen(eq=False)
 class Observers:
-    """Those of one compilation; what a stage made is shown to them, verified, run and compared."""
+    """The checks behind each stage of one compilation: observers, verifier, comparing run."""
 
     observers: tuple[Observer, ...]
     verifies: bool
@@ -107,7 +108,7 @@ class Observers:
 
     @classmethod
     def of(cls, options: Options, number: int) -> Observers:
-        """Those that the options name, told of the compilation's number."""
+        """The checks that the options ask for; `number` is the compilation's."""
         dump = None if options.dump is None else Dump(options.dump)
         observers = tuple([each for each in (options.observer, dump) if each is not None])
         for observer in observers:
@@ -117,14 +118,17 @@ class Observers:
         return cls(observers, options.verify >= 1, runner)
 
     def show(self, stage: str, made: Any) -> None:
-        """Shows what a stage made."""
+        """Calls every observer with the result of a stage."""
         for observer in self.observers:
             observer(stage, made)
 
     def check(
         self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
     ) -> None:
-        """Shows and verifies what a stage made; its effects are those of the graph `of` (TOK-6)."""
+        """Shows and verifies the graph of a stage.
+
+        With `functional` no op may write. With `of`, the stage's input, effects must be the same.
+        """
         self.show(stage, graph)
         if of is not None:
             same_effects(stage, of, graph)
@@ -132,25 +136,28 @@ class Observers:
             verify(graph, functional=functional, stage=stage)
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
-        """Runs a graph, and raises where it gives something else than that of the stage before."""
+        """With `verify=True`, runs a graph; raises where results differ from the stage before.
+
+        Not `exact`, results may differ by rounding.
+        """
         if self.runner is not None:
             self.runner.compare(stage, graph, exact=exact)
 
     def check_and_compare(
         self, stage: str, graph: Graph, *, functional: bool = False, of: Graph | None = None
     ) -> None:
-        """Looks in every way at what a stage made, which computes what the stage before does."""
+        """Shows, verifies and runs the graph of a stage that must keep all values exactly."""
         self.check(stage, graph, functional=functional, of=of)
         self.compare(stage, graph)
 
     def show_kernels(self, half: str, run: Any) -> None:
-        """Shows the loops of a compiled half, where its backend has some."""
+        """Shows the kernels of a compiled half, where its backend exposes them."""
         kernels = getattr(run, "kernels", None)
         if kernels is not None:
             self.show(f"9 lower, {half}_kernels", kernels)
 
     def shown(self, lower_backward: Callable[[Graph], Any]) -> Callable[[Graph], Any]:
-        """The lowering of a backward, which runs later, and shows what it gives."""
+        """A lowering that also shows the kernels: a backward is lowered when it first runs."""
         if not self.observers:
             return lower_backward
 
@@ -167,9 +174,9 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
     """An observer that writes each stage of each compilation into `folder`, a file each.
 
     `0001_loss_4_joint.py` is stage 4 of the process's first compilation, of a function `loss`.
-    Graphs are Python that `ir.graph.text.source.graph_from_source` reads back, records are
-    sentences in `.txt`. Raises ArgumentError where `folder` cannot be made, or another user's link
-    leads there.
+    Graphs are Python that `ir.graph.text.source.graph_from_source` reads back. Records are
+    sentences in `.txt`. Raises ArgumentError where `folder` cannot be made, or where a link of
+    another user leads to it.
     """
     try:
         atomic_files.make(folder)
@@ -184,9 +191,9 @@ def dump_to(folder: str | os.PathLike[str]) -> Observer:
 
 
 class Dump:
-    """Writes stages as files; a compilation begins with its capture.
+    """An observer that writes one file per stage, named after compilation, function and stage.
 
-    A file that cannot be written is told of in a warning, once, and nothing else comes of it.
+    A file that cannot be written is a warning, given once; the compilation goes on (PIP-9).
     """
 
     def __init__(self, folder: str) -> None:
@@ -212,7 +219,7 @@ class Dump:
             )
 
     def _name(self, stage: str) -> str:
-        """A file name under which listings keep the order of the stages."""
+        """The stage's part of the file name: listings sort it in the order of the stages."""
         if stage[0].isdigit():
             half = {"forward": "1_forward", "backward": "2_backward"}
             first, _, last = stage.partition(", ")

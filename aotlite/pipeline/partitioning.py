@@ -1,7 +1,8 @@
-"""Stage 8 with what options put around it: who partitions, what is packed, what becomes of tokens.
+"""Stage 8 under the options: chooses the partitioner, then rewrites the partition it makes.
 
-Input: a simplified graph. Output: a `Partition` whose halves stage 9 lowers. Rules: PART-8,
-PART-14, SAV-7, TOK-3, FUN-21. Spec: `specs/s8_partition.md`.
+Input: a simplified graph. Output: a `Partition` whose halves stage 9 lowers. The rewrites: closing
+copies (FUN-21), saved-tensor hooks in the graphs (SAV-7), tokens made and sunk inside (TOK-3).
+Rules: PART-8, PART-14. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ else:  # most graphs are cut in the default way
 
 
 def partitioner(options: Options) -> Callable[[Graph], Any] | None:
-    """What divides joint graphs; None for the stage's own way."""
+    """The partitioner that the options choose; None for stage 8, which `stages=` may replace.
+
+    A backend that fuses gets min-cut without being asked (`Options.cuts_for_fusion`).
+    """
     chosen = "min_cut" if options.cuts_for_fusion() else options.partition
     if not isinstance(chosen, str):
         return chosen
@@ -42,14 +46,17 @@ def partitioner(options: Options) -> Callable[[Graph], Any] | None:
 
 
 def opened_for_fusion(graph: Graph, compilation: Compilation) -> Graph:
-    """The graph as it is cut for a backend that fuses (PART-38)."""
+    """The graph with normalizations decomposed, for a backend that fuses; else itself (PART-38).
+
+    Then the cut can save a softmax's maximum and sum, one number a row, in place of its result.
+    """
     if compilation.options.cuts_for_fusion() and normalisations(graph):
         return applied(opened, graph, compilation)
     return graph
 
 
 def partitioned(graph: Graph, compilation: Compilation) -> Partition:
-    """The halves of a joint graph; what a partitioner of users gives is checked (PART-8)."""
+    """Cuts a joint graph into a `Partition`; the result of a user's partitioner is checked."""
     observers = compilation.observers
     chosen = partitioner(compilation.options) or compilation.stages["partition"]
     ours = chosen is default_partition
@@ -66,7 +73,11 @@ def partitioned(graph: Graph, compilation: Compilation) -> Partition:
 def without_backward(
     graph: Graph, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, FunctionMeta]:
-    """A graph that is the forward alone; it may write its inputs itself (FUN-21)."""
+    """The partition of a function without backward: the forward alone.
+
+    With `keep_inference_input_mutations` the graph ends in `copy_` ops that write the inputs, and
+    the returned metadata says so (FUN-21).
+    """
     options, observers = compilation.options, compilation.observers
     graph = default_partition(graph).forward if meta.training else graph
     kept = options.keeps_writes()
@@ -82,7 +93,10 @@ def without_backward(
 
 
 def packed(partition: Partition, compilation: Compilation) -> Partition:
-    """The partition with saved-tensor hooks that are part of it (SAV-7)."""
+    """The partition with pack hooks in its forward and unpack hooks in its backward (SAV-7).
+
+    Without the option `saved_hooks` the partition itself.
+    """
     options = compilation.options
     if options.saved_hooks is None:
         return partition
@@ -96,14 +110,17 @@ def packed(partition: Partition, compilation: Compilation) -> Partition:
 
 
 def static_roles(graph: Graph, count: int) -> set[Any]:
-    """The inputs of a graph that the first `count` flat arguments are, or are made of (SUB-19)."""
+    """The roles of the first `count` flat arguments; of wrappers, those of their parts (SUB-19)."""
     first = {Primal(index) for index in range(count)}
     roles = [node.role for node in graph.placeholders if node.role is not None]
     return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
 
 
 def unlifted(partition: Partition, tokens: Sequence[Any], compilation: Compilation) -> Partition:
-    """The partition with chains of tokens that begin and end within its halves (TOK-3)."""
+    """The partition whose halves make and sink their tokens, instead of taking and returning them.
+
+    Rule: TOK-3. `tokens` are the tokens in the calling convention of the forward.
+    """
     inner = unlifted_partition(partition, tokens)
     for name, half in (("forward", inner.forward), ("backward", inner.backward)):
         if inner is not partition and half is not None:

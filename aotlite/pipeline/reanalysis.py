@@ -1,8 +1,8 @@
-"""`verify=True`, stage 2: the captured graph is captured once more, and analyzed once more.
+"""`verify=True` for stage 2: captures the captured graph again, and compares both analyses.
 
 The second capture runs no Python of the user's: an interpreter runs the graph under the tape, on
-fakes of the same inputs. What the analysis says must follow from the graph alone, so both must say
-the same. Rules: GEN-10, META-25. Spec: `specs/rules/gen.md`.
+fakes of the same inputs. The metadata must follow from the graph alone, so both analyses must give
+equal metadata. Rules: GEN-10, META-25. Spec: `specs/rules/gen.md`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 
 _MOST = 6
-"""Of the differences as many are named."""
+"""At most this many differences are named."""
 
 
 def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
-    """Raises ArgumentError where a second analysis finds other facts, and names them (GEN-10)."""
+    """Raises ArgumentError, with the differences, where a second analysis disagrees (GEN-10)."""
     again = reanalyzed(captured)
     if again is None:
         return
@@ -51,10 +51,10 @@ def check_metadata(captured: Captured, meta: FunctionMeta) -> None:
 
 
 def reanalyzed(captured: Captured) -> FunctionMeta | None:
-    """What a second capture and analysis find; None where Python changed the autograd state.
+    """The metadata of a second capture and analysis; None where the graph alone cannot give it.
 
-    Custom functions, `requires_grad_` and `detach_` leave no op behind that could be run again; nor
-    do wrappers: their nodes stand for what their class has done.
+    Custom functions, `requires_grad_` and `detach_` change the tape and leave no node. The nodes of
+    wrappers stand for ops of their parts, and cannot be run.
     """
     recorder = captured.recorder
     if recorder.unrecorded or recorder.wrapped:
@@ -81,7 +81,7 @@ def _flat(results: Any) -> tuple[list[Any], Containers]:
 
 
 class UnderTape(Interpreter):
-    """Runs a graph op by op in a capture, each op in the grad mode that its node says."""
+    """Runs a graph op by op through the dispatcher, in the grad mode recorded on each node."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, dispatch, constant=_constant)
@@ -105,7 +105,10 @@ def _constant(value: Any, meta: TensorMeta) -> Any:
 
 
 def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
-    """The metadata in the words of the first capture: all inputs are arguments in the second."""
+    """The second analysis under the roles and places of the first capture.
+
+    In the second capture every input is an argument; in the first, some may have been hidden.
+    """
     named: FunctionMeta = _renamed(meta, [given.role for given in captured.inputs])
     inputs = zip(named.inputs, captured.inputs, strict=True)
     outputs = zip(named.outputs, captured.results, strict=True)
@@ -117,9 +120,9 @@ def _as_in(captured: Captured, meta: FunctionMeta) -> FunctionMeta:
 
 
 def _renamed(value: Any, roles: list[InputRole]) -> Any:
-    """A record with the roles that the inputs have in the first capture, wherever it names one.
+    """A record with every role of the second capture replaced by that of the first.
 
-    Families need no other name: they are numbered as their members are met.
+    Families keep their roles: both captures number them in the order of their members.
     """
     if isinstance(value, Primal):
         return roles[value.index]

@@ -1,7 +1,7 @@
-"""The end of compiling again: what a call does that would need one entry too many (GRD-4).
+"""The recompile limit: what a call does that would need one entry too many (GRD-4).
 
-It runs eagerly, and the first one warns of the guard that keeps failing; or it raises, where
-`recompile_limit_is_error` says so. Used by `api` and `aot`. Spec: `specs/rules/grd.md`.
+The call runs eagerly, and the first such call warns of the guard that keeps failing. With
+`recompile_limit_is_error` it raises. Used by `api` and `aot`. Spec: `specs/rules/grd.md`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
 ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"
 _SHOWN = 3
-"""So many guards, and expected values of each, are named."""
+"""At most this many guards are named, and of each at most this many expected values."""
 
 
 @attrs.frozen
 class Miss:
-    """An entry that is not valid for a call: its number, its metadata, and what fails."""
+    """An entry that is not valid for a call: its number, its metadata, the guard that fails."""
 
     number: int
     meta: FunctionMeta
@@ -38,7 +38,7 @@ class Miss:
 
 @attrs.define(eq=False)
 class RecompileLimit:
-    """How often one function is compiled, and what happens beyond that."""
+    """The limit of one function, and whether its warning was given."""
 
     most: int
     is_error: bool
@@ -46,11 +46,11 @@ class RecompileLimit:
     _lock: Any = attrs.field(factory=lock)
 
     def is_silent(self, count: int) -> bool:
-        """Whether a call beyond so many entries runs eagerly, and nothing is to be said of it."""
+        """Whether a call runs eagerly without another warning, when there are `count` entries."""
         return self._is_told and count >= self.most and not self.is_error
 
     def reached(self, what: str, reasons: Sequence[Any], failing: str) -> None:
-        """Raises GuardError with the reasons, or warns, the first time, of what keeps `failing`."""
+        """Raises GuardError with the reasons; or warns, the first time, of the `failing` guards."""
         said = f"{what}, expected at most {self.most} (recompile_limit)"
         if self.is_error:
             raise noted(GuardError(said), *map(str, reasons), ADVICE)
@@ -62,7 +62,7 @@ class RecompileLimit:
 
 # --------------------------------------------------------------------------- what keeps failing
 def failing_guards(misses: Sequence[Miss], leaves: Sequence[Any]) -> str:
-    """The guards that fail for a call in most entries, each with what is found and expected."""
+    """The guards that fail in most entries, as text: the subject, what it is, what was expected."""
     groups: dict[str, list[Miss]] = {}
     for miss in misses:
         groups.setdefault(miss.failure.subject, []).append(miss)
@@ -84,9 +84,9 @@ def _failing(misses: Sequence[Miss], count: int, leaves: Sequence[Any]) -> str:
 
 
 def _sizes(misses: Sequence[Miss], leaves: Sequence[Any]) -> list[tuple[int, int, list[int]]]:
-    """Sizes of one tensor of the call that every one of these entries expects to be others.
+    """The dimensions of one argument in which it fits none of these entries.
 
-    Each as its dimension, its size and the sizes expected; nothing where other things differ too.
+    Each as (dimension, size found, sizes expected). Empty where its dtype or rank differs as well.
     """
     shape, shapes = None, []
     for miss in misses:
@@ -104,7 +104,7 @@ def _sizes(misses: Sequence[Miss], leaves: Sequence[Any]) -> list[tuple[int, int
 
 
 def _one_of(texts: Sequence[str]) -> str:
-    """The first of different texts, and how many more there are."""
+    """Different texts joined by "or": the first few, and how many more there are."""
     different = list(dict.fromkeys(texts))
     if len(different) == 1:
         return different[0]

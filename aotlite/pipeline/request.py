@@ -1,7 +1,7 @@
-"""What a compilation is asked for, what it works with, and what it gives.
+"""The input, the context and the output of the journey: `Request`, `Compilation`, `Compiled`.
 
-A `Request` is made by `api` for the call that no entry serves, a `Compilation` for each request.
-Every step of the journey takes what it is to work on, and the compilation. Rules: GEN-9.
+`api` makes a `Request` for a call whose guards no entry passes; the journey makes a `Compilation`
+for it, which every step takes as its last argument, and returns a `Compiled`. Rules: GEN-9.
 Spec: `specs/pipeline.md`.
 """
 
@@ -27,26 +27,26 @@ _NUMBERS = itertools.count(1)
 
 @attrs.frozen(eq=False)
 class Request:
-    """What is to be compiled: a function, and the call that shows it its arguments."""
+    """A function and the flat arguments of the call to compile it for."""
 
     function: Callable[..., Any]
-    """Where places of hidden inputs are searched."""
+    """The user's function: hidden inputs are searched in its closure and globals."""
     call: Callable[[list[Any]], Any]
-    """Calls the function with flat arguments."""
+    """Unflattens a list of leaves, and calls the function."""
     leaves: Sequence[Any]
     tensors: Sequence[tuple[int, Tensor]]
     flatten: Callable[[Any], tuple[list[Any], Containers]]
-    """Gives the flat results of a call, and their containers."""
+    """Returns the flat results of a call, and their containers."""
     name: str
 
     def captured_by(self, capture: Callable[..., Captured]) -> Captured:
-        """What stage 1 makes of it."""
+        """Runs stage 1, given as `capture`."""
         return capture(self.function, self.call, self.leaves, self.tensors, self.flatten, self.name)
 
 
 @attrs.frozen(eq=False)
 class Compilation:
-    """One compilation: its number, its options, its stages by name, and who looks on."""
+    """The context of one compilation: its number, options, stages by name, and observers."""
 
     number: int
     options: Options
@@ -55,23 +55,26 @@ class Compilation:
 
     @classmethod
     def begin(cls, options: Options, stages: Mapping[str, Callable[..., Any]]) -> Compilation:
-        """The next compilation of the process, with the options' stages in place of these."""
+        """The next compilation of the process; the option `stages=` overrides `stages`."""
         number = next(_NUMBERS)
         return cls(number, options, {**stages, **options.stages}, Observers.of(options, number))
 
     def of_derivatives(self) -> Compilation:
-        """The same for orders beyond the first: stages are compared with the first order's."""
+        """This compilation for a double backward: its graphs are verified, and not run.
+
+        The runner compares each graph with the one before, which is the first order's.
+        """
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))
 
 
 @attrs.frozen(eq=False)
 class Compiled:
-    """A compiled entry, and what it was made of."""
+    """A compiled entry with its metadata and its partition."""
 
     number: int
-    """Of the compilation: entries, dumps and tracebacks are told apart by it (GEN-9)."""
+    """The compilation's: it distinguishes entries, dumps and tracebacks (GEN-9)."""
     entry: CompiledEntry
     meta: FunctionMeta
     partition: Partition
     containers: Containers
-    """Of the results."""
+    """The lists, tuples and dicts of the results."""

@@ -1,7 +1,7 @@
-"""What users supply to a compilation: their decompositions, passes and partitioners, checked.
+"""Calls the decompositions, passes and partitioners that users supply, and checks their results.
 
-Whatever is wrong with one is an error that says whose it is; what it gives has the inputs and
-results that it was given. Spec: `specs/pipeline.md`, `specs/s8_partition.md`. Rules: PIP-3, PART-8.
+Each must keep the graph's inputs and outputs. An error names the function that broke that.
+Rules: PIP-3, PART-8. Spec: `specs/pipeline.md`, `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all
 
 
 def pass_name(function: Callable[..., Any]) -> str:
-    """How messages call a pass."""
+    """The name of a pass in messages and dumps."""
     return f"pass {getattr(function, '__name__', function)!r}"
 
 
 def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
-    """The graph that a pass makes. Raises ArgumentError for one with other inputs or results."""
+    """The graph that a pass returns. Raises ArgumentError if its inputs or outputs are others."""
     name = pass_name(function)
     result = _called(name, function, graph, "a Graph")
     if not isinstance(result, Graph):
@@ -50,7 +50,10 @@ def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
 
 
 def decomposed(graph: Graph, compilation: Compilation) -> Graph:
-    """The graph without ops of the options' table; a decomposition that is wrong names itself."""
+    """The graph with the decompositions of the options applied.
+
+    With `verify=True` each is first applied alone, so that a wrong one is named.
+    """
     table, observers = compilation.options.decompositions, compilation.observers
     if not table:
         return graph
@@ -65,7 +68,7 @@ def decomposed(graph: Graph, compilation: Compilation) -> Graph:
 
 
 def applied(each: Callable[[Graph], Graph], graph: Graph, compilation: Compilation) -> Graph:
-    """The graph that a pass makes, looked at as those of stages are."""
+    """The graph that a pass returns, shown, verified and compared as those of stages are."""
     result = apply_pass(each, graph)
     compilation.observers.check(pass_name(each), result, functional=True)
     compilation.observers.compare(pass_name(each), result, exact=False)
@@ -80,7 +83,7 @@ def with_passes(graph: Graph, compilation: Compilation) -> Graph:
 
 
 def call_partitioner(function: Callable[[Graph], Any], graph: Graph) -> Partition:
-    """The partition that a partitioner makes. Raises ArgumentError where it is none of the graph.
+    """The partition that a partitioner returns; ArgumentError if it does not partition the graph.
 
     PART-8: the halves together give every result and gradient, from the inputs and tangents.
     """
@@ -120,7 +123,10 @@ def _inputs(placeholders: Sequence[Node]) -> list[Any]:
 def _check_results(
     name: str, roles: Sequence[Role], got: Sequence[Any], expected: Sequence[Any]
 ) -> None:
-    """Raises where a result is another: in bytes and, where the caller sees them, strides."""
+    """Raises where an output has another shape, dtype or device; or other strides that users see.
+
+    A literal output has to be the same literal.
+    """
     for role, mine, its in zip(roles, expected, got, strict=True):
         found, wanted = _form(role, its), _form(role, mine)
         if found != wanted:
@@ -133,7 +139,7 @@ def _form(role: Role, value: Any) -> Any:
     if type(value) is not Node:
         return value
     meta: Any = value.meta
-    if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # their strides are nobody's business
+    if isinstance(role, (Gradient, MutatedInput, Rewritten)):  # copied or summed: no user sees them
         return meta.shape, meta.dtype, meta.device
     return meta
 

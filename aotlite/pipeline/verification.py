@@ -1,9 +1,8 @@
-"""`verify=True`: every stage's graph is also run, on drawn inputs, and compared with the stage
-before.
+"""`verify=True`: runs the graph of every stage on random inputs, compares it with the stage before.
 
-A wrong stage or pass names itself: the first graph whose results differ is its own. Graphs run by
-the reference interpreter, op by op; stages must agree exactly, the user's passes up to rounding
-noise, which is measured. Spec: `specs/verify.md`. Rules: VER-9 to VER-15.
+The first graph whose results differ names the wrong stage or pass. Graphs run on the reference
+interpreter, op by op. Stages must agree exactly, the user's passes up to rounding: the tolerance is
+measured by runs with random rounding errors. Rules: VER-9 to VER-15. Spec: `specs/verify.md`.
 """
 
 from __future__ import annotations
@@ -53,30 +52,31 @@ from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.shared.extents import extent_node
 
 SEED, OFFSET = 20240607, 8
-"""Where the generator stands in every run (VER-13)."""
+"""The state of the random number generator at the start of every run (VER-13)."""
 
 TRIALS = 8
-"""Runs with rounding noise by which the tolerance of a pass is measured: so many that a comparison
-which noise decides comes out both ways.
+"""Runs with rounding errors that measure the tolerance of a pass.
+
+So many that a comparison such as `x > y`, where rounding decides it, comes out both ways.
 """
 
 
 # ----------------------------------------------------------------------------------------- inputs
 @attrs.frozen
 class Draw:
-    """One way to draw inputs. `floats(generator, size)` gives finite numbers (VER-10)."""
+    """A distribution of inputs. `floats(generator, size)` returns finite numbers (VER-10)."""
 
     stream: int
-    """Part of the seed."""
+    """A part of the seed; two draws with one stream get the same random signs."""
     floats: Callable[[Any, int], Any]
     integers: tuple[int, int]
-    """The least and the greatest."""
+    """The smallest and the largest integer."""
     exact: bool = False
     """Sums and products of a few of these are exact in float32."""
 
 
 def _dyadic(generator: Any, size: int) -> Any:
-    """Few values, so that there are ties, and each of them as soon as there is room."""
+    """Seven values, so that there are ties; each occurs as soon as there are seven elements."""
     values = np.array([0, 1, -1, 2, -2, 0.5, -0.5])
     places = np.arange(size) + generator.integers(len(values))
     return values[generator.permutation(places) % len(values)]
@@ -105,7 +105,7 @@ DRAWS = (
     Draw(2, _varied, (-100, 100)),
     Draw(2, _tiny, (0, 5)),
 )
-"""The last two are of one stream, so that each element is once above 0 and once below."""
+"""The last two have one stream and opposite signs: each element is once positive, once negative."""
 
 
 _STATES = {Seed: SEED, Offset: OFFSET, BackwardSeed: SEED + 1, BackwardOffset: OFFSET + 8}
@@ -114,7 +114,10 @@ _LATER = (Gradient, IntermediateBase, Rewritten, *RNG_OUTPUTS)
 
 
 class Inputs:
-    """The inputs of one draw, by role. They depend on the role alone, and fill gaps in memory."""
+    """The values of one draw, by role: the same for a role in the graphs of all stages.
+
+    Buffers are filled whole, also where strides leave gaps.
+    """
 
     def __init__(self, draw: Draw, integers: tuple[int, int]) -> None:
         self.draw = draw
@@ -132,7 +135,7 @@ class Inputs:
         return ArrayValue(copied(meta.device.arrays, self.drawn[role], flat), meta)
 
     def unwritten(self, role: Role, meta: TensorMeta) -> ArrayValue:
-        """The input with this role, for whoever only reads it."""
+        """The input with this role, shared between runs: for graphs that do not write."""
         value = self.shared.get(role)
         if value is None or value.meta is not meta:
             value = self.shared[role] = self.value(role, meta)
@@ -153,8 +156,10 @@ class Inputs:
 
 # ------------------------------------------------------------------------------------------- runs
 class Drawing(Interpreter):
-    """Runs imperative graphs too: draws of the generator start at SEED and OFFSET, as those of
-    functional graphs do whose inputs these are (VER-13). Outputs are `ArrayValue`s.
+    """Runs imperative and functional graphs alike; outputs are `ArrayValue`s.
+
+    A random op of an imperative graph draws at SEED and OFFSET, which a functional graph has as
+    inputs (VER-13). Effects are logged, not run.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -163,7 +168,7 @@ class Drawing(Interpreter):
         self.effects = Muted()
 
     def call(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """The result of an op; a random one draws at the next position, effects are muted."""
+        """The result of an op. A random op advances the position, an effect is logged."""
         if isinstance(target, (EffectOp, TokenOp)):
             return self.effects.call(target, args, self.node.phase)
         if not isinstance(target, RandomOp):
@@ -173,12 +178,12 @@ class Drawing(Interpreter):
         return value
 
     def output(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """The values themselves, whose memory may be a window of a larger one."""
+        """The values themselves: views stay views of a larger buffer."""
         return args[0]
 
 
 class Noisy(Drawing):
-    """Runs a pure graph with a random error of at most one epsilon behind every float op."""
+    """Runs a pure graph with a random relative error of at most one epsilon after each float op."""
 
     def __init__(self, graph: Graph, *, trial: int, exact_inputs: bool) -> None:
         super().__init__(graph)
@@ -186,13 +191,13 @@ class Noisy(Drawing):
         self.exact_inputs = exact_inputs
 
     def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """Inputs as well: a sum of them is rounded inside one op."""
+        """An input with an error: one op that sums it has many roundings of its own."""
         value = super().placeholder(target, args)
         coarse = self.exact_inputs and value.meta.dtype.itemsize >= 4
         return value if coarse else self._noisy(value)
 
     def call(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """The result of an op, slightly wrong; views are not computed."""
+        """The result of an op with an error; views compute nothing, and get none."""
         value = super().call(target, args)
         if not isinstance(target, PureOp) or target is GETITEM:
             return value
@@ -210,11 +215,11 @@ class Noisy(Drawing):
 
 
 Results = dict[Role, Any]
-"""Arrays of NumPy by the role of the output; outputs that are None are left out."""
+"""NumPy arrays by the role of the output; outputs that are None are left out."""
 
 Make = Callable[[Graph], Interpreter]
 Run = Callable[[Inputs, Make], Results]
-"""What a stage made, as something to run."""
+"""The graph or partition of a stage, as a function of inputs and an interpreter class."""
 
 
 def run_graph(graph: Graph, inputs: Inputs, make: Make) -> Results:
@@ -267,7 +272,7 @@ def _host(value: Any) -> Any:
 
 # ------------------------------------------------------------------------------------- comparison
 class StageRunner:
-    """Runs graphs on the same inputs, by role, and compares results by role."""
+    """Runs the graphs of successive stages on the same inputs, and compares results by role."""
 
     def __init__(self) -> None:
         self.inputs: list[Inputs] = []
@@ -278,14 +283,14 @@ class StageRunner:
     def start(
         self, captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, ...] = ()
     ) -> None:
-        """Runs the captured graph: what the joint graph has to agree with (VER-11)."""
+        """Runs the captured graph, with which the joint graph has to agree (VER-11)."""
         seen = with_bases(_observable(captured, meta, bases), bases)
         self.name, self.run = "1 capture", partial(run_graph, seen)
         for draw in DRAWS:
             self._start(draw)
 
     def _start(self, draw: Draw) -> None:
-        """Takes the first range of integers with which the function runs: they may be indices."""
+        """Finds a range of integers with which the function runs: integers may be indices."""
         for integers in (draw.integers, (0, 1), (0, 0)):
             inputs = Inputs(draw, integers)
             try:
@@ -296,13 +301,11 @@ class StageRunner:
             return
 
     def compare(self, stage: str, graph: Graph, *, exact: bool = True) -> None:
-        """Raises ArgumentError naming `stage` where its results differ from those of the stage
-        before.
-        """
+        """Raises ArgumentError naming `stage` if its results differ from the stage before."""
         self._compare(stage, partial(run_graph, graph), exact=exact)
 
     def compare_partition(self, partition: Partition) -> None:
-        """The same for the two halves of a partition, run one after the other."""
+        """Compares a partition, whose halves are run one after the other."""
         self._compare("8 partition", partial(run_halves, partition), exact=True)
 
     def _compare(self, stage: str, run: Run, *, exact: bool) -> None:
@@ -319,7 +322,7 @@ class StageRunner:
         self.before, self.run, self.name = results, run, stage
 
     def _is_new(self, role: Any) -> bool:
-        """Whether a result is the backward's, of which the capture knows nothing."""
+        """Whether a result first exists in the joint graph: the capture has no backward."""
         if isinstance(role, Happened):
             return role.phase is Phase.BACKWARD and self.name == "1 capture"
         return isinstance(role, _LATER)
@@ -354,7 +357,7 @@ class StageRunner:
 
 
 class Noise:
-    """How much rounding moves the results of a stage: what a pass may change (VER-14)."""
+    """The tolerance for a pass: how far rounding errors move the results of a graph (VER-14)."""
 
     def __init__(self, run: Run, inputs: Inputs) -> None:
         self.run = run
@@ -362,7 +365,7 @@ class Noise:
 
     @cached_property
     def trials(self) -> list[Results]:
-        """Results with rounding errors; made only where results differ at all."""
+        """Results of runs with rounding errors; computed only once some results differ."""
         exact = self.inputs.draw.exact
         return [
             self.run(self.inputs, partial(Noisy, trial=trial, exact_inputs=exact))
@@ -370,7 +373,10 @@ class Noise:
         ]
 
     def explains(self, role: Role, before: Any, after: Any) -> Any:
-        """Where a difference is no larger than rounding may make it, or noise decides the value."""
+        """A mask of elements whose difference rounding explains.
+
+        An integer or bool is explained where rounding errors changed it in some trial.
+        """
         if before.dtype.kind == "U":  # the literals of an effect
             return np.zeros(before.shape, bool)
         trials = [_result(role, trial, self.inputs) for trial in self.trials]
@@ -386,14 +392,14 @@ class Noise:
 
 
 def _result(role: Role, results: Results, inputs: Inputs) -> Any:
-    """The result with this role; an input that is not among the results keeps its bytes."""
+    """The result with this role; the final value of an input that the graph never writes."""
     if role not in results and isinstance(role, MutatedInput) and role.of in inputs.metas:
         return _host(inputs.unwritten(role.of, inputs.metas[role.of]))
     return results.get(role)
 
 
 def _difference(role: Role, before: Any, after: Any, noise: Noise | None) -> Any:
-    """None for equal results, else where they differ; True for another shape or dtype."""
+    """None if results are equal, True if shape or dtype differs, else a mask of differences."""
     if before is None or after is None:
         return True
     if (before.shape, before.dtype) != (after.shape, after.dtype):
@@ -405,14 +411,14 @@ def _difference(role: Role, before: Any, after: Any, noise: Noise | None) -> Any
 
 
 def _distance(a: Any, b: Any) -> Any:
-    """How far apart elements are; infinite where one of them is no finite number."""
+    """The distances of elements; infinite where one of the two is not finite."""
     with np.errstate(all="ignore"):
         distance = np.abs(_wide(a) - _wide(b))
     return np.where(np.isfinite(distance), distance, np.inf)
 
 
 def _wide(value: Any) -> Any:
-    """The same numbers in a type in which their differences do not overflow."""
+    """The same numbers as float64 or complex128, whose differences do not overflow."""
     return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
 
@@ -428,10 +434,11 @@ def _shown(value: Any) -> str:
 
 # ---------------------------------------------------------------------------------------- capture
 def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, ...] = ()) -> Graph:
-    """The captured graph with what the joint graph returns as results: plain results in their first
-    geometry, bases, and the final bytes of every input (VER-11).
+    """The captured graph with the outputs that the joint graph has, to compare the two (VER-11).
 
-    Of members of a synthetic base, of those that are written; of wrappers, the parts.
+    They are the plain results in their first geometry, the intermediate bases, and the final bytes
+    of every input. Of the members of a synthetic base, those that are written; of wrappers, the
+    inner tensors.
     """
     wrappers = captured.recorder.wrapped.nodes
     nodes = tuple([node for node in captured.graph.nodes[:-1] if node not in wrappers])

@@ -90,7 +90,7 @@ def test_explain_prints_the_same_text_each_time(model, explain):
 
 def test_explain_prints_one_stage(model, explain):
     expected = """\
-# 8 partition: what is saved for the backward, and why
+# 8 partition: which values are saved for the backward, and why
 The forward has 7 ops, the backward 6.
 Saved for the backward: 2 values, 96 bytes beyond what inputs and results hold.
   saved_select_scatter: f32[4, 3], 48 bytes; saved because the backward uses it.
