@@ -8,7 +8,7 @@ import pytest
 import aotlite as al
 from aotlite.cli import doctor_environment
 from aotlite.ir.errors import ArgumentError
-from aotlite.nn.files import load_state, save_state
+from aotlite.nn.state_files import load_state, save_state
 from aotlite.testing import Call, Program, plugin
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import Plan

@@ -2,26 +2,7 @@
 
 from aotlite.nn import functional, init
 from aotlite.nn.containers import ModuleDict, ModuleList, ParameterList, Sequential
-from aotlite.nn.convolutions import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
-from aotlite.nn.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
-from aotlite.nn.embedding import Embedding
-from aotlite.nn.files import load_state, save_state
-from aotlite.nn.instance import InstanceNorm1d, InstanceNorm2d
-from aotlite.nn.layers import Flatten, Identity, Linear
-from aotlite.nn.losses import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CrossEntropyLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    MSELoss,
-    NLLLoss,
-    SmoothL1Loss,
-)
-from aotlite.nn.module import Module
-from aotlite.nn.multihead import MultiheadAttention
-from aotlite.nn.nonlinear import (
+from aotlite.nn.layers.activations import (
     CELU,
     ELU,
     GELU,
@@ -49,9 +30,32 @@ from aotlite.nn.nonlinear import (
     Tanhshrink,
     Threshold,
 )
-from aotlite.nn.normalization import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
-from aotlite.nn.parameter import Buffer, Parameter
-from aotlite.nn.pooling import (
+from aotlite.nn.layers.attention import MultiheadAttention
+from aotlite.nn.layers.convolutions import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
+from aotlite.nn.layers.dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d
+from aotlite.nn.layers.embedding import Embedding
+from aotlite.nn.layers.linear import Flatten, Identity, Linear
+from aotlite.nn.layers.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
+from aotlite.nn.layers.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    LayerNorm,
+    RMSNorm,
+)
+from aotlite.nn.layers.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveMaxPool2d,
@@ -60,9 +64,12 @@ from aotlite.nn.pooling import (
     MaxPool1d,
     MaxPool2d,
 )
-from aotlite.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell
+from aotlite.nn.layers.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell
+from aotlite.nn.layers.transformer import TransformerEncoder, TransformerEncoderLayer
+from aotlite.nn.module import Module
+from aotlite.nn.parameter import Buffer, Parameter
+from aotlite.nn.state_files import load_state, save_state
 from aotlite.nn.swap import functional_call
-from aotlite.nn.transformer import TransformerEncoder, TransformerEncoderLayer
 
 __all__ = [
     "CELU",

@@ -7,8 +7,7 @@ from aotlite.eager.creation.from_data import full
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
-from aotlite.nn import activations as A
-from aotlite.nn import functions as F
+from aotlite.nn.functional import activations as A
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 
@@ -291,18 +290,18 @@ class Softmax(_OverDim):
     """exp(x) divided by its sum over `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmax(input, self._given())
+        return A.softmax(input, self._given())
 
 
 class Softmin(_OverDim):
     """`Softmax` of -x."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.softmin(input, self._given())
+        return A.softmin(input, self._given())
 
 
 class LogSoftmax(_OverDim):
     """The logarithm of `Softmax`."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return F.log_softmax(input, self._given())
+        return A.log_softmax(input, self._given())

@@ -26,7 +26,7 @@ from aotlite.ir.ops.pooling.adaptive_pooling import (
 from aotlite.ir.ops.pooling.max_pooling import max_pool1d, max_pool2d
 from aotlite.ir.ops.pooling.mean_pooling import avg_pool1d, avg_pool2d
 from aotlite.ir.ops.shape.pad import pad
-from aotlite.nn.activations import (
+from aotlite.nn.functional.activations import (
     celu,
     elu,
     gelu,
@@ -36,6 +36,7 @@ from aotlite.nn.activations import (
     hardswish,
     hardtanh,
     leaky_relu,
+    log_softmax,
     logsigmoid,
     mish,
     prelu,
@@ -44,6 +45,8 @@ from aotlite.nn.activations import (
     selu,
     sigmoid,
     silu,
+    softmax,
+    softmin,
     softplus,
     softshrink,
     softsign,
@@ -51,20 +54,20 @@ from aotlite.nn.activations import (
     tanhshrink,
     threshold,
 )
-from aotlite.nn.attention import multi_head_attention_forward, scaled_dot_product_attention
-from aotlite.nn.embedding import embedding
-from aotlite.nn.functions import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    linear,
-    log_softmax,
-    softmax,
-    softmin,
+from aotlite.nn.functional.attention import (
+    multi_head_attention_forward,
+    scaled_dot_product_attention,
 )
-from aotlite.nn.instance import instance_norm
-from aotlite.nn.normalization import batch_norm, group_norm, layer_norm, rms_norm
+from aotlite.nn.functional.dropouts import alpha_dropout, dropout, dropout1d, dropout2d
+from aotlite.nn.functional.embeddings import embedding
+from aotlite.nn.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from aotlite.nn.functional.products import linear
 
 __all__ = [
     "adaptive_avg_pool1d",

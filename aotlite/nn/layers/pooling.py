@@ -13,7 +13,7 @@ from aotlite.ir.ops.pooling.adaptive_pooling import (
 )
 from aotlite.ir.ops.pooling.max_pooling import max_pool1d, max_pool2d
 from aotlite.ir.ops.pooling.mean_pooling import avg_pool1d, avg_pool2d
-from aotlite.nn.functions import Ints
+from aotlite.nn.functional.products import Ints
 from aotlite.nn.module import Module
 
 

@@ -14,13 +14,13 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import ArgumentError, DTypeError
-from aotlite.nn.activations import gelu, relu
 from aotlite.nn.containers import ModuleList
-from aotlite.nn.dropout import Dropout
-from aotlite.nn.layers import Linear
+from aotlite.nn.functional.activations import gelu, relu
+from aotlite.nn.layers.attention import MultiheadAttention
+from aotlite.nn.layers.dropout import Dropout
+from aotlite.nn.layers.linear import Linear
+from aotlite.nn.layers.normalization import LayerNorm
 from aotlite.nn.module import Module
-from aotlite.nn.multihead import MultiheadAttention
-from aotlite.nn.normalization import LayerNorm
 
 Activation = str | Callable[[Tensor], Tensor]
 

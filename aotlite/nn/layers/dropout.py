@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.nn import functions as F
+from aotlite.nn.functional import dropouts as F
 from aotlite.nn.module import Module
 
 

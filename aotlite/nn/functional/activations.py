@@ -9,6 +9,7 @@ from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
+from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -157,3 +158,18 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     half = input.size(dim) // 2
     result: Tensor = input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
     return result
+
+
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """exp(input) divided by its sum over `dim`."""
+    return input.softmax(dim, dtype=dtype)
+
+
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """`softmax` of the negated input."""
+    return (-input).softmax(dim, dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """The logarithm of `softmax`."""
+    return input.log_softmax(dim, dtype=dtype)

@@ -19,7 +19,7 @@ from aotlite.ir.ops.nn.convolution_forms import (
 )
 from aotlite.ir.ops.shape.pad import pad
 from aotlite.nn import init
-from aotlite.nn.functions import Ints
+from aotlite.nn.functional.products import Ints
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 

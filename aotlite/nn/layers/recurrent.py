@@ -15,7 +15,8 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.nn import init
-from aotlite.nn.functions import check_probability, dropout, linear
+from aotlite.nn.functional.dropouts import check_probability, dropout
+from aotlite.nn.functional.products import linear
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 

@@ -7,7 +7,7 @@ from aotlite.eager.creation.from_data import empty
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.nn import functional as F
-from aotlite.nn.convolutions import draw
+from aotlite.nn.layers.convolutions import draw
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 

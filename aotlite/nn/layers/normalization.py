@@ -1,112 +1,25 @@
-"""Normalization: `batch_norm` and `layer_norm`, and their layers.
-
-`batch_norm` is an op, and writes to the running statistics in place.
-"""
+"""Layers of normalization: of batches, samples, groups of channels, and the last dimensions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.base.modes import no_grad
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.creation.from_data import call, ones, tensor, zeros
+from aotlite.eager.creation.from_data import ones, tensor, zeros
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, int64
 from aotlite.ir.errors import ArgumentError, ShapeError
 from aotlite.nn import init
-from aotlite.nn.functions import Ints
+from aotlite.nn.functional.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from aotlite.nn.functional.products import Ints
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
-
-
-def batch_norm(
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float | Tensor = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    """(input - mean) / sqrt(var + eps) * weight + bias for each channel: (n, c, *) -> (n, c, *).
-
-    In training, mean and (biased) variance are the batch's, and the running ones move to its mean
-    and unbiased variance by the fraction `momentum`, in place and without history.
-    Raises ArgumentError in training with one value a channel, or otherwise without running ones.
-    """
-    if not training:
-        if running_mean is None or running_var is None:
-            raise ArgumentError("batch_norm: running statistics are None, expected them in eval")
-        return call("batch_norm_eval", input, running_mean, running_var, weight, bias, eps)
-    count = input.numel() // max(input.size(1), 1) if input.ndim > 1 else 2
-    if count == 1:
-        raise ArgumentError(
-            f"batch_norm: the input has shape {input.shape}, expected more than 1 value a channel "
-            "in training"
-        )
-    check_running("batch_norm", input, running_mean, running_var)
-    result: Tensor
-    result, mean, var = call("batch_norm_train", input, weight, bias, eps)
-    with no_grad():
-        follow(running_mean, mean, momentum)
-        follow(running_var, var * (count / (count - 1)) if count > 1 else var, momentum)
-    return result
-
-
-def check_running(
-    name: str, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None
-) -> None:
-    """Raises ShapeError unless running statistics that there are have one value a channel."""
-    for argument, running in (("running_mean", running_mean), ("running_var", running_var)):
-        if running is not None and running.shape != input.shape[1:2]:
-            raise ShapeError(
-                f"{name}: argument '{argument}' has shape {running.shape}, expected "
-                f"{input.shape[1:2]}"
-            )
-
-
-def follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
-    """Moves running statistics to the batch's by a fraction, in place."""
-    if running is not None:
-        running.mul_(1 - momentum).add_(batch * momentum)
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: Ints,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """(input - mean) / sqrt(var + eps) * weight + bias over the last dimensions, of these sizes."""
-    return call("layer_norm", input, normalized_shape, weight, bias, eps)
-
-
-def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,)."""
-    if input.ndim > 1 and num_groups > 0 and input.numel() == input.size(0) * num_groups != 0:
-        raise ArgumentError(
-            f"group_norm: the input has shape {input.shape}, expected more than 1 value in each of "
-            f"{num_groups} groups"
-        )
-    return call("group_norm", input, num_groups, weight, bias, eps)
-
-
-def rms_norm(
-    input: Tensor, normalized_shape: Ints, weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    """input / sqrt(mean square + eps) * weight over the last dimensions, of these sizes.
-
-    `eps` is the distance of 1 to the next number unless given.
-    """
-    return call("rms_norm", input, normalized_shape, weight, eps)
 
 
 class NormBase(Module):
@@ -194,6 +107,57 @@ class BatchNorm2d(_BatchNorm):
     In training by the batch's statistics, which the running ones follow (in place, by `momentum`;
     None: their plain average); in eval by the running ones.
     """
+
+
+class _InstanceNorm(NormBase):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Device = CPU,
+        dtype: DType | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        full = self.ranks[-1]
+        if input.ndim not in self.ranks:
+            raise ShapeError(
+                f"{type(self).__name__}: the input has shape {input.shape}, expected "
+                f"{full - 1} or {full} dimensions"
+            )
+        samples = input if input.ndim == full else input.unsqueeze(0)
+        own = self.training or self.running_mean is None
+        result = instance_norm(
+            samples,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            own,
+            self.momentum or 0.0,
+            self.eps,
+        )
+        return result if input.ndim == full else result.squeeze(0)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalizes each channel of each line: (n, c, l) or (c, l)."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalizes each channel of each image: (n, c, h, w) or (c, h, w)."""
+
+    ranks = (3, 4)
 
 
 class LayerNorm(Module):

@@ -1,40 +1,14 @@
-"""What layers compute, as functions with PyTorch's names, arguments and defaults.
-
-Ops come from the op table; `dropout` is a composite of them, so its gradient and its compiled form
-follow from the ops'.
-"""
+"""Dropout as functions: composites of ops, so their gradients and compiled forms are the ops'."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import rand
-from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import AotliteError, ArgumentError, ShapeError
 
-Ints = int | Sequence[int]
 
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias: (*, i), (o, i), (o,) -> (*, o)."""
-    turned = weight.t()
-    if input.ndim < 2:
-        product = input.matmul(turned)
-        return product if bias is None else product + bias
-    # As one matrix, so that the weight's gradient is one product and no sum of many.
-    rows = input if input.ndim == 2 else input.flatten(0, -2)
-    product = rows.matmul(turned) if bias is None else bias.addmm(rows, turned)
-    return product if input.ndim == 2 else product.view(*input.shape[:-1], weight.size(0))
-
-
-def pair(value: Ints) -> tuple[int, ...]:
-    """(height, width) from one number or two."""
-    return (value, value) if isinstance(value, int) else tuple(value)
-
-
-# -------------------------------------------------------------------------------------- dropout
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zeros with probability `p`, the rest times 1 / (1 - p), by the default generator.
 
@@ -115,19 +89,3 @@ def alpha_dropout(
     if inplace:
         return input.mul_(kept).mul_(scale).add_(shift)
     return input * kept * scale + shift
-
-
-# ------------------------------------------------------------------------------------ softmaxes
-def softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """exp(input) divided by its sum over `dim`."""
-    return input.softmax(dim, dtype=dtype)
-
-
-def softmin(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """`softmax` of the negated input."""
-    return (-input).softmax(dim, dtype=dtype)
-
-
-def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
-    return input.log_softmax(dim, dtype=dtype)

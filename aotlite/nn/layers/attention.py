@@ -10,9 +10,9 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn import init
-from aotlite.nn.attention import each_once, multi_head_attention_forward
-from aotlite.nn.functions import check_probability
-from aotlite.nn.layers import Linear
+from aotlite.nn.functional.attention import each_once, multi_head_attention_forward
+from aotlite.nn.functional.dropouts import check_probability
+from aotlite.nn.layers.linear import Linear
 from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 

@@ -15,7 +15,8 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.geometry.sizes import broadcast_shapes
 from aotlite.ir.ops.precision import widened
-from aotlite.nn.functions import dropout, linear
+from aotlite.nn.functional.dropouts import dropout
+from aotlite.nn.functional.products import linear
 
 Heads = tuple[Tensor, Tensor, Tensor]
 """Query, key and value of each head."""

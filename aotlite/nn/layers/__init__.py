@@ -1,0 +1,1 @@
+"""Layers with PyTorch's names and arguments: each holds parameters and computes one function."""
