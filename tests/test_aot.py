@@ -13,8 +13,8 @@ import aotlite as al
 from aotlite.compilers import boxed_nop, debug_nop, make_boxed_compiler, make_boxed_func, nop
 from aotlite.ir.op import InplaceOp
 from aotlite.ir.run.interpreter import Interpreter
-from tests.end_to_end.cases import cases
-from tests.end_to_end.worlds import check
+from tests.end_to_end.helpers.cases import cases
+from tests.end_to_end.helpers.worlds import check
 
 
 # ------------------------------------------------------------------------------ forms of compilers

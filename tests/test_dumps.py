@@ -14,7 +14,7 @@ import pytest
 import aotlite as al
 from aotlite.backends.native import warn_once
 from aotlite.pipeline import request
-from tests.backends.cpu.compilers import in_child, mounted, warns_once
+from tests.backends.cpu.helpers.compilers import in_child, mounted, warns_once
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(

@@ -20,8 +20,8 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.ir.op.host_function import host_function_named
 from aotlite.testing import laws
-from tests.eager.listarrays import LISTS
-from tests.own_ops import taken_out
+from tests.eager.helpers.listarrays import LISTS
+from tests.helpers.own_ops import taken_out
 
 BACKENDS = ("reference", "loops")
 

@@ -9,7 +9,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.sample import Sample, array, flipped, gapped
 from aotlite.testing.laws.table import laws_of
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from aotlite import options
 from aotlite.backends.native.compiler import toolchain
 from aotlite.ir.errors import MissingExtraError
+from tests.helpers.own_ops import taken_out
 from tests.house.sources import PRODUCT, tree
-from tests.own_ops import taken_out
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("specs/**/*.md"), *ROOT.glob("docs/**/*.md")])
@@ -27,9 +27,7 @@ EXAMPLES = [p for p in PAGES if ">>> " in p.read_text("utf-8") and relative(p) n
 
 
 NAMES = {name: each.text for name, each in tree().folders(*PRODUCT).items()}
-MODULES = [
-    name for name, text in NAMES.items() if ">>> " in text and name != "aotlite.__main__"
-]
+MODULES = [name for name, text in NAMES.items() if ">>> " in text and name != "aotlite.__main__"]
 """Importing `aotlite.__main__` runs it."""
 
 

@@ -22,7 +22,7 @@ from aotlite.nn import functional as F
 from aotlite.partition import cut
 from aotlite.pipeline import STAGES
 from aotlite.pipeline.verification import DRAWS, Inputs
-from tests.eager.listarrays import LISTS
+from tests.eager.helpers.listarrays import LISTS
 
 
 def rewriting(name, change):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hidden_posix import environment
+from tests.helpers.hidden_posix import environment
 
 FOLDERS = {"aotlite": "aotlite", "ir": "aotlite.ir", "backends": "aotlite.backends"}
 ROOT = Path(__file__).parents[1]

@@ -21,7 +21,7 @@ from aotlite.testing.laws.op_runs import kernel_op, vjp_of
 from aotlite.testing.laws.scalar import WITHOUT_SCALAR
 from aotlite.testing.laws.symbolic import SPECIALIZES
 from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of, laws_of
-from tests.laws.torch_twins import DIFFERENCES, WITHOUT_TWIN, Difference
+from tests.laws.twins.torch_twins import DIFFERENCES, WITHOUT_TWIN, Difference
 
 PAGE = ROOT / "specs" / "ops.md"
 
@@ -34,7 +34,7 @@ How an op is declared, and what its fields mean, is said in [op_declaration](op_
 A law is a function `law(op, samples)` that raises a sentence where the op breaks it.
 Every op goes through every law that applies to its class (`tests/laws/test_laws.py`).
 A kernel holds no more than its results and its workspace (OPS-26, `tests/laws/test_workspace.py`).
-The samples have each layout and dtype (`tests/samples.py`); an op without samples fails the suite.
+The samples have each layout and dtype (`tests/samples/`); an op without samples fails the suite.
 Each law rejects a planted mistake in every class that it applies to (`tests/laws/test_plants.py`).
 """
 

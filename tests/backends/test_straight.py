@@ -26,7 +26,7 @@ from aotlite.ir.op import OPS, Op, PureOp, ViewOp
 from aotlite.ir.ops.shape.copies import CLONE
 from aotlite.testing.laws.op_runs import bound, same_bits, tensors_in, with_kernel
 from tests.samples import samples_of
-from tests.stages.journeys import journeys, values_for
+from tests.stages.helpers.journeys import journeys, values_for
 
 
 def lent(graph: Graph, arrays: Iterable[Any]) -> list[Any]:

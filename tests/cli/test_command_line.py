@@ -13,7 +13,7 @@ import pytest
 import aotlite
 from aotlite.cli import COMMANDS, EXAMPLES, STATUSES, _parser, main
 
-ADAPTERS = "tests.conformance.conformance_adapters"
+ADAPTERS = "tests.conformance.helpers.adapters"
 
 
 def status_of(*argv):
@@ -131,7 +131,7 @@ WRONG = [
     "explain setup.cfg:f",
     "fuzz --engine x",
     "fuzz --engine no_such_module:E",
-    "fuzz --engine tests.testing.planted_compilers:copying",
+    "fuzz --engine tests.testing.helpers.planted_compilers:copying",
     "fuzz --against y",
     "fuzz --against no_such_module:E",
     "fuzz --against aotlite",

@@ -13,7 +13,7 @@ import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, disable, enable
 from aotlite.sharding import Mesh, Shard, ShardedTensor
 from aotlite.subclasses import TwoTensor
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 
 pytestmark = pytest.mark.rules("CAG-1", "CAG-7")
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, enable, recorder
 from aotlite.compiled_autograd.recorder import TapeRecorder
+from tests.compiled_autograd.helpers.worlds import world
 from tests.compiled_autograd.test_structures import VARIANTS, leaf
-from tests.compiled_autograd.worlds import world
-from tests.program_strategy import programs
-from tests.programs import Program
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Program
 
 pytestmark = pytest.mark.rules("CAG-2", "CAG-7")
 

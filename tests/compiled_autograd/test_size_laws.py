@@ -16,10 +16,10 @@ from aotlite.ir.op import OPS, Op
 from aotlite.testing.laws.op_runs import bound, changes_first, has_gradient, run, tensors_in
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
-from tests.compiled_autograd.resized import checked, resized, resized_sample
-from tests.compiled_autograd.worlds import picture, world
-from tests.program_strategy import programs
-from tests.programs import Program
+from tests.compiled_autograd.helpers.resized import checked, resized, resized_sample
+from tests.compiled_autograd.helpers.worlds import picture, world
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Program
 from tests.samples import samples_of
 
 pytestmark = pytest.mark.rules("CAG-5")

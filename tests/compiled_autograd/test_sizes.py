@@ -11,7 +11,7 @@ import pytest
 
 import aotlite as al
 from aotlite.compiled_autograd import CompiledAutograd, enable
-from tests.compiled_autograd.resized import checked
+from tests.compiled_autograd.helpers.resized import checked
 from tests.compiled_autograd.test_structures import VARIANTS, Several, leaf
 
 pytestmark = pytest.mark.rules("CAG-5")

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.compiled_autograd.worlds import world
-from tests.program_strategy import programs
-from tests.programs import Program
+from tests.compiled_autograd.helpers.worlds import world
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Program
 
 pytestmark = pytest.mark.rules(
     "CAG-1", "CAG-3", "CAG-6", "CAG-7", "CAG-8", "CAG-9", "CAG-10", "CAG-18", "CAG-20"

@@ -2,7 +2,7 @@
 
 import pytest
 
-import tests.conformance.broken_autograd as broken
+import tests.conformance.helpers.broken_autograd as broken
 from aotlite.conformance import all_rules, check
 from aotlite.conformance.adapters.aotlite import Aotlite
 from aotlite.conformance.outcomes import Breaks, Keeps, Lacks

@@ -24,9 +24,9 @@ from aotlite.conformance.rules import all_rules, select
 from aotlite.conformance.runner import run_rule
 from aotlite.conformance.tracked_adapter import Watched
 from aotlite.conformance.witnesses import call_source
-from tests.conformance.broken_numpy import broken
-from tests.conformance.conformance_adapters import Misspelt
-from tests.conformance.planted_faults import (
+from tests.conformance.helpers.adapters import Misspelt
+from tests.conformance.helpers.broken_numpy import broken
+from tests.conformance.helpers.planted_faults import (
     ERRORS,
     PARTS,
     calls_of,
@@ -35,7 +35,7 @@ from tests.conformance.planted_faults import (
     planted,
 )
 
-HERE = "tests.conformance.conformance_adapters"
+HERE = "tests.conformance.helpers.adapters"
 ADAPTERS = {"numpy": NumPy, "aotlite": Aotlite}
 
 

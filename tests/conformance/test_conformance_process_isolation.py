@@ -12,9 +12,9 @@ from aotlite.conformance.outcomes import Dies, Keeps, Lacks
 from aotlite.conformance.process_isolation import examine
 from aotlite.conformance.report import PREFACE
 from aotlite.ir.errors import ArgumentError, MissingExtraError
-from tests.conformance.conformance_adapters import Nothing
+from tests.conformance.helpers.adapters import Nothing
 
-HERE = "tests.conformance.conformance_adapters"
+HERE = "tests.conformance.helpers.adapters"
 RULES = ["TEN-2a", "TEN-2i", "WRT-4", "WRT-9"]
 
 
@@ -202,25 +202,25 @@ def test_the_markdown_of_numpy(tmp_path, capsys):
 
 GOLDEN = """\
 - numpy VERSION: keeps 1, breaks 1, absent 1, choices 1
-- tests.conformance.conformance_adapters:Deviceless: not run: conformance: no device is there, \
+- tests.conformance.helpers.adapters:Deviceless: not run: conformance: no device is there, \
 expected one
 
 ## Geometry of views
 
-| rule | | numpy | tests.conformance.conformance_adapters:Deviceless |
+| rule | | numpy | tests.conformance.helpers.adapters:Deviceless |
 |---|---|---|---|
 | TEN-1d | a new array is dense in row-major order | keeps | not run |
 | TEN-1e | geometry past the end of memory is refused | **breaks** | not run |
 
 ## Writes in place
 
-| rule | | numpy | tests.conformance.conformance_adapters:Deviceless |
+| rule | | numpy | tests.conformance.helpers.adapters:Deviceless |
 |---|---|---|---|
 | WRT-9 | diagonal can be written | no | not run |
 
 ## Immutable arrays
 
-| rule | | numpy | tests.conformance.conformance_adapters:Deviceless |
+| rule | | numpy | tests.conformance.helpers.adapters:Deviceless |
 |---|---|---|---|
 | IMM-7 | a functional update is what a write would make | absent | not run |
 

@@ -10,7 +10,7 @@ from aotlite.conformance.adapters.aotlite import Aotlite
 from aotlite.conformance.adapters.numpy import NumPy
 from aotlite.conformance.outcomes import Breaks, Keeps, Lacks
 from aotlite.conformance.rules import GROUPS, all_rules
-from tests.conformance.broken_numpy import MISTAKES, PLAIN, broken
+from tests.conformance.helpers.broken_numpy import MISTAKES, PLAIN, broken
 
 MEMORY = (
     "views", "geometry", "writes", "overlap", "index", "functional", "copies", "dtypes", "errors",

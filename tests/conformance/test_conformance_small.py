@@ -10,9 +10,9 @@ from aotlite import conformance
 from aotlite.conformance.adapters.numpy import NumPy
 from aotlite.conformance.outcomes import Breaks, Dies, Keeps, Lacks
 from aotlite.conformance.process_isolation import examine
-from tests.conformance.conformance_adapters import Few, Speechless
+from tests.conformance.helpers.adapters import Few, Speechless
 
-HERE = "tests.conformance.conformance_adapters"
+HERE = "tests.conformance.helpers.adapters"
 
 
 def outcome(adapter, rule):

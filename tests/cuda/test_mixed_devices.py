@@ -8,7 +8,7 @@ from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.testing import emulated_cuda
 from aotlite.testing.laws.op_runs import bound, run, tensor_of
-from tests.cuda.places import tensor_on
+from tests.cuda.helpers.places import tensor_on
 from tests.samples import samples_of
 
 

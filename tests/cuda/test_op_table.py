@@ -12,7 +12,7 @@ import aotlite.ir.ops
 from aotlite.ir.op import OPS, DataOp, GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.testing.laws.op_runs import bound, run, tensor_of, tensors_in
 from aotlite.testing.laws.sample import Sample
-from tests.cuda.places import facts_of, tensor_on, values_of
+from tests.cuda.helpers.places import facts_of, tensor_on, values_of
 from tests.samples import samples_of
 
 KINDS = (PureOp, ViewOp, MultiViewOp, InplaceOp, GeometryOp, DataOp)

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from tests.program_strategy import programs
-from tests.programs import (
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import (
     Aotlite,
     Program,
     Ref,

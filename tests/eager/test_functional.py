@@ -3,7 +3,7 @@
 import pytest
 
 import aotlite as al
-from tests.eager.both import leaf, raises, values
+from tests.eager.helpers.both import leaf, raises, values
 
 
 def two(x, w):

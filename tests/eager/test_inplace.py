@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.program_strategy import programs
-from tests.programs import Aotlite, Program, execute
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Aotlite, Program, execute
 
 METADATA = {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_"}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from tests.eager.both import leaf, raises, values
+from tests.eager.helpers.both import leaf, raises, values
 
 
 def modes(lib):

@@ -9,7 +9,7 @@ import aotlite as al
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from tests.eager.listarrays import LISTS, ListArray
+from tests.eager.helpers.listarrays import LISTS, ListArray
 
 WORD: Any = "a"
 NUMBER: Any = 3

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from tests.program_strategy import programs
-from tests.programs import Aotlite, execute
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Aotlite, execute
 
 
 def counted(*shape):

@@ -31,9 +31,9 @@ from aotlite.ir.errors import (
     UnsupportedError,
 )
 from aotlite.ir.op import OPS
-from tests.end_to_end.observing import View, differences
-from tests.end_to_end.random_sessions import random_script
-from tests.end_to_end.scripts import Line, Log, Moment, Script, eager_form, play, shrunk
+from tests.end_to_end.helpers.observing import View, differences
+from tests.end_to_end.helpers.random_sessions import random_script
+from tests.end_to_end.helpers.scripts import Line, Log, Moment, Script, eager_form, play, shrunk
 
 MODES: dict[str, dict[str, Any]] = {
     "default": {},

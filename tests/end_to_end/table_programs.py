@@ -26,9 +26,9 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.text.source import graph_from_source
 from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.serialize import dumps, loads
+from tests.end_to_end.helpers.scripts import Line, Script, eager_form, play, shrunk
+from tests.end_to_end.helpers.table_bodies import table_script
 from tests.end_to_end.random_programs import MODES, Outcome, Tally, outcome, table_of
-from tests.end_to_end.scripts import Line, Script, eager_form, play, shrunk
-from tests.end_to_end.table_bodies import table_script
 
 
 class Rereading(ReferenceBackend):

@@ -12,9 +12,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.end_to_end.cases import Call
-from tests.end_to_end.worlds import World, differences, world_of
-from tests.programs import Ref, Step
+from tests.end_to_end.helpers.cases import Call
+from tests.end_to_end.helpers.worlds import World, differences, world_of
+from tests.helpers.programs import Ref, Step
 
 ROOM = 18
 

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.end_to_end.cases import Call, Case, cases
-from tests.end_to_end.worlds import body_of, check, differences, inputs_share_memory, run_call
-from tests.programs import Program, Ref, Step
+from tests.end_to_end.helpers.cases import Call, Case, cases
+from tests.end_to_end.helpers.worlds import (
+    body_of,
+    check,
+    differences,
+    inputs_share_memory,
+    run_call,
+)
+from tests.helpers.programs import Program, Ref, Step
 
 A, B, C, D, E = map(Ref, range(5))
 

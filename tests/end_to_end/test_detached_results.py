@@ -6,10 +6,10 @@ import pytest
 
 import aotlite as al
 from aotlite.testing import assert_same_effects
-from tests.end_to_end.cases import Call
+from tests.end_to_end.helpers.cases import Call
+from tests.end_to_end.helpers.worlds import world_of
 from tests.end_to_end.test_bad_aliasing import compare_worlds, leaf, numbers
-from tests.end_to_end.worlds import world_of
-from tests.programs import Ref, Step
+from tests.helpers.programs import Ref, Step
 
 DETACHED = {
     "alone": lambda x: (x.detach(),),

@@ -12,8 +12,8 @@ from aotlite.backends.loops.backend import LoopsBackend
 from aotlite.eager.rng.generator import GENERATOR
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.library import _LOCK
-from tests.forked import LIMIT, held_up, in_forked
-from tests.stages.test_loans import keep_inputs
+from tests.helpers.forked import LIMIT, held_up, in_forked
+from tests.stages.s8_partition.test_loans import keep_inputs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 

@@ -9,9 +9,9 @@ import attrs
 import pytest
 
 import aotlite as al
-from tests.end_to_end.cases import Call
-from tests.end_to_end.worlds import differences, world_of
-from tests.programs import Ref, Step
+from tests.end_to_end.helpers.cases import Call
+from tests.end_to_end.helpers.worlds import differences, world_of
+from tests.helpers.programs import Ref, Step
 
 
 @attrs.frozen

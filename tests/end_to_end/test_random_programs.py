@@ -9,7 +9,9 @@ import attrs
 import pytest
 
 import aotlite as al
-from tests.end_to_end.observing import differences, observe
+from tests.end_to_end.helpers.observing import differences, observe
+from tests.end_to_end.helpers.random_sessions import random_script
+from tests.end_to_end.helpers.scripts import Line, Script, eager_form, new_scope, play, run_text
 from tests.end_to_end.random_programs import (
     ALL_GRADIENTS,
     DEAD,
@@ -24,8 +26,6 @@ from tests.end_to_end.random_programs import (
     smallest,
     table_of,
 )
-from tests.end_to_end.random_sessions import random_script
-from tests.end_to_end.scripts import Line, Script, eager_form, new_scope, play, run_text
 
 Wrap = Callable[[Any], Any]
 

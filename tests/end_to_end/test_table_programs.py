@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.helpers.scripts import Script, eager_form, play
+from tests.end_to_end.helpers.table_bodies import FACES, table_script
+from tests.end_to_end.helpers.table_calls import faces, usable_samples
 from tests.end_to_end.random_programs import outcome
-from tests.end_to_end.scripts import Script, eager_form, play
-from tests.end_to_end.table_bodies import FACES, table_script
-from tests.end_to_end.table_calls import faces, usable_samples
 from tests.end_to_end.table_programs import (
     ALL_MODES,
     main,

@@ -11,7 +11,7 @@ import pytest
 
 import aotlite as al
 from aotlite.eager.dispatch.named_call import call
-from tests.ir.test_ops_random import reference
+from tests.ir.ops.test_random import reference
 
 N = 40_000
 

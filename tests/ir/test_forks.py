@@ -13,7 +13,7 @@ import aotlite
 from aotlite.ir import forks
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import UNFORKED, Blocks, cached_property, lock
-from tests.forked import held_up, in_forked
+from tests.helpers.forked import held_up, in_forked
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 

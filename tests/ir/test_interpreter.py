@@ -18,7 +18,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays, run_graph
 from aotlite.ir.run.transform import Transformer
-from tests.ir import strategies
+from tests.ir.helpers import strategies
 
 FLOAT64 = strategies.st.just(dtypes.float64)
 

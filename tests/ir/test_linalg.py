@@ -5,8 +5,8 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import LinAlgError
-from tests.ir.op_oracle import check_gradients
-from tests.samples_linalg import matrices, symmetric
+from tests.ir.helpers.op_oracle import check_gradients
+from tests.samples.linalg import matrices, symmetric
 
 TIGHT = {"float32": 2e-6, "float64": 1e-13, "complex64": 4e-6, "complex128": 1e-13}
 DTYPES = tuple(TIGHT)

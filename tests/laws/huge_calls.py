@@ -18,7 +18,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Op
 from aotlite.testing.laws.forward import proxied
 from aotlite.testing.laws.op_runs import bound, tensors_in
-from tests.laws.stretching import stretched, window_of
+from tests.laws.helpers.stretching import stretched, window_of
 from tests.samples import samples_of
 
 HUGE, MOST, FEW = 1 << 33, 1 << 40, 1 << 12

@@ -33,9 +33,15 @@ from aotlite.testing.laws.op_runs import bound, kernel_op, run, tensors_in
 from aotlite.testing.laws.sample import Sample, arrays_in
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
 from aotlite.testing.laws.variants import variants
-from tests.laws.composites import aliasing, arguments, entry, torch_arguments, torch_call_composite
-from tests.laws.composites import call as call_composite
-from tests.laws.torch_twins import (
+from tests.laws.helpers.composites import (
+    aliasing,
+    arguments,
+    entry,
+    torch_arguments,
+    torch_call_composite,
+)
+from tests.laws.helpers.composites import call as call_composite
+from tests.laws.twins.torch_twins import (
     WITHOUT_TWIN,
     known,
     numpy_copy,

@@ -8,8 +8,8 @@ from aotlite.eager.dispatch import dispatch
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
-from tests.laws import bad_input
-from tests.laws.composites import arguments, entry
+from tests.laws.helpers import bad_input
+from tests.laws.helpers.composites import arguments, entry
 
 
 def run_op(op):

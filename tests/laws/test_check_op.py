@@ -13,7 +13,7 @@ from aotlite.ir.op import OPS
 from aotlite.testing import laws
 from aotlite.testing.laws.generated import samples_for
 from aotlite.testing.laws.variants import VARIANTS
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.gradient import weights_of
 from aotlite.testing.laws.op_runs import close, same_bits, tensors_in
-from tests.laws.composites import (
+from tests.laws.helpers.composites import (
     aliasing,
     arguments,
     call,
@@ -20,7 +20,7 @@ from tests.laws.composites import (
     torch_call_composite,
 )
 from tests.laws.test_torch import TOLERANCE, _tensors, numpy_of
-from tests.laws.torch_twins import WITHOUT_TWIN, known, without_known
+from tests.laws.twins.torch_twins import WITHOUT_TWIN, known, without_known
 from tests.samples import samples_of
 
 COMPARED = [name for name in COMPOSITES if entry(name) not in WITHOUT_TWIN]

@@ -23,7 +23,7 @@ from aotlite.subclasses import TwoTensor
 from aotlite.testing.laws.corpus import GraphCase
 from aotlite.testing.laws.op_graphs import graphs_of
 from aotlite.testing.laws.op_runs import bound, kernel_op
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 from tests.samples import samples_of
 
 BUILTIN = (

@@ -11,8 +11,8 @@ from aotlite.ir.dtypes import DTYPES
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.sample import Sample
 from tests.laws import pairs
-from tests.laws.composites import entry
-from tests.laws.torch_twins import DIFFERENCES, known, without_known
+from tests.laws.helpers.composites import entry
+from tests.laws.twins.torch_twins import DIFFERENCES, known, without_known
 from tests.samples import samples_of
 
 

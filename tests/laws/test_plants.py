@@ -2,12 +2,12 @@
 
 import pytest
 
-import tests.laws.plants_forward
-import tests.laws.plants_gradient
-import tests.laws.plants_symbolic  # noqa: F401  (they fill PLANTS)
+import tests.laws.helpers.plants_forward
+import tests.laws.helpers.plants_gradient
+import tests.laws.helpers.plants_symbolic  # noqa: F401  (they fill PLANTS)
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of
-from tests.laws.planting import PLANTS
+from tests.laws.helpers.planting import PLANTS
 from tests.samples import samples_of
 
 

@@ -13,7 +13,7 @@ from aotlite.ir.op.composite import COMPOSITES
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
 from aotlite.testing.laws import symbolic
-from tests.laws.composites import call
+from tests.laws.helpers.composites import call
 from tests.samples import samples_of
 
 

@@ -1,6 +1,6 @@
 """Every op with a counterpart in PyTorch equals it: values, dtype, strides, gradients, saves.
 
-Known differences are lines of one table, each with its reason (tests/laws/torch_twins.py).
+Known differences are lines of one table, each with its reason (tests/laws/twins/torch_twins.py).
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from aotlite.testing.laws.gradient import forward, gradients, leaves_of, weights
 from aotlite.testing.laws.op_runs import bound, close, run, tensors_in
 from aotlite.testing.laws.sample import Sample
 from aotlite.testing.laws.table import WITHOUT_SAMPLES, has_gradient
-from tests.laws.torch_twins import WITHOUT_TWIN, known, torch_value, twin_of, without_known
+from tests.laws.twins.torch_twins import WITHOUT_TWIN, known, torch_value, twin_of, without_known
 from tests.samples import samples_of
 
 NAMES = [name for name in OPS if name not in WITHOUT_TWIN and name not in WITHOUT_SAMPLES]

@@ -22,7 +22,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, Op, RandomOp, workspace
 from aotlite.testing.laws.op_runs import bound, kernel_op, tensors_in
 from aotlite.testing.laws.sample import Sample, arrays_in
-from tests.laws.stretching import stretched, window_of
+from tests.laws.helpers.stretching import stretched, window_of
 from tests.samples import samples_of
 
 LARGE, MOST = 1 << 17, 1 << 20

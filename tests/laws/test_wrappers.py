@@ -6,7 +6,7 @@ import aotlite as al
 from aotlite.testing import laws
 from aotlite.testing.laws.wrapper_functions import WrapperFunction
 from aotlite.testing.laws.wrappers import WRAPPER_LAWS
-from tests.laws.own_wrappers import WRONG, Boxed, Shy, Tagged, nested
+from tests.laws.helpers.own_wrappers import WRONG, Boxed, Shy, Tagged, nested
 
 
 def unwrap(wrapper):

@@ -110,20 +110,20 @@ _GIVEN = (
             "tan_arrivals tan_layouts"
         ).split()
     ),
-    "tests.stages.test_windows",
-    "tests.stages.test_mincut",
+    "tests.stages.s7_simplify.test_windows",
+    "tests.stages.s8_partition.test_mincut",
     "tests.end_to_end.test_bad_aliasing",
     "tests.end_to_end.test_compiled_equals_eager",
-    "tests.ir.test_lattice",
-    "tests.ir.test_overlap",
-    "tests.ir.test_symbolic_layout",
-    "tests.eager.test_engine_compiled",
+    "tests.ir.symbols.test_lattice",
+    "tests.ir.geometry.test_overlap",
+    "tests.ir.geometry.test_symbolic_layout",
+    "tests.eager.autograd.test_engine_compiled",
 )
 SEEDS = 5
 _MORE = {
     "tests.rules.test_fun_moves": 12,
     "tests.rules.test_grd_patterns": 8,
-    "tests.stages.test_windows": 30,
+    "tests.stages.s7_simplify.test_windows": 30,
 }
 """Where more are needed for rare draws."""
 EXAMPLES = 10
@@ -192,7 +192,7 @@ def _overlap(name: str, count: int, seed: int) -> None:
 
 
 def _written_views(number: int) -> None:
-    from tests.stages.test_few_nodes import check_written_views
+    from tests.stages.s7_simplify.test_few_nodes import check_written_views
 
     check_written_views(number)
 
@@ -247,7 +247,7 @@ _LAYOUT_OF_TORCH = (
 )
 """Eager and compiled functions share these answers, so that no comparison of the two shows them."""
 _EXHAUSTIVE = {
-    "tests.ir.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
+    "tests.ir.geometry.test_layout": (*_LAYOUT, *(_LAYOUT_OF_TORCH if find_spec("torch") else ())),
     "tests.rules.test_ali_ndarrays": (
         "test_parts_of_one_array_are_one_memory_where_elements_fall_on_elements",
         "test_tensors_over_parts_of_one_array_are_refused_if_they_overlap_and_one_is_written",
@@ -326,7 +326,7 @@ _EXHAUSTIVE = {
         "test_views_of_a_leaf_on_memory_that_gets_a_history_have_the_one_that_they_had",
         "test_what_is_copied_from_memory_that_is_written_later_is_what_was_there",
     ),
-    "tests.stages.test_few_nodes": (
+    "tests.stages.s7_simplify.test_few_nodes": (
         "test_what_is_copied_is_cast_and_expanded_only_where_it_differs",
         "test_each_result_of_an_op_with_several_is_memory_of_its_own",
         "test_windows_on_written_memory_are_refused_if_they_leave_it",
@@ -339,7 +339,7 @@ _EXHAUSTIVE = {
         "test_the_record_of_a_partition_has_the_gradients_that_there_are",
         "test_the_record_of_a_view_says_in_which_mode_it_was_taken",
     ),
-    "tests.stages.test_lean_graphs": (
+    "tests.stages.s7_simplify.test_lean_graphs": (
         "test_windows_on_memory_and_copies_for_strides_are_made_only_where_the_program_asks",
         "test_each_view_of_a_pure_graph_has_the_place_of_a_view_of_the_program",
         "test_a_view_of_everything_changes_no_pure_graph",
@@ -351,7 +351,7 @@ _EXHAUSTIVE = {
         "test_what_is_written_to_one_place_twice_is_read_from_there",
         "test_the_record_of_an_argument_says_of_its_writes_what_they_are",
     ),
-    "tests.stages.test_windows": (
+    "tests.stages.s7_simplify.test_windows": (
         "test_of_two_elements_only_the_written_one_is_read_from_the_write",
         "test_writes_and_slices_in_a_row_give_what_numpy_gives",
     ),

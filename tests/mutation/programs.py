@@ -21,15 +21,15 @@ from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
-from tests.end_to_end.cases import Case
-from tests.end_to_end.cases import cases as drawn_cases
+from tests.end_to_end.helpers.cases import Case
+from tests.end_to_end.helpers.cases import cases as drawn_cases
+from tests.end_to_end.helpers.random_sessions import random_script
+from tests.end_to_end.helpers.scripts import eager_form, play
 from tests.end_to_end.random_programs import MODES
 from tests.end_to_end.random_programs import outcome as session_outcome
-from tests.end_to_end.random_sessions import random_script
-from tests.end_to_end.scripts import eager_form, play
-from tests.rules.small_programs import drawn as drawn_small
-from tests.rules.small_programs import outcome as small_outcome
-from tests.stages.journeys import Journey, journey_of
+from tests.rules.helpers.small_programs import drawn as drawn_small
+from tests.rules.helpers.small_programs import outcome as small_outcome
+from tests.stages.helpers.journeys import Journey, journey_of
 
 
 def target_of(number: int) -> int:

@@ -146,7 +146,7 @@ class Planted(Mutant):
 
 child.preload()
 found = {{}}
-for name, trial in {({name: attrs.asdict(each) for name, each in TRIALS.items()})!r}.items():
+for name, trial in { ({name: attrs.asdict(each) for name, each in TRIALS.items()})!r}.items():
     text, child.IMPORT = trial["text"], trial["seconds"]
     mutant = Planted(**trial["mutant"])
     reach = Reach("", {{{PAIRS!r}: 0.1}}, {{}}, {{mutant.file: {{mutant.line: [{PAIRS!r}]}}}})

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite import nn
 from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from tests.eager.listarrays import LISTS
-from tests.nn.compare import same, same_call, share_state
+from tests.eager.helpers.listarrays import LISTS
+from tests.nn.helpers.compare import same, same_call, share_state
 
 F = nn.functional
 FEW = settings(max_examples=50)

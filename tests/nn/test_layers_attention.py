@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite import nn
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
-from tests.nn.compare import both, same, share_state
+from tests.nn.helpers.compare import both, same, share_state
 
 F = nn.functional
 FEW = settings(max_examples=40)

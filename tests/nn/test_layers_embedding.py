@@ -16,7 +16,7 @@ from aotlite.ir.errors import (
     ShapeError,
     UnsupportedError,
 )
-from tests.nn.compare import same
+from tests.nn.helpers.compare import same
 
 F = nn.functional
 FEW = settings(max_examples=50)

@@ -8,7 +8,7 @@ import pytest
 
 import aotlite as al
 from aotlite import nn
-from tests.nn.compare import both, same, same_states, share_state
+from tests.nn.helpers.compare import both, same, same_states, share_state
 
 F64 = "dtype"
 

@@ -9,7 +9,7 @@ import aotlite as al
 from aotlite import nn
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.tracked_objects import TrackedObject, observing, substituting
-from tests.nn.listener import Listener
+from tests.nn.helpers.listener import Listener
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import aotlite as al
 from aotlite import nn
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.errors import ArgumentError
-from tests.nn.listener import Listener
+from tests.nn.helpers.listener import Listener
 
 
 class Tied(nn.Module):

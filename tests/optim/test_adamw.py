@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite import nn, optim
 from aotlite.ir.errors import ArgumentError, DTypeError
-from tests.nn.compare import same, share_state
+from tests.nn.helpers.compare import same, share_state
 
 FEW = settings(max_examples=40)
 

@@ -6,7 +6,7 @@ import pytest
 import aotlite as al
 from aotlite import nn, optim
 from aotlite.ir.errors import ArgumentError, UnsupportedError
-from tests.nn.listener import Listener
+from tests.nn.helpers.listener import Listener
 
 
 def leaf(*values):

@@ -3,7 +3,7 @@
 import pytest
 
 import aotlite as al
-from tests.rules.ways import Way
+from tests.rules.helpers.ways import Way
 
 WAYS = ["eager", "compiled"]
 PYTORCHS = [pytest.param(f"pytorch {way}", marks=pytest.mark.torch) for way in WAYS]

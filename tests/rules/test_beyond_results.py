@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules.ways import SAME
+from tests.rules.helpers.ways import SAME
 
 
 @pytest.mark.rules("META-11")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.subclasses import TwoTensor
-from tests.own_ops import taken_out
-from tests.rules.caught_programs import (
+from tests.helpers.own_ops import taken_out
+from tests.rules.helpers.caught_programs import (
     ASKS,
     CATCHES,
     HOOKS,

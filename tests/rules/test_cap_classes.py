@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.stages.s1_capture.access_search import AccessPathIndex
-from tests.rules.class_ways import FUNCTION_WAYS, WAYS, Way
+from tests.rules.helpers.class_ways import FUNCTION_WAYS, WAYS, Way
 
 NUMBERS = (2.0, -1.0, 3.0, 0.5)
 

@@ -13,7 +13,7 @@ import aotlite as al
 from aotlite.eager.subclass.protocol import inner_tensors
 from aotlite.ir.graph import Phase
 from aotlite.ir.op import Cost
-from tests.rules.rng_programs import Drawing
+from tests.rules.helpers.rng_programs import Drawing
 from tests.rules.test_rng_recompute import PARTITIONS, random_ops
 
 F = al.nn.functional

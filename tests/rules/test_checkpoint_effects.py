@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.tok_programs import (
+from tests.rules.helpers.tok_programs import (
     Compute,
     Hook,
     Loudly,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from tests.end_to_end.cases import cases
-from tests.end_to_end.worlds import body_of, differences, run_call
+from tests.end_to_end.helpers.cases import cases
+from tests.end_to_end.helpers.worlds import body_of, differences, run_call
 from tests.rules.test_rng_recompute import PARTITIONS
 
 

@@ -24,7 +24,7 @@ from aotlite.ir.dtypes import float32
 from aotlite.ir.errors import ArgumentError, BackendError, DeviceError
 from aotlite.testing import check_program, draw
 from aotlite.testing.cuda.host_driver import DEFAULT_STREAM
-from tests.backends.cuda.devices import Relabelled, device, moved, results
+from tests.backends.cuda.helpers.devices import Relabelled, device, moved, results
 
 F = al.nn.functional
 

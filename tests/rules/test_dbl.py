@@ -15,10 +15,10 @@ from hypothesis import given
 
 import aotlite as al
 from aotlite.inspect import counting
-from tests.end_to_end.cases import Call, Case, cases, setup_of
-from tests.end_to_end.worlds import body_of
-from tests.programs import Aotlite, execute
-from tests.rules.towers import (
+from tests.end_to_end.helpers.cases import Call, Case, cases, setup_of
+from tests.end_to_end.helpers.worlds import body_of
+from tests.helpers.programs import Aotlite, execute
+from tests.rules.helpers.towers import (
     ORDERS,
     close,
     close_but_zeros,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 import aotlite as al
-from tests.rules.gradient_sessions import Session, alike, sessions
+from tests.rules.helpers.gradient_sessions import Session, alike, sessions
 
 TO_THE_OTHER: Any = ("give", (0, 1, 0))
 TOGETHER, APART = ("one", "one"), ("new", "new")

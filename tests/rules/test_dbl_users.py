@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.towers import ORDERS, close, gradients, history_of, many, numbers, total
+from tests.rules.helpers.towers import ORDERS, close, gradients, history_of, many, numbers, total
 
 dropout = al.nn.functional.dropout
 

@@ -18,8 +18,8 @@ import aotlite as al
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper
 from aotlite.sharding import Mesh, Partial, Replicate, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
-from tests.rules.towers import ORDERS, close, gradients, history_of, many, weighted
-from tests.subclasses.toys import Boxed, scaled
+from tests.rules.helpers.towers import ORDERS, close, gradients, history_of, many, weighted
+from tests.subclasses.helpers.toys import Boxed, scaled
 
 MESH = Mesh(2)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from tests.rules.towers import ORDERS, close, gradients, numbers
-from tests.rules.written_programs import (
+from tests.rules.helpers.towers import ORDERS, close, gradients, numbers
+from tests.rules.helpers.written_programs import (
     Program,
     agrees,
     drawn,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 import aotlite as al
 from aotlite.ir.graph.role import MutatedInput, Primal
 from aotlite.stages.records.function_facts import AliasOfInput, IsInput
-from tests.rules.sharing_sessions import WRITES, objects_of, sessions, written_overlap
+from tests.rules.helpers.sharing_sessions import WRITES, objects_of, sessions, written_overlap
 
 
 @pytest.mark.rules("DUP-1")

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.backwards import REFUSED, Forward, Program, Step, story
+from tests.rules.helpers.backwards import REFUSED, Forward, Program, Step, story
 
 A, B, C = 0, 1, 2
 """Numbers of memories: the first two are inputs, the last is what the forward makes."""

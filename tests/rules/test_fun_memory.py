@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir.errors import UnsupportedError
 from aotlite.stages.s8_partition.closing_copies import MutationKind, mutation_kind
-from tests.end_to_end.worlds import differences, refusal
-from tests.rules.memory_programs import (
+from tests.end_to_end.helpers.worlds import differences, refusal
+from tests.rules.helpers.memory_programs import (
     KINDS,
     MemoryProgram,
     MemoryStep,

@@ -12,8 +12,8 @@ from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.op_runs import bound, run
 from aotlite.testing.laws.table import WITHOUT_SAMPLES
-from tests.laws.composites import arguments, call, entry, runs_data_op
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
+from tests.laws.helpers.composites import arguments, call, entry, runs_data_op
 from tests.samples import samples_of
 
 

@@ -20,8 +20,8 @@ from aotlite.ir.ops.shape.copies import CLONE, COPY_, RESTRIDE
 from aotlite.ir.provenance.location import place_of
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify.common_subexpressions import eliminate_dead_code
+from tests.stages.s7_simplify.helpers.window_graphs import Step, graph_of, roles, steps
 from tests.stages.test_properties import ENOUGH, holds
-from tests.stages.window_graphs import Step, graph_of, roles, steps
 
 KEPT = {"keep_inference_input_mutations": True}
 

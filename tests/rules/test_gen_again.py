@@ -10,10 +10,10 @@ import pytest
 import aotlite as al
 from aotlite.stages.records.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze import analyze
-from tests.end_to_end.worlds import body_of
-from tests.rules.meta_oracle import on_both
+from tests.end_to_end.helpers.worlds import body_of
+from tests.rules.helpers.meta_oracle import on_both
 from tests.rules.test_meta_records import another, records, replaced
-from tests.stages.journeys import inputs_of
+from tests.stages.helpers.journeys import inputs_of
 
 pytestmark = pytest.mark.rules("GEN-10")
 

@@ -11,9 +11,9 @@ import aotlite as al
 from aotlite.ir.graph.role import Gradient, Tangent
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import GeometryOp, InplaceOp
-from tests.end_to_end.worlds import body_of
-from tests.rules.meta_oracle import kinds, on_both, run_eagerly
-from tests.stages.journeys import Journey, inputs_of
+from tests.end_to_end.helpers.worlds import body_of
+from tests.rules.helpers.meta_oracle import kinds, on_both, run_eagerly
+from tests.stages.helpers.journeys import Journey, inputs_of
 
 ENOUGH = 60
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import aotlite as al
-from tests.end_to_end.cases import Case, cases, results_of, setup_of
-from tests.programs import GEOMETRY, Aotlite, execute
+from tests.end_to_end.helpers.cases import Case, cases, results_of, setup_of
+from tests.helpers.programs import GEOMETRY, Aotlite, execute
 
 EXAMPLES = 450
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 import aotlite as al
-from tests.rules.sharing_sessions import sessions, written_overlap
+from tests.rules.helpers.sharing_sessions import sessions, written_overlap
 
 
 @pytest.mark.draws(long=160)

@@ -12,7 +12,7 @@ import pytest
 import aotlite as al
 from aotlite.stages.s1_capture.hooks.reachable import Known, reached
 from aotlite.subclasses import TwoTensor, masked_tensor
-from tests.rules.hook_programs import both, leaf
+from tests.rules.helpers.hook_programs import both, leaf
 from tests.rules.test_hook_python import known, more_than_computes, next_to
 
 Call = Callable[..., Any]

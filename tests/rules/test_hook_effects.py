@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from tests.rules import hook_programs
-from tests.rules.hook_programs import both, leaf
+from tests.rules.helpers import hook_programs
+from tests.rules.helpers.hook_programs import both, leaf
 
 Call = Callable[..., Any]
 BACKENDS = ("reference", "auto")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from tests.rules.hook_programs import both, drawn, leaf, world
+from tests.rules.helpers.hook_programs import both, drawn, leaf, world
 
 Call = Callable[..., Any]
 BACKENDS = ("reference", "auto")

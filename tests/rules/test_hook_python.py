@@ -24,7 +24,7 @@ import pytest
 import aotlite as al
 from aotlite.stages.s1_capture.hooks.purity import more_than_computes
 from aotlite.stages.s1_capture.hooks.reachable import Known, reached
-from tests.rules.hook_programs import both, leaf
+from tests.rules.helpers.hook_programs import both, leaf
 
 Call = Callable[..., Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from tests.rules.hook_programs import leaf
+from tests.rules.helpers.hook_programs import leaf
 
 Call = Callable[..., Any]
 

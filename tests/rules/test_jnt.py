@@ -17,8 +17,8 @@ from aotlite.ir.graph import Constant, Graph, Node, Phase
 from aotlite.ir.graph.role import Gradient, Output, Primal, Tangent
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.s8_partition import default_partition
-from tests.end_to_end.worlds import body_of
-from tests.stages.journeys import Journey, inputs_of, journeys, run_graph, values_for
+from tests.end_to_end.helpers.worlds import body_of
+from tests.stages.helpers.journeys import Journey, inputs_of, journeys, run_graph, values_for
 
 ENOUGH = 30
 Check = Callable[[Journey], bool | None]

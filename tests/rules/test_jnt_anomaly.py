@@ -12,7 +12,7 @@ import pytest
 
 import aotlite as al
 from aotlite.stages.s10_runtime.backward import anomaly
-from tests.rules.anomalies import WAYS, by_backward, function_of, leaves, outcome, source
+from tests.rules.helpers.anomalies import WAYS, by_backward, function_of, leaves, outcome, source
 
 Call = Callable[..., Any]
 detecting: Any = al.autograd.detect_anomaly

@@ -19,7 +19,7 @@ import aotlite as al
 from aotlite import optim
 from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.subclasses import MaskedTensor, TwoTensor
-from tests.rules.overwrites import (
+from tests.rules.helpers.overwrites import (
     Program,
     covering,
     gradients,

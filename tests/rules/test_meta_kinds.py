@@ -20,8 +20,8 @@ from aotlite.stages.records.function_facts import (
     ViewFacts,
 )
 from aotlite.stages.records.function_meta import FunctionMeta
-from tests.rules.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
-from tests.stages.journeys import Journey
+from tests.rules.helpers.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
+from tests.stages.helpers.journeys import Journey
 
 ENOUGH = 60
 """Journeys that a check must have something to say about."""

@@ -19,7 +19,7 @@ from aotlite.ir.errors import FormatError
 from aotlite.stages import records
 from aotlite.stages.records import pickle_format
 from aotlite.stages.records.base import Record
-from tests.rules.written_before import FILES, PICKLES
+from tests.rules.helpers.written_before import FILES, PICKLES
 
 FINGERPRINT = 1963755447
 """Of what is pickled in format version 1. Where it differs, pickles do: raise the version."""

@@ -19,9 +19,9 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.pipeline import STAGES
 from aotlite.stages.records.base import Record, where_it_leads
 from aotlite.stages.records.function_facts import Alias
-from tests.end_to_end.cases import Case, cases
-from tests.end_to_end.worlds import check, inputs_share_memory
-from tests.rules.meta_oracle import on_both
+from tests.end_to_end.helpers.cases import Case, cases
+from tests.end_to_end.helpers.worlds import check, inputs_share_memory
+from tests.rules.helpers.meta_oracle import on_both
 
 
 def records(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,9 +11,9 @@ from aotlite.ir.graph.compare import structurally_equal
 from aotlite.ir.graph.role import Hidden, MutatedInput, Output, Primal, Tangent
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s4_joint import joint
-from tests.end_to_end.worlds import body_of
-from tests.rules.meta_oracle import on_both
-from tests.stages.journeys import inputs_of
+from tests.end_to_end.helpers.worlds import body_of
+from tests.rules.helpers.meta_oracle import on_both
+from tests.stages.helpers.journeys import inputs_of
 
 ENOUGH = 40
 

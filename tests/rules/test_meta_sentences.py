@@ -31,7 +31,7 @@ from aotlite.stages.records.function_facts import (
     ViewFacts,
 )
 from aotlite.stages.records.function_meta import FunctionMeta
-from tests.rules.meta_oracle import on_both
+from tests.rules.helpers.meta_oracle import on_both
 from tests.rules.test_meta_records import another, records, replaced
 
 SQUARE = tensor_meta((3, 3))

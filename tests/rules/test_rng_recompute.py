@@ -10,7 +10,7 @@ import aotlite as al
 from aotlite.ir.op import Cost
 from aotlite.partition import cut, default_partition, min_cut_rematerialization_partition
 from aotlite.stages.s8_partition import Partition
-from tests.rules.rng_programs import DRAWS
+from tests.rules.helpers.rng_programs import DRAWS
 
 
 def save_inputs_only(graph):

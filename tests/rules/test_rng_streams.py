@@ -11,7 +11,7 @@ import aotlite as al
 from aotlite.ir.graph.role import BackwardOffset, BackwardSeed, NextOffset, Offset, Seed
 from aotlite.ir.op import OPS
 from aotlite.ir.run.interpreter import run_graph
-from tests.rules.rng_programs import DRAWS, Drawing, programs, run_program
+from tests.rules.helpers.rng_programs import DRAWS, Drawing, programs, run_program
 
 BACKENDS = ["reference", "cpu"]
 

@@ -13,8 +13,8 @@ import aotlite as al
 from aotlite import nn
 from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph, Node, Phase
-from tests.program_strategy import programs
-from tests.programs import Aotlite, Program, execute
+from tests.helpers.program_strategy import programs
+from tests.helpers.programs import Aotlite, Program, execute
 
 
 # ---------------------------------------------------------------------------------------- checks

@@ -17,7 +17,7 @@ from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.provenance.call_names import name_in, source_name
 from aotlite.ir.provenance.location import place_of
-from tests.rules.seq_model import Model, arguments
+from tests.rules.helpers.seq_model import Model, arguments
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 KEPT = {"keep_inference_input_mutations": True}

@@ -17,7 +17,7 @@ from aotlite import autograd
 from aotlite.testing.generate.bodies import LIBRARY
 from aotlite.testing.observe.differences import differences
 from aotlite.testing.observe.observe_call import Setting, observe
-from tests.rules.small_programs import REFUSED
+from tests.rules.helpers.small_programs import REFUSED
 
 Make = Callable[[], list[Any]]
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.rules.small_programs import Small, drawn, outcome
+from tests.rules.helpers.small_programs import Small, drawn, outcome
 
 COUNT = 150
 FOUND = (1583, 2558)

@@ -29,7 +29,7 @@ from aotlite.partition import cut
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.shared.effect_tokens import lifted, unlifted
-from tests.rules.tok_programs import (
+from tests.rules.helpers.tok_programs import (
     LOG,
     Compute,
     Give,

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from tests.rules.tok_programs import LOG, happen, registered
+from tests.rules.helpers.tok_programs import LOG, happen, registered
 
 KINDS = ("log", "callback", "print")
 Step = tuple[str, int, int]

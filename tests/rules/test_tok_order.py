@@ -24,7 +24,7 @@ from aotlite.ir.graph.effect_chains import is_effect
 from aotlite.ir.op import OPS
 from aotlite.ir.run.interpreter import run_graph
 from aotlite.stages.s8_partition import default_partition as default
-from tests.rules.tok_programs import LOG, registered
+from tests.rules.helpers.tok_programs import LOG, registered
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from aotlite.stages.s7_simplify.common_subexpressions import (
 )
 from aotlite.stages.s7_simplify.decompositions import decompose
 from aotlite.stages.s7_simplify.normalizations import opened
-from tests.rules.tok_programs import (
+from tests.rules.helpers.tok_programs import (
     Compute,
     Give,
     Loudly,

@@ -25,7 +25,7 @@ from aotlite.sharding import dispatch as sharded_dispatch
 from aotlite.sharding.placements import Window
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor, flatten, unflatten
 from aotlite.testing.sharding import PoisonedMesh, guarded
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 
 MESH = PoisonedMesh(2)
 

@@ -28,10 +28,10 @@ from aotlite.stages.records.function_facts import (
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.s8_partition import default_partition
-from tests.end_to_end.cases import results_of
-from tests.end_to_end.worlds import body_of
-from tests.programs import Aotlite, execute
-from tests.stages.journeys import (
+from tests.end_to_end.helpers.cases import results_of
+from tests.end_to_end.helpers.worlds import body_of
+from tests.helpers.programs import Aotlite, execute
+from tests.stages.helpers.journeys import (
     Journey,
     inputs_of,
     journeys,

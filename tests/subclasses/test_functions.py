@@ -10,7 +10,7 @@ import aotlite as al
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AliasError, AutogradError, ProtocolError, ShapeError
 from aotlite.subclasses import TwoTensor
-from tests.subclasses.toys import Boxed
+from tests.subclasses.helpers.toys import Boxed
 
 
 class Above(Boxed):

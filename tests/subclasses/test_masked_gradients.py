@@ -11,7 +11,7 @@ import pytest
 import aotlite as al
 from aotlite.sharding import Mesh, Shard, ShardedTensor
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor
-from tests.stages.test_wrapped_gradients import choices
+from tests.stages.wrappers.test_gradients import choices
 
 KEEP = [True, False, True, True]
 

@@ -22,7 +22,7 @@ from aotlite.testing.laws import LawError
 from aotlite.testing.subclasses import SHIPPED, SubclassKind
 from aotlite.testing.subclasses.wrapper_models import mask_for, turned
 from tests.samples import samples_of
-from tests.subclasses.toys import Boxed, Labelled, Scaled, scaled
+from tests.subclasses.helpers.toys import Boxed, Labelled, Scaled, scaled
 
 OF_SCALED: Any = lambda x: x.inner * x.by
 OF_BOXED: Any = lambda x: x.inner

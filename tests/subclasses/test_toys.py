@@ -16,7 +16,7 @@ from aotlite.subclasses import EncodedTensor, QuantizedTensor, flatten
 from aotlite.testing import subclass_laws
 from aotlite.testing.laws import LawError
 from tests.samples import samples_of
-from tests.subclasses.toys import Boxed, Labelled, Log, Scaled, pair, scaled
+from tests.subclasses.helpers.toys import Boxed, Labelled, Log, Scaled, pair, scaled
 
 
 @pytest.mark.slow("the laws over the op table, with two samples")

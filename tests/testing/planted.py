@@ -1,7 +1,7 @@
 """`python -m tests.testing.planted`: how soon random programs find planted bugs, and how small.
 
-Each bug of `tests.testing.planting` is planted in a process of its own, looked for as the fuzzer
-looks, without a hint which cell matters, and shrunk. The table's seconds are of a core's time.
+Each bug of `tests.testing.helpers.planting` is planted in a process of its own, looked for as the
+fuzzer looks, without a hint which cell matters, and shrunk. The table gives seconds of a core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aotlite.testing.coverage.cells import POSSIBLE
 from aotlite.testing.fuzzing.one_program import options_of
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.shrinking import lines, smallest
-from tests.testing.planting import PLANTS, planted
+from tests.testing.helpers.planting import PLANTS, planted
 
 SECONDS = 60.0
 """Of a core: so long may one search take, and so long the shrinking."""

@@ -11,7 +11,7 @@ import aotlite as al
 from aotlite.ir.errors import ArgumentError, UnsupportedError
 from aotlite.testing import Difference, Inputs, ProgramError, assert_same_effects, check_program
 from aotlite.testing.compiled import differences_of, kind_of
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
 
 
 def halves(x: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from aotlite.testing import Coverage
 from aotlite.testing.coverage import cells, counts
 from aotlite.testing.coverage.cells import CELLS, POSSIBLE, cells_of
 from aotlite.testing.coverage.counts import ALIASING, Table
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
 
 OWN = Table(
     {"order": ["row", "column"], "write": ["add", "fill", "none"]},

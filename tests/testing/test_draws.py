@@ -27,7 +27,7 @@ from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step
 from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
 
 SEEDS = range(120)
 

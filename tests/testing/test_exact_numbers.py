@@ -21,7 +21,7 @@ from aotlite.testing.observe.differences import NOT_EXACT, is_exact
 from aotlite.testing.observe.exact_numbers import are_exact
 from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.steps import Step
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
 
 OF_BITS = [n for n in POSSIBLE if CELLS[n][0] == "view_dtype" and CELLS[n][1] == "pointwise"]
 LEAF = {"setup": [["make", [1, [3], "float64", True]]], "args": ["$0"]}

@@ -30,11 +30,11 @@ from aotlite.testing.fuzzing.run_file import Ledger, read
 from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.statistics import Chunk, Tally
 from aotlite.testing.fuzzing.workers import Worker
-from tests.testing import planted_compilers
+from tests.testing.helpers import planted_compilers
 
 ROOT = Path(__file__).parents[2]
 
-PLANTED = "tests.testing.planted_compilers"
+PLANTED = "tests.testing.helpers.planted_compilers"
 LAST_LINE = r"[\d,]+ programs, [\d,]+ of 28,080 cells, \d+ failures? \([\d,]+ programs a .*\)"
 
 
@@ -398,7 +398,10 @@ def test_a_wrong_plan_is_refused(given, text):
     "function, text",
     [
         ("no_such_module:f", "function is in module 'no_such_module', expected one that"),
-        (f"{PLANTED}:nothing", "expected a name that 'tests.testing.planted_compilers' has"),
+        (
+            f"{PLANTED}:nothing",
+            "expected a name that 'tests.testing.helpers.planted_compilers' has",
+        ),
         ("nothing.py:f", "function is in file 'nothing.py', expected one that exists"),
         (f"{PLANTED}:__name__", "expected what compiles one"),
     ],

@@ -20,7 +20,7 @@ from aotlite.testing.observe.differences import differences, same_numbers
 from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
-from tests.testing.examples import EXAMPLES, program
+from tests.testing.helpers.examples import EXAMPLES, program
 
 SAMPLE = 180
 

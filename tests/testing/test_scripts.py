@@ -22,7 +22,7 @@ from aotlite.testing.memory import memory_differences
 from aotlite.testing.observe.differences import NOT_EXACT, same_numbers
 from aotlite.testing.scripts import numpy_language
 from aotlite.testing.scripts.files import inputs_name
-from tests.testing.examples import EXAMPLES, program
+from tests.testing.helpers.examples import EXAMPLES, program
 
 SEEDS = range(40)
 

@@ -16,9 +16,9 @@ from aotlite.testing.coverage.cells import CELLS, POSSIBLE
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.shrinking import lines, smallest
 from aotlite.testing.shrinking.costs import cost
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
+from tests.testing.helpers.planting import PLANTS, Plant, planted
 from tests.testing.planted import Found, find, in_child
-from tests.testing.planting import PLANTS, Plant, planted
 
 
 def drawn(view: str, write: str, relation: str, seed: int = 5) -> Program:

@@ -36,7 +36,7 @@ from aotlite.testing.observe.exact_numbers import are_exact
 from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import VIEWS, kind_of_op
 from aotlite.testing.strategies import hypothesis_choices, memory_strategies, program_strategies
-from tests.testing.examples import program
+from tests.testing.helpers.examples import program
 
 few = settings(max_examples=60)
 # The phase `explain` traces a hundred variants of what was found.

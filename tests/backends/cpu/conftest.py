@@ -3,7 +3,7 @@
 import pytest
 
 from aotlite.backends.native.compiler import compilers
-from tests.backends.cpu.compilers import GCC, SCRIPT, forget
+from tests.backends.cpu.helpers.compilers import GCC, SCRIPT, forget
 
 
 @pytest.fixture

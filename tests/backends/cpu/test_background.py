@@ -16,7 +16,7 @@ from aotlite.backends.native.libraries.background import compile_in_background, 
 from aotlite.backends.native.single_flight import Once
 from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import (
+from tests.backends.cpu.helpers.compilers import (
     DOUBLE,
     GCC,
     SCRIPT,

@@ -20,7 +20,7 @@ from aotlite.backends.native.cache.disk_cache import DiskCache, key_of, word
 from aotlite.backends.native.cache.file_locks import held
 from aotlite.backends.native.compiler.toolchain import find_compiler, key_of_c
 from aotlite.backends.native.libraries.library_loading import load_c
-from tests.backends.cpu.compilers import (
+from tests.backends.cpu.helpers.compilers import (
     DOUBLE,
     compiled,
     compiles,

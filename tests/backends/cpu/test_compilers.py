@@ -17,7 +17,7 @@ from aotlite.backends.native.compiler import (
 )
 from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import (
+from tests.backends.cpu.helpers.compilers import (
     DOUBLE,
     GCC,
     HALF,

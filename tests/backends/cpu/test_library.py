@@ -18,8 +18,16 @@ from aotlite.backends.native.compiler.toolchain import compile_c, find_compiler,
 from aotlite.backends.native.libraries import library_loading
 from aotlite.backends.native.libraries.library_loading import load, load_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, GCC, compiled, compiles, ended, in_child, start
-from tests.forked import held_up, in_forked
+from tests.backends.cpu.helpers.compilers import (
+    DOUBLE,
+    GCC,
+    compiled,
+    compiles,
+    ended,
+    in_child,
+    start,
+)
+from tests.helpers.forked import held_up, in_forked
 
 pytestmark = compiles
 

@@ -16,7 +16,7 @@ from aotlite.backends.cpu.runtime import runtime_library as runtimes
 from aotlite.backends.cpu.runtime.runtime_library import runtime_text
 from aotlite.backends.threads import get_num_threads, set_num_threads
 from aotlite.ir.errors import ArgumentError
-from tests.backends.cpu.runtimes import own_runtime, tasks
+from tests.backends.cpu.helpers.runtimes import own_runtime, tasks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX threads")
 
@@ -185,7 +185,7 @@ FORKS = """
 import os, pathlib, sys, tempfile, threading
 import numpy as np
 from aotlite.backends.threads import get_num_threads, set_num_threads
-from tests.backends.cpu.runtimes import own_runtime
+from tests.backends.cpu.helpers.runtimes import own_runtime
 from tests.backends.cpu.test_pool import bits, counted, present
 folder = tempfile.TemporaryDirectory()
 runtime = own_runtime(pathlib.Path(folder.name), 3)

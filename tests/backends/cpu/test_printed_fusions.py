@@ -10,8 +10,8 @@ from aotlite.backends.loops.passes import split_reductions as splitting
 from aotlite.backends.loops.passes.fusion import row_column_reduction
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import LoopProgram
-from tests.backends.cpu.printing import Compiled
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.cpu.helpers.printing import Compiled
+from tests.backends.loops.helpers.drawn_programs import drawn
 
 
 def test_improved_programs_printed_give_the_interpreters_bits(

@@ -27,10 +27,10 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float32, uint8
-from tests.backends.cpu.chosen_kernels import CHOSEN
-from tests.backends.cpu.chosen_kernels import program as kernel_program
-from tests.backends.cpu.drawn_kernels import Drawn, numbers
-from tests.backends.cpu.printing import Compiled, interpreted, outputs_of, same_bits
+from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
+from tests.backends.cpu.helpers.chosen_kernels import program as kernel_program
+from tests.backends.cpu.helpers.drawn_kernels import Drawn, numbers
+from tests.backends.cpu.helpers.printing import Compiled, interpreted, outputs_of, same_bits
 
 Cases = dict[str, tuple[LoopProgram, list[Any]]]
 

@@ -13,7 +13,7 @@ import pytest
 from aotlite.backends.blas import Blas, find_blas, multiplies
 from aotlite.backends.cpu.runtime import runtime_library as runtimes
 from aotlite.backends.native.libraries.library_loading import load_c
-from tests.backends.cpu.runtimes import own_runtime
+from tests.backends.cpu.helpers.runtimes import own_runtime
 from tests.backends.cpu.test_pool import printed
 
 BLAS = find_blas()
@@ -246,7 +246,7 @@ FORKS = """
 import os, pathlib, tempfile, threading
 import numpy as np
 import aotlite.backends.cpu.runtime.runtime_library as runtimes
-from tests.backends.cpu.runtimes import own_runtime
+from tests.backends.cpu.helpers.runtimes import own_runtime
 from tests.backends.cpu.test_products import matrices, multiply, slow_blas
 library, blas = slow_blas()
 runtimes.find_blas = lambda: blas

@@ -20,7 +20,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from tests.backends.cpu.test_backend import FUNCTIONS, results_of
-from tests.own_ops import taken_out
+from tests.helpers.own_ops import taken_out
 
 F = al.nn.functional
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")

@@ -15,7 +15,7 @@ from aotlite.backends.native.compiler import compiler_process, toolchain
 from aotlite.backends.native.compiler.toolchain import find_compiler, key_of_c
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import (
+from tests.backends.cpu.helpers.compilers import (
     DOUBLE,
     HALF,
     compiled,

@@ -23,7 +23,7 @@ from aotlite.backends.native.compiler.toolchain import compile_c, key_of_c
 from aotlite.backends.native.libraries import library_loading
 from aotlite.backends.native.libraries.library_loading import load_c
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import (
+from tests.backends.cpu.helpers.compilers import (
     DOUBLE,
     GCC,
     compiled,

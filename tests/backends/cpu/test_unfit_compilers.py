@@ -16,7 +16,7 @@ from aotlite.backends.cpu.backend import CpuBackend
 from aotlite.backends.native.compiler import compilers, probe, toolchain
 from aotlite.backends.native.libraries.background import in_background
 from aotlite.backends.native.libraries.library_loading import load_c
-from tests.backends.cpu.compilers import compiles, forget
+from tests.backends.cpu.helpers.compilers import compiles, forget
 
 HANGS = "#!/bin/sh\nexec sleep 60\n"
 

@@ -21,7 +21,7 @@ from aotlite.backends.native.libraries import library_loading, memory_mappings
 from aotlite.backends.native.libraries.library_loading import load, load_c
 from aotlite.backends.native.single_flight import OnceAlive
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.compilers import DOUBLE, compiles, in_child, warns_once
+from tests.backends.cpu.helpers.compilers import DOUBLE, compiles, in_child, warns_once
 
 linux = pytest.mark.skipif(
     not os.path.exists(memory_mappings._MAPS), reason="no file says what this process has mapped"

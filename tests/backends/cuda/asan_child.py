@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aotlite.testing.cuda.host_execution import host_library
-from tests.backends.cpu.printing import interpreted, same_bits
-from tests.backends.cuda import cuda_cases, hosted
+from tests.backends.cpu.helpers.printing import interpreted, same_bits
+from tests.backends.cuda.helpers import cuda_cases, hosted
 
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address")
 PLANTED = """

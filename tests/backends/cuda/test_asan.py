@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.cuda.hosted import compiler
+from tests.backends.cuda.helpers.hosted import compiler
 
 pytestmark = [
     pytest.mark.long,

@@ -23,7 +23,7 @@ from aotlite.backends.loops.interpreter.program_interpreter import strided
 from aotlite.backends.loops.program import Gemm, MatrixWindow
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError, DeviceError
-from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
+from tests.backends.cuda.helpers.fake_cupy import CUDADriverError, FakeCupy
 
 
 class FakeCublas:

@@ -21,7 +21,7 @@ from aotlite.backends.cuda.execution.argument_tables import maker
 from aotlite.backends.loops.program import LoopProgram
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError, DeviceError
-from tests.backends.cuda.fake_cupy import CUDADriverError, FakeCupy
+from tests.backends.cuda.helpers.fake_cupy import CUDADriverError, FakeCupy
 
 PROGRAM = LoopProgram("it", (), (), (), ())
 

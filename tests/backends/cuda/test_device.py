@@ -32,7 +32,7 @@ from aotlite.testing import check_program, draw, emulated_cuda
 from aotlite.testing.laws.op_runs import close, same_bits
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of, parts, results_of
-from tests.backends.cuda.devices import graph_on
+from tests.backends.cuda.helpers.devices import graph_on
 
 F = al.nn.functional
 PARTS, EMULATED = 24, 1

@@ -21,11 +21,11 @@ from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Kernel, LoopProgram, Store
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from tests.backends.cpu.chosen_kernels import program
-from tests.backends.cpu.printing import interpreted, same_bits
-from tests.backends.cuda.anywhere import Built
-from tests.backends.cuda.cuda_cases import Cases
-from tests.backends.cuda.hosted import compiler
+from tests.backends.cpu.helpers.chosen_kernels import program
+from tests.backends.cpu.helpers.printing import interpreted, same_bits
+from tests.backends.cuda.helpers.anywhere import Built
+from tests.backends.cuda.helpers.cuda_cases import Cases
+from tests.backends.cuda.helpers.hosted import compiler
 from tests.backends.cuda.test_unordered import TARGET
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")

@@ -12,8 +12,8 @@ from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.ir.errors import BackendError, MissingExtraError
 from aotlite.testing.cuda import host_execution
 from aotlite.testing.cuda.host_execution import CheckedRegion, HostLibrary
-from tests.backends.cuda.host_kernels import COMPUTED, NUMBERS, texts
-from tests.backends.cuda.hosted import ORDERS, build, call, compiler, placed
+from tests.backends.cuda.helpers.host_kernels import COMPUTED, NUMBERS, texts
+from tests.backends.cuda.helpers.hosted import ORDERS, build, call, compiler, placed
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 

@@ -11,8 +11,8 @@ import pytest
 from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.ir.errors import BackendError
 from aotlite.testing.cuda.host_execution import CheckedRegion, HostLibrary
-from tests.backends.cuda.host_kernels import ALL, BETWEEN, CHECKED, REPORTED, texts
-from tests.backends.cuda.hosted import FORWARD, ORDERS, build, call, compiler, placed
+from tests.backends.cuda.helpers.host_kernels import ALL, BETWEEN, CHECKED, REPORTED, texts
+from tests.backends.cuda.helpers.hosted import FORWARD, ORDERS, build, call, compiler, placed
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 EVERY = {**REPORTED, **CHECKED, **BETWEEN}

@@ -19,7 +19,7 @@ from aotlite.backends.cuda.target import A100, H100, Target
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.program import LoopProgram
 from aotlite.inspect import stages_of
-from tests.backends.cuda import rows_cases
+from tests.backends.cuda.helpers import rows_cases
 
 ELEMENTS = 1 << 26
 TARGETS = {"sm_80": A100, "sm_90": H100}

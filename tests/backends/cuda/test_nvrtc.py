@@ -9,7 +9,7 @@ import pytest
 from aotlite.backends.cuda.driver import nvrtc
 from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.ir.errors import BackendError, MissingExtraError
-from tests.backends.cuda import cuda_cases
+from tests.backends.cuda.helpers import cuda_cases
 
 needs_nvrtc = pytest.mark.skipif(
     not nvrtc.is_installed(), reason="needs NVRTC: pip install nvidia-cuda-nvrtc"

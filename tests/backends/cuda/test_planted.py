@@ -21,7 +21,7 @@ from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.ir.errors import BackendError
 from aotlite.testing.cuda.host_execution import HostLibrary
-from tests.backends.cuda.hosted import ORDERS, build, call, compiler, placed
+from tests.backends.cuda.helpers.hosted import ORDERS, build, call, compiler, placed
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 ROWS, COLUMNS = 3, 2048

@@ -20,10 +20,10 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import LoopProgram
-from tests.backends.cuda import point_cases
-from tests.backends.cuda.anywhere import SMALL, Built
-from tests.backends.cuda.hosted import compiler
-from tests.backends.cuda.point_cases import PROGRAMS
+from tests.backends.cuda.helpers import point_cases
+from tests.backends.cuda.helpers.anywhere import SMALL, Built
+from tests.backends.cuda.helpers.hosted import compiler
+from tests.backends.cuda.helpers.point_cases import PROGRAMS
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 needs_nvrtc = pytest.mark.skipif(

@@ -17,11 +17,11 @@ from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Store
 from aotlite.ir.dtypes import complex64, float32
 from aotlite.ir.errors import BackendError
-from tests.backends.cpu.chosen_kernels import program as kernel_program
-from tests.backends.cpu.printing import interpreted, same_bits
-from tests.backends.cuda import cuda_cases
-from tests.backends.cuda.cuda_cases import Cases, centered, inputs_of, written
-from tests.backends.cuda.hosted import (
+from tests.backends.cpu.helpers.chosen_kernels import program as kernel_program
+from tests.backends.cpu.helpers.printing import interpreted, same_bits
+from tests.backends.cuda.helpers import cuda_cases
+from tests.backends.cuda.helpers.cuda_cases import Cases, centered, inputs_of, written
+from tests.backends.cuda.helpers.hosted import (
     FORWARD,
     REVERSED,
     SHUFFLED,

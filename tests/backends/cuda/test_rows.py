@@ -16,8 +16,8 @@ from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.program import Kernel
-from tests.backends.cuda import rows_cases
-from tests.backends.cuda.hosted import compiler
+from tests.backends.cuda.helpers import rows_cases
+from tests.backends.cuda.helpers.hosted import compiler
 from tests.backends.cuda.test_printer import differences
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")

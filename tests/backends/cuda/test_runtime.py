@@ -16,7 +16,7 @@ import aotlite as al
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.driver import nvrtc
 from aotlite.ir.errors import BackendError
-from tests.backends.cuda.devices import Relabelled, device, moved, plain, results
+from tests.backends.cuda.helpers.devices import Relabelled, device, moved, plain, results
 
 F = al.nn.functional
 EXACT = CudaBackend(contract=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from aotlite.testing import check_program, draw
-from tests.backends.cuda.devices import Relabelled, plain
+from tests.backends.cuda.helpers.devices import Relabelled, plain
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))

@@ -20,7 +20,7 @@ from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.testing.laws.op_runs import same_bits
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, Case, graph_of, parts, results_of
-from tests.backends.cuda.devices import Relabelled, plain
+from tests.backends.cuda.helpers.devices import Relabelled, plain
 
 
 class Interpreted:

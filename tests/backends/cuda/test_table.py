@@ -25,9 +25,9 @@ from aotlite.testing.laws import graphs, graphs_of
 from aotlite.testing.laws.op_runs import bound, tensors_in
 from aotlite.testing.laws.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of
-from tests.backends.cuda import cuda_cases
-from tests.backends.cuda.hosted import compiler
-from tests.backends.cuda.single_kernels import (
+from tests.backends.cuda.helpers import cuda_cases
+from tests.backends.cuda.helpers.hosted import compiler
+from tests.backends.cuda.helpers.single_kernels import (
     TARGETS,
     Named,
     batches,
@@ -36,9 +36,9 @@ from tests.backends.cuda.single_kernels import (
     check_cubins,
 )
 from tests.backends.cuda.test_printer import differences
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.loops.helpers.drawn_programs import drawn
 from tests.samples import samples_of
-from tests.stages.journeys import journeys
+from tests.stages.helpers.journeys import journeys
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 Graphs = Iterator[Named]

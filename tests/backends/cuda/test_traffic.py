@@ -21,9 +21,9 @@ from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, axis, const, load, where
 from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Statement, Store
 from aotlite.ir.dtypes import float32
-from tests.backends.cpu.chosen_kernels import program
-from tests.backends.cuda import point_cases
-from tests.backends.cuda.cuda_cases import centered
+from tests.backends.cpu.helpers.chosen_kernels import program
+from tests.backends.cuda.helpers import point_cases
+from tests.backends.cuda.helpers.cuda_cases import centered
 
 
 def drawn(draw: random.Random, gap: int) -> Touch:

@@ -23,11 +23,11 @@ from aotlite.backends.loops.verify import verify
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.testing import emulated_cuda
-from tests.backends.cpu.chosen_kernels import program
-from tests.backends.cpu.printing import interpreted, same_bits
-from tests.backends.cuda.anywhere import Built
-from tests.backends.cuda.cuda_cases import Cases, inputs_of
-from tests.backends.cuda.hosted import ORDERS, compiler
+from tests.backends.cpu.helpers.chosen_kernels import program
+from tests.backends.cpu.helpers.printing import interpreted, same_bits
+from tests.backends.cuda.helpers.anywhere import Built
+from tests.backends.cuda.helpers.cuda_cases import Cases, inputs_of
+from tests.backends.cuda.helpers.hosted import ORDERS, compiler
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="needs a C++ compiler")
 needs_nvrtc = pytest.mark.skipif(

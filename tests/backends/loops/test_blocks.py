@@ -29,9 +29,9 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float32
-from tests.backends.cpu.chosen_kernels import CHOSEN
+from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.test_printer import inputs_of
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.loops.helpers.drawn_programs import drawn
 
 SIZES = (1, 3, 8, 50)
 """Points of a block: of these rows, parts of rows and several rows."""

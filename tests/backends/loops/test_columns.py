@@ -20,7 +20,7 @@ from aotlite.backends.loops.passes.fusion import fuse, row_column_reduction
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import Kernel
 from aotlite.backends.loops.verify import verify
-from tests.backends.loops.lowered_sizes import SIZES, lower
+from tests.backends.loops.helpers.lowered_sizes import SIZES, lower
 from tests.backends.loops.test_fused_graphs import memories
 
 Step = tuple[str, int, int, int]

@@ -26,8 +26,8 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph import Graph
 from aotlite.testing.laws import graphs
-from tests.backends.loops.lowered_sizes import SIZES, lower
-from tests.stages.journeys import journeys
+from tests.backends.loops.helpers.lowered_sizes import SIZES, lower
+from tests.stages.helpers.journeys import journeys
 
 
 def inputs_of(program: LoopProgram) -> list[np.ndarray | None]:

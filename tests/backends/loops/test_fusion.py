@@ -22,7 +22,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import bool_, float32
 from aotlite.ir.meta import tensor_meta
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.loops.helpers.drawn_programs import drawn
 
 
 def results(program: LoopProgram, inputs: list[np.ndarray]) -> list[bytes]:

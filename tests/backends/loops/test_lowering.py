@@ -27,7 +27,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, PureOp
 from aotlite.testing.laws import graphs, graphs_of
 from tests.samples import samples_of
-from tests.stages.journeys import journeys
+from tests.stages.helpers.journeys import journeys
 
 _SAMPLES = 12
 """Samples of each op, spread over those that there are. The long profile takes all."""

@@ -25,7 +25,7 @@ from aotlite.backends.loops.passes.vectorization import across
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Scan, Store
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.loops.helpers.drawn_programs import drawn
 from tests.backends.loops.test_passes import arrays
 
 TOTALS: dict[str, Callable[[Any], Any]] = {

@@ -34,7 +34,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import DType, float32, int64
 from aotlite.ir.meta import tensor_meta
-from tests.backends.loops.drawn_programs import drawn
+from tests.backends.loops.helpers.drawn_programs import drawn
 
 SEEDS = range(1000, 1040)
 
