@@ -1,4 +1,11 @@
-"""What a graph becomes: an instruction list, C or CUDA. Imports `aotlite.ir` and nothing above it.
+"""Code generation: a pure graph becomes an instruction list, C or CUDA.
 
-Always imported as `aotlite.backends`: under the folder's own name every class would exist twice.
+    reference  graph -> list of kernel calls -> straight-line Python   (bit for bit eager)
+    loops      graph -> loop program -> fused loop program -> NumPy    (the C and CUDA oracle)
+    cpu        the same fused loop program -> C -> shared library
+    cuda       a loop program fused for a GPU -> CUDA C++ -> cubin, and launch code in Python
+    auto       `cpu` or `cuda` by the graph's devices, else `reference`
+
+Imports `aotlite.ir` and nothing above it. Always imported as `aotlite.backends`: under the name of
+its folder every class would exist twice.
 """

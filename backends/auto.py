@@ -1,7 +1,7 @@
-"""The backend `auto`: the fastest one that works here, chosen for each graph by its devices.
+"""The backend `auto`: `cpu` or `cuda` by a graph's devices, or the reference where neither works.
 
-Input: a pure graph; output: what `cpu`, `cuda` or the reference compiles of it. Specs:
-`specs/cpu_backend.md`, `specs/cuda_backend.md`.
+A machine without a C compiler, CuPy or a driver still runs every program: it warns once, with what
+to install, and goes on op by op. Specs: `specs/cpu_backend.md`, `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -23,45 +23,49 @@ from aotlite.ir.graph import Graph
 if TYPE_CHECKING:
     from aotlite.backends.cuda import backend as cuda_backend
     from aotlite.backends.cuda.driver import driver_registry as cuda_drivers
-else:  # most graphs are of the CPU
+else:  # imported at the first graph of a CUDA device
     cuda_backend = deferred("aotlite.backends.cuda.backend")
     cuda_drivers = deferred("aotlite.backends.cuda.driver.driver_registry")
 
 
 @attrs.frozen
 class AutoBackend:
-    """The fastest backend that works here: `cpu`, or the reference without a C compiler.
+    """Compiles each graph by the fastest backend that works here.
 
-    Who does not wait gets `cpu`, whose calls run on the interpreter, until a compiler was tried.
+    With `wait=False` compilation runs in the background. Until it is known whether a C compiler
+    works, such a graph goes to `cpu`, whose first calls run on the interpreter.
     """
 
     wait: bool = attrs.field(default=True, kw_only=True)
     cuda: Any = attrs.field(default=None, kw_only=True)
-    """Who compiles for CUDA devices; None: the backend of that name."""
+    """The backend for CUDA devices; None: the default `cuda`."""
 
     name = "auto"
     is_compact = True
     trusted = True
 
     def without_waiting(self) -> AutoBackend:
-        """One that compiles in the background."""
+        """Returns this backend, with compilation in the background."""
         return attrs.evolve(self, wait=False)
 
     def with_device_graphs(self, sizes: frozenset[int] | None) -> AutoBackend:
-        """One that records launches on CUDA devices."""
+        """Returns this backend, with launches recorded as CUDA graphs (`device_graphs`)."""
         return attrs.evolve(self, cuda=cuda_backend.CUDA.with_device_graphs(sizes))
 
     def of_size(self, size: int | None) -> AutoBackend:
-        """The backend of an entry whose first argument has this first dimension."""
+        """Returns the backend for calls whose first argument has this first dimension: device
+        graphs may be asked for at some sizes only."""
         return self if self.cuda is None else attrs.evolve(self, cuda=self.cuda.of_size(size))
 
     @property
     def fuses(self) -> bool:
-        """Whether graphs are compiled, as far as one can tell: most compilers work."""
+        """Whether graphs are fused. True where the compiler has not been tried: most work.
+
+        The partitioner asks, since recomputing pointwise ops is cheap in fused code only."""
         return not self._is_known() or problem() is None
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph."""
+        """Returns the callable of a pure graph."""
         if not is_of_cpu(graph):
             return _elsewhere(graph, self.cuda)
         why = problem() if self._is_known() else None
@@ -76,19 +80,21 @@ class AutoBackend:
             return REFERENCE.compile(graph)
 
     def _is_known(self) -> bool:
-        """Whether it is known if a compiler works; who waits has it tried."""
+        """Whether `problem()` may be asked now: it tries the compiler, which takes a second unless
+        that was done before."""
         return self.wait or is_known()
 
 
 def _elsewhere(graph: Graph, backend: Any) -> Run:
-    """The callable of a graph with values on another device: a CUDA device's kernels, or ops."""
+    """Returns the callable of a graph with values on other devices than the CPU."""
     if not cuda_drivers.devices_of(graph):
         return REFERENCE.compile(graph)
     return _or_reference(graph, backend or cuda_backend.CUDA)
 
 
 def _or_reference(graph: Graph, backend: Any) -> Run:
-    """The callable of a graph on a CUDA device: kernels, or what the user is told (CUB-5)."""
+    """Returns the callable of a graph on a CUDA device. Where the backend cannot compile it, warns
+    and lets the reference run it (CUB-5)."""
     try:
         run: Run = backend.compile(graph)
         return run

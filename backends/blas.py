@@ -1,8 +1,8 @@
-"""The BLAS that NumPy has loaded: addresses of its matrix products, for compiled code to call.
+"""The BLAS that NumPy has loaded: addresses of its matrix products, which compiled code calls.
 
-Found through NumPy's own extension module, whose symbol lookup leads to the library that it was
-linked with, whatever else (PyTorch's MKL, SciPy's copy) the process has loaded. What is found is
-tried on small products before it is believed. Spec: `specs/cpu_runtime.md`.
+`dlsym` on NumPy's own extension module finds the library that NumPy was linked with, whichever
+others (PyTorch's MKL, SciPy's OpenBLAS) the process has loaded. Before an address is used it is
+tried on small products: a name may hide integers of another width. Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PRODUCTS = (
     ("cblas_{}$NEWLAPACK", False),
     ("cblas_{}", False),
 )
-"""Patterns of names, and whether these functions take integers of 64 bits."""
+"""(pattern of the functions' names, whether they take integers of 64 bits), in order of trial."""
 
 _CONTROLS = (
     "scipy_openblas_{}64_",
@@ -32,34 +32,35 @@ _CONTROLS = (
     "openblas_{}",
 )
 _OWN_THREADS = (0, 1)
-"""What OpenBLAS says of how it divides work: not, or by threads of its own. With OpenMP (2) the
-number of threads is each calling thread's own, so that it cannot be set for a pool."""
+"""Results of `openblas_get_parallel` with which the number of threads can be set: 0 for sequential,
+1 for OpenBLAS's own threads. With OpenMP (2) each calling thread has its own number, so that one
+thread cannot set it for a pool."""
 
 
 @attrs.frozen
 class Blas:
-    """Addresses of functions of the BLAS, and what is known of it."""
+    """A BLAS: the addresses of its products and controls, 0 for one that it has not."""
 
     name: str
     sgemm: int
     dgemm: int
     wide: bool
-    """Whether its integers have 64 bits."""
+    """Whether its functions take integers of 64 bits (ILP64)."""
     get_threads: int = 0
     set_threads: int = 0
     """0 where the number of its threads cannot be set."""
     core: str = ""
-    """The kind of processor that it has chosen its kernels for; empty where it does not say."""
+    """The processor that it has chosen its kernels for, such as "Haswell"; empty: unknown."""
 
     def threads(self) -> int | None:
-        """How many threads it uses now; None where it does not say."""
+        """Returns the number of threads that it uses now; None where it does not say."""
         if not self.get_threads:
             return None
         return ctypes.CFUNCTYPE(ctypes.c_int)(self.get_threads)()
 
 
 def find_blas() -> Blas | None:
-    """NumPy's BLAS; None where its products are not found, or do not compute what they should."""
+    """Returns NumPy's BLAS; None where its products are not found or fail the trial."""
     for library in _extension_modules():
         for pattern, wide in _PRODUCTS:
             sgemm, dgemm = (_address(library, pattern.format(n)) for n in ("sgemm", "dgemm"))
@@ -70,7 +71,7 @@ def find_blas() -> Blas | None:
 
 
 def _extension_modules() -> Iterator[ctypes.CDLL]:
-    """Those modules of NumPy that are linked with a BLAS; they are loaded already."""
+    """Yields the modules of NumPy that are linked with a BLAS; they are loaded already."""
     for name in ("numpy._core._multiarray_umath", "numpy.linalg._umath_linalg"):
         try:
             path = importlib.import_module(name).__file__
@@ -81,7 +82,7 @@ def _extension_modules() -> Iterator[ctypes.CDLL]:
 
 
 def _address(library: ctypes.CDLL, name: str) -> int:
-    """0 where the library and those that it depends on have no such function."""
+    """Returns a function's address; 0 where the library and its dependencies have none."""
     try:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     except AttributeError:
@@ -89,13 +90,13 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def _has_unnamed_wide_integers() -> bool:
-    """Whether functions with plain names take integers of 64 bits, as those of MKL's ILP64."""
+    """Whether functions without `64` in their names take integers of 64 bits, as MKL's ILP64 do."""
     dependencies: Any = getattr(np.__config__, "CONFIG", {}).get("Build Dependencies", {})
     return "ilp64" in str(dependencies.get("blas", "")).lower()
 
 
 def _controls(library: ctypes.CDLL) -> dict[str, Any]:
-    """What sets and tells the number of threads, and the core; empty where it is another BLAS."""
+    """Returns the fields of `Blas` that only OpenBLAS has; empty for another BLAS."""
     for pattern in _CONTROLS:
         names = ("get_num_threads", "set_num_threads", "get_parallel")
         get_threads, set_threads, kind = (_address(library, pattern.format(n)) for n in names)
@@ -118,7 +119,7 @@ _ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 
 
 def multiplies(blas: Blas) -> bool:
-    """Whether both products of small integers are exact, transposed operands included."""
+    """Whether sgemm and dgemm multiply small integers exactly, with B plain and transposed."""
     return all(
         _multiplies(address, blas.wide, dtype, transposed)
         for address, dtype in ((blas.sgemm, np.float32), (blas.dgemm, np.float64))

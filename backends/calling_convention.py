@@ -1,8 +1,14 @@
-"""How values travel between stage 10 and a backend that has a compact face.
+"""The second calling convention, `compact`: contiguous values are passed as arrays (LOW-9).
 
-A backend's callable takes and returns windows (`protocol`). It may offer `compact` besides: a
-callable for which values whose memory is just their elements in order travel as arrays, with no
-window around them. Spec: `specs/s9_lower.md`.
+A backend's callable takes and returns windows (`protocol`). Its callable may have an attribute
+`compact` besides, a function in which a value whose memory is its elements in order is passed as an
+array without a window around it, and inputs that nothing reads are left out:
+
+    run([(x, 0), (unused, 0), (y, 5)])  ->  [(saved, 0), (z, 0)]     # windows
+    run.compact([x, (y, 5)])            ->  [saved, (z, 0)]          # y is strided, z is a result
+
+Stage 10 uses it, since making and taking apart windows costs more than a small kernel. Spec:
+`specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -15,11 +21,11 @@ from aotlite.ir.graph.role import MutatedInput, Saved
 from aotlite.ir.meta import TensorMeta
 
 Value = Any
-"""An array with exactly the meta's geometry, or a window."""
+"""An array that has the meta's shape and strides, or a window."""
 
 
 def travels_as_array(meta: TensorMeta) -> bool:
-    """Whether a value of this meta is passed as an array, which is its own buffer, start 0."""
+    """Whether a value of this meta is passed as an array. That array is its own buffer, start 0."""
     return (
         meta.contiguous
         and meta.numel > 0
@@ -29,9 +35,10 @@ def travels_as_array(meta: TensorMeta) -> bool:
 
 
 def returned_as_arrays(graph: Graph) -> list[bool]:
-    """Which outputs the compact face returns as arrays.
+    """Returns, for each output, whether `compact` returns it as an array.
 
-    Saved values and new values of inputs are only read. Others become storages: windows.
+    These are saved values and new values of inputs, which stage 10 only reads. Another output
+    becomes the storage of a tensor, for which stage 10 needs a window.
     """
     return [
         isinstance(role, (Saved, MutatedInput)) and type(v) is Node and travels_as_array(v.meta)  # type: ignore[arg-type]
@@ -40,7 +47,10 @@ def returned_as_arrays(graph: Graph) -> list[bool]:
 
 
 def is_read(graph: Graph) -> list[bool]:
-    """Which placeholders anything reads; the compact face takes these alone."""
+    """Returns, for each placeholder, whether a node or an output reads it.
+
+    `compact` takes the values of these placeholders and of no others.
+    """
     read = {value for node in graph.nodes for value in node.inputs()}
     read |= {value for value in graph.outputs if type(value) is Node}
     return [node in read for node in graph.placeholders]

@@ -1,7 +1,14 @@
 """Graphs that end with `copy_` into inputs, for backends that compile pure graphs only.
 
-The copies are split off: what they copy becomes a result of the pure rest, and is written when all
-else is computed. Spec: `specs/s9_lower.md`. Rule: FUN-22.
+The copies are split off, and the values that they copy become further results of the pure rest:
+
+    def f(x):                     def f_pure(x):            then, in Python:
+        y = x * 2                     y = x * 2                 z, y = f_pure(x)
+        z = y + 1                     z = y + 1                 copy y into x
+        x.copy_(y)                    return z, y               return z
+        return z
+
+Spec: `specs/s9_lower.md`. Rule: FUN-22.
 """
 
 from __future__ import annotations
@@ -15,17 +22,17 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import COPY_
 
 Copy = tuple[int, TensorMeta, TensorMeta]
-"""(index of the input, its meta, the new value's meta)."""
+"""(index of the input that is written, its meta, meta of its new value)."""
 
 
 def has_copies(graph: Graph) -> bool:
-    """Whether the graph writes inputs at its end. Looks at its last calls only."""
+    """Whether the graph ends with a `copy_`, which stands last where there is one (FUN-22)."""
     last = graph.nodes[-2] if len(graph.nodes) > 1 else graph.nodes[-1]
     return last.target is COPY_
 
 
 def compiled_with_copies(graph: Graph, compile_pure: Callable[[Graph], Run]) -> Run:
-    """The callable of a graph with closing copies, by a compiler of pure graphs."""
+    """Returns the callable of a graph with closing copies; `compile_pure` compiles the rest."""
     nodes = [node for node in graph.nodes[:-1] if node.target is not COPY_]
     copies = [node for node in graph.nodes if node.target is COPY_]
     values = [node.args[1] for node in copies]
@@ -55,7 +62,7 @@ def _closing(run: Run, count: int, copies: list[Copy]) -> Run:
 
 
 def write(target: Window, meta: TensorMeta, value: Window | None, value_meta: TensorMeta) -> None:
-    """Copies one window into another."""
+    """Copies the window `value` into the window `target`."""
     assert value is not None
     arrays = meta.device.arrays
     into = arrays.strided(target[0], meta.dtype, meta.shape, meta.stride, target[1])

@@ -1,8 +1,12 @@
 """Backends in the short form: a function from a graph to a function from arrays to arrays.
 
-`ArrayFunctionBackend` makes a backend of such a function; `GraphFunction` is a lowered graph as a
-function of arrays, for those who build theirs on another. Spec: `specs/s9_lower.md`. Rules: BOX-1,
-LOW-5 to LOW-8.
+    def my_compiler(graph):                      # ArrayFunctionBackend(my_compiler) is a `Backend`
+        inner = graph_function(graph)            # a GraphFunction: the graph run op by op
+        return lambda *arrays: inner(*arrays)    # arrays in, a list of arrays out
+
+This is what most users' compilers look like. The adapter makes arrays of windows, checks what the
+function returns, and copies results that somebody else holds. Spec: `specs/s9_lower.md`. Rules:
+BOX-1, LOW-5 to LOW-8.
 """
 
 from __future__ import annotations
@@ -28,11 +32,12 @@ from aotlite.ir.op.operand import Operand
 
 
 class ExampleInput(Operand):
-    """What a compiler learns of an input of its graph: all but the data (LOW-7).
+    """An input of a compiler's graph, without data (LOW-7).
 
-    Shape, strides, dtype and device are asked as of a tensor. `role` says why it exists; `static`,
-    that it is a parameter or buffer, the same memory call after call; `donated`, that it is a saved
-    value which nobody else has, so that a backward that retains nothing could overwrite it (SAV-4).
+    It has shape, strides, dtype and device, as a tensor has them. `role` says why the input exists.
+    `static`: it is a parameter or buffer, at the same address in each call, so that a compiler may
+    keep its address or a copy in another layout. `donated`: it is a saved value that nobody else
+    holds, so that a backward which runs once may overwrite it (SAV-4).
     """
 
     __slots__ = ("donated", "meta", "role", "static")
@@ -48,7 +53,7 @@ class ExampleInput(Operand):
     def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
         raise UnsupportedError(
             f"{op.name}: the operand is the example input {self.role}, which has no data, expected "
-            "a tensor; compilers learn shapes, strides, dtypes and devices"
+            "a tensor; a compiler may read its shape, strides, dtype and device only"
         )
 
     def __repr__(self) -> str:
@@ -57,11 +62,12 @@ class ExampleInput(Operand):
 
 
 class ArrayFunctionBackend:
-    """A backend from a function of a graph, or of a graph and its example inputs.
+    """A backend made of a compiler: a function of a graph, or of a graph and its example inputs.
 
-    What the function gives is called with the arrays of the graph's inputs, which have the metas'
-    strides, or with one list of them if it says `_boxed_call = True`; its results may have any
-    strides. It may also give a `Graph`, which the reference backend then runs.
+    The compiler returns a function of arrays. That is called with an array for each input, which
+    has the strides of the input's meta, or with one list of them if its attribute `_boxed_call` is
+    True. Its results may have any strides. A compiler may also return a `Graph`, which the
+    reference backend runs.
     """
 
     trusted = True
@@ -75,15 +81,15 @@ class ArrayFunctionBackend:
     ) -> None:
         self.name = getattr(compile_graph, "__name__", "function")
         self.static = static
-        """The roles of inputs that are the same memory call after call."""
+        """The roles of inputs that lie at the same address in each call."""
         self.donated = donated
-        """The roles of saved values that nobody else has."""
+        """The roles of saved values that nobody else holds."""
         self._option = option
         self._function = compile_graph
         self._takes_inputs = _takes_inputs(compile_graph, option)
 
     def told(self, static: frozenset[Role], donated: frozenset[Role]) -> ArrayFunctionBackend:
-        """The same, told which inputs are static, and which saved values nobody else has."""
+        """Returns this backend with these roles marked in the example inputs."""
         return ArrayFunctionBackend(self._function, self._option, static, donated)
 
     def compile(self, graph: Graph) -> Run:
@@ -114,7 +120,10 @@ class ArrayFunctionBackend:
 
 
 def _takes_inputs(function: Callable[..., Any], option: str) -> bool:
-    """Whether a compiler requires the example inputs too. Raises ArgumentError for a third."""
+    """Whether a compiler takes the example inputs, too: whether it requires two arguments.
+
+    Raises ArgumentError if it requires more, or none.
+    """
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # a builtin without a signature
@@ -134,9 +143,10 @@ def _takes_inputs(function: Callable[..., Any], option: str) -> bool:
 
 # ------------------------------------------------------------------------------ graphs as functions
 class GraphFunction:
-    """A lowered graph as a function from a list of arrays, which it empties, to a list of arrays.
+    """A lowered graph as a function from arrays to a list of arrays, for compilers built on it.
 
-    Arrays may have any strides. Used as it is by `ArrayFunctionBackend`, without a detour.
+    Arrays may have any strides. A compiler may return one: `ArrayFunctionBackend` then calls its
+    `run` on windows.
     """
 
     _boxed_call = True
@@ -149,9 +159,9 @@ class GraphFunction:
         return [node.meta for node in self.graph.placeholders]
 
     def __call__(self, *arrays: Any) -> list[Any]:
-        """The results for these arrays, one by one or as one list, which is emptied.
+        """Returns the results for these arrays, given one by one or as one list.
 
-        Inputs that the graph writes are written.
+        A list is emptied (BOX-1). An array whose input the graph writes is written.
         """
         boxed = len(arrays) == 1 and type(arrays[0]) is list
         given, metas = list(arrays[0] if boxed else arrays), self._metas()
@@ -178,13 +188,16 @@ class GraphFunction:
 
 
 def graph_function(graph: Graph) -> GraphFunction:
-    """The graph as a function, run op by op by the reference backend."""
+    """Returns the graph as a function of arrays, run op by op by the reference backend."""
     return GraphFunction(graph, REFERENCE.compile(graph))
 
 
 def _check_same(name: str, graph: Graph, given: Graph) -> None:
-    """Raises BackendError for a graph that takes or gives something else than the compiler's own,
-    GraphError for one that is not valid (LOW-8)."""
+    """Checks a graph that a compiler returned instead of a function (LOW-8).
+
+    Raises BackendError if its inputs or outputs differ from those of the compiler's graph, and
+    GraphError if it is not valid.
+    """
     if given is graph:
         return
     same_effects(f"graph of {name!r}", graph, given)
@@ -202,13 +215,13 @@ def _check_same(name: str, graph: Graph, given: Graph) -> None:
 
 
 def _signature(values: Sequence[Any]) -> list[Any]:
-    """Metas; roles too, of inputs."""
+    """Returns (meta, role) of each node; other values as they are."""
     return [(v.meta, v.role) if type(v) is Node else v for v in values]
 
 
 # --------------------------------------------------------------------------- functions of arrays
 class _ArrayRun:
-    """Calls a function of arrays on windows, and looks at what it gives."""
+    """A user's function of arrays as a callable on windows, with its results checked."""
 
     def __init__(self, name: str, graph: Graph, function: Callable[..., Any]) -> None:
         self.name = name
@@ -233,7 +246,8 @@ class _ArrayRun:
         if len(self.outs) == 1 and hasattr(results, "dtype"):
             results = [results]
         self._check(results)
-        # What the function keeps of its results, or returns twice, stays its own: a refcount tells.
+        # A result that the function keeps, or returns twice, is copied: it may be written later.
+        # The reference count tells: with more references than ours, somebody else holds it.
         kept = _holders(results) > _LISTED
         found: list[Window | None] = []
         for index, meta in enumerate(self.outs):
@@ -247,13 +261,14 @@ class _ArrayRun:
         return found
 
     def _protect(self, arrays: list[Any]) -> None:
-        """Makes read-only what the graph does not write: the caller's memory, or saved values."""
+        """Makes arrays read-only that the graph does not write: they are tensors of the caller or
+        saved values."""
         for array, read_only in zip(arrays, self.read_only, strict=True):
             if read_only and type(array) is np.ndarray:
                 array.setflags(write=False)
 
     def _check(self, results: Any) -> None:
-        """Raises BackendError for results of another number, shape or dtype than the graph's."""
+        """Raises BackendError unless number, shapes and dtypes of the results are the graph's."""
         metas = self.outs
         if not isinstance(results, (list, tuple)) or len(results) != len(metas):
             got = len(results) if isinstance(results, (list, tuple)) else type(results).__name__
@@ -278,11 +293,11 @@ class _ArrayRun:
 
 
 _holders: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: sys.maxsize)
-"""How many references there are; where nobody counts them, everything is copied."""
+"""Returns an object's number of references; without reference counts each result is copied."""
 
 
 def _counted() -> tuple[int, int]:
-    """The references to a list of results, and to a result, that nobody else keeps."""
+    """Returns the reference counts of a list of results and of a result that nobody else holds."""
     results = [object()]
     result = results[0]
     return _holders(results), _holders(result)

@@ -1,8 +1,21 @@
 """The reference backend's second form: a graph as straight-line Python over arrays.
 
-Made of graphs that are called again and again. Calls the same kernels as the instruction list, but
-for pointwise ops that are one function of the array library on operands of the right dtype, which
-are called as they are. Values are dropped after their last use. Spec: `specs/s9_lower.md`.
+For `return (x * y).sum()` of two f32[3] it writes, where C0 is `np.multiply`:
+
+    def run(box):
+        try:
+            [x0, x1] = box
+            box.clear()
+            v2 = C0(x0, x1)                        # a pointwise op that is one NumPy function
+            del x0, x1                             # after the last use
+            b3, v3 = held(C5(C3, C4, v2[...], C1, C2, C1), C3, C4)     # an op's own kernel
+            del v3, v2
+            return [(b3, 0)]
+        except Exception as error: ...             # adds the node of the line that raised
+
+It calls the kernels that the instruction list calls. The exception are pointwise ops that are one
+function of the array library on operands of the right dtype: that is called without the kernel
+around it. Results are bit for bit the same. Spec: `specs/s9_lower.md`, LOW-10.
 """
 
 from __future__ import annotations
@@ -29,11 +42,11 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import explain
 
 LIMIT = 2000
-"""Graphs of more nodes stay instruction lists: Python takes 10 us a line to compile."""
+"""A graph of more nodes stays an instruction list: Python compiles a line in 10 us."""
 
 
 def straight(graph: Graph) -> tuple[Callable[[list[Value]], list[Value]], str]:
-    """The compact face of a graph as a Python function of one list, and its source."""
+    """Returns `compact` of a graph (`calling_convention`), and its source text."""
     writer = _Writer(graph)
     source = writer.text()
     scope = {**writer.scope, "explained": partial(_explained, graph, writer.rows)}
@@ -42,7 +55,10 @@ def straight(graph: Graph) -> tuple[Callable[[list[Value]], list[Value]], str]:
 
 
 def _explained(graph: Graph, rows: list[Node | None], error: Exception) -> None:
-    """Notes at an error whose line has raised it: the trace ends in the function's own frame."""
+    """Adds the note of a node to an error: of the node whose line of the source raised it.
+
+    `rows` has the node of each line. The error's traceback begins in the frame of the source.
+    """
     trace = error.__traceback__
     node = None if trace is None else rows[trace.tb_lineno - 1]
     if node is not None:
@@ -62,20 +78,20 @@ class _Line:
     reads: tuple[str, ...]
     makes: tuple[str, ...]
     node: Node | None = None
-    """Whose it is."""
+    """The node that it computes; None of a line that drops variables."""
 
 
 @attrs.frozen
 class _Place:
-    """Where a value lies: a buffer variable, and elements from its start."""
+    """The window of a value: the variable of its buffer, and its start in elements."""
 
     buffer: str
     start: int
     offset: str | None = None
-    """The variable to be added to `start`."""
+    """The variable that is added to `start`; None where the start is known."""
 
     def at(self) -> str:
-        """The start as an expression."""
+        """Returns the start as an expression of Python."""
         return str(self.start) if self.offset is None else f"{self.offset} + {self.start}"
 
     def variables(self) -> tuple[str, ...]:
@@ -83,7 +99,11 @@ class _Place:
 
 
 class _Writer:
-    """Writes a line a call, and notes what each variable is."""
+    """Writes the source: about one line a call. Keeps the variables of each value.
+
+    Variables are named by kind and number of the node: `x` inputs, `v` arrays, `b` buffers, `o`
+    offsets, `r` tuples of results; `C` are constants, which are globals of the function.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -92,12 +112,13 @@ class _Writer:
         self.arrays: dict[Node, str] = {}
         self.places: dict[Node, _Place] = {}
         self.fresh: set[str] = set()
-        """Variables whose array owns its memory: a kernel that returned it would give it away."""
+        """Variables whose array owns its memory. A kernel gets a view of such an array: if it
+        returned the array itself, `adopt` would take the memory of a value still in use."""
         self.numbers = {node: i for i, node in enumerate(graph.nodes)}
         self.constants: dict[int, str] = {}
         self.functions: dict[Node, str] = {}
         self.rows: list[Node | None] = []
-        """For each line of the source, the first one at 0, whose it is."""
+        """The node of each line of the source."""
         self._now: Node | None = None
 
     # --- the whole
@@ -126,7 +147,8 @@ class _Writer:
         return list(zip(self.graph.outputs, returned_as_arrays(self.graph), strict=True))
 
     def _with_drops(self) -> list[tuple[str, Node | None]]:
-        """The lines, and whose they are, each followed by dropping what is read no more."""
+        """Returns the lines with their nodes, each followed by a `del` of variables that it uses
+        for the last time."""
         needed = set(self._kept)
         found: list[tuple[str, Node | None]] = []
         for line in reversed(self.lines):
@@ -162,7 +184,7 @@ class _Writer:
         return f"{kind}{self.numbers[node]}"
 
     def _constant(self, value: Any) -> str:
-        """A global variable of the function that holds this value."""
+        """Returns the name of a global variable of the function that holds this value."""
         name = self.constants.get(id(value))
         if name is None:
             name = self.constants[id(value)] = f"C{len(self.constants)}"
@@ -221,7 +243,7 @@ class _Writer:
         self._op_kernel(node, op)
 
     def _op_kernel(self, node: Node, op: PureOp | TokenOp) -> None:
-        """The op's own kernel, whatever it is."""
+        """Writes the call of the op's own kernel."""
         args = [self._argument(a) for a in node.args]
         library, meta = self._constant(_library(node)), self._constant(node.meta)
         kernel = kernel_on(_library(node), op.kernel)
@@ -232,7 +254,7 @@ class _Writer:
             self._hold(node, call)
 
     def _take(self, node: Node, call: str) -> None:
-        """The result of a function of the library, as it is."""
+        """Keeps the result of a library's function as it is: it has the layout of the meta."""
         name = self._name("v", node)
         self._emit(f"{name} = {call}", name)
         self.arrays[node], self.places[node] = name, _Place(name, 0)
@@ -246,7 +268,7 @@ class _Writer:
                 self._hold(user, f"{name}[{user.args[1]}]")
 
     def _hold(self, node: Node, result: str) -> None:
-        """Gives a kernel's result the layout of its meta, in memory of its own."""
+        """Brings a kernel's result into the layout of its meta, in memory of its own."""
         buffer, name = self._name("b", node), self._name("v", node)
         meta, library = self._constant(node.meta), self._constant(_library(node))
         self._emit(f"{buffer}, {name} = held({result}, {library}, {meta})", buffer, name)
@@ -254,7 +276,7 @@ class _Writer:
 
     # --- operands
     def _array(self, node: Node) -> str:
-        """The variable that holds a value's array; made now if there is none."""
+        """Returns the variable of a value's array, which is made at its first use."""
         name = self.arrays.get(node)
         if name is None:
             name = self.arrays[node] = self._name("v", node)
@@ -264,7 +286,7 @@ class _Writer:
         return name
 
     def _window(self, meta: Any, place: _Place) -> str:
-        """The call that makes an array over a buffer."""
+        """Returns the call that makes an array over a buffer."""
         if place.offset is None and meta.device.arrays is NUMPY and meta.numel:
             size = meta.dtype.itemsize
             strides = tuple([step * size for step in meta.stride])
@@ -277,7 +299,7 @@ class _Writer:
         return f"{strided}({place.buffer}, {facts}, {place.at()})"
 
     def _argument(self, value: Any) -> str:
-        """An argument of a kernel that might return it: never an array that owns its memory."""
+        """Returns an argument of a kernel that might return it: never an array that owns memory."""
         if type(value) is Node:
             name = self._array(value)
             return f"{name}[...]" if name in self.fresh else name
@@ -304,13 +326,14 @@ def _library(node: Node) -> Any:
 
 
 def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
-    """The array library's function that the kernel is, on operands of these dtypes."""
+    """Returns the array library's function that the kernel amounts to on operands of these dtypes;
+    None where the kernel does more, such as casts."""
     meta: Any = node.meta
     if op.function is None or not travels_as_array(meta):
         return None
     numbers = [a for a in node.args if type(a) is not Node]
     if any(type(n) not in NUMBERS or (type(n) is int and n >= 1 << 63) for n in numbers):
-        return None  # the library's function takes no int above the signed ones
+        return None  # NumPy's functions take no int that needs 64 bits unsigned
     if not is_plain_call(op, op.key(node.args)):
         return None
     function = _library(node).fresh_function(op.function)
@@ -320,7 +343,7 @@ def _plain_function(node: Node, op: PureOp) -> Callable[..., Any] | None:
 
 
 def _needs_nothing(node: Node) -> bool:
-    """Whether an elementwise function's result has the layout of the meta by itself."""
+    """Whether the result of an elementwise function has the meta's layout without a copy."""
     meta: Any = node.meta
     operands: list[Any] = [a.meta for a in node.args if type(a) is Node]
     alike = all(m.shape == meta.shape and travels_as_array(m) for m in operands)
@@ -328,10 +351,8 @@ def _needs_nothing(node: Node) -> bool:
 
 
 def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[str, int]] | None:
-    """The array library's function that joins the operands, and its options, if it is the kernel.
-
-    Options are whole numbers, which stand in the source as they are.
-    """
+    """Returns the array library's function for an op on a list of tensors, such as `concatenate`,
+    and its options, which are ints; None where the op's kernel does more than call it."""
     meta: Any = node.meta
     if not op.lists or op.namespaced is None or not travels_as_array(meta):
         return None
@@ -343,7 +364,7 @@ def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[
 
 
 def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:
-    """Whether the function gives the meta's dtype: asked of the library, with arrays of one."""
+    """Whether the function's result has the meta's dtype. Tries it on arrays of one element."""
     arrays = meta.device.arrays
 
     def one(value: Any) -> Any:
@@ -360,9 +381,10 @@ def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta
 
 
 def held(result: Any, arrays: Any, meta: TensorMeta) -> tuple[Any, Any]:
-    """(buffer, array) that hold a kernel's result in the layout of `meta`.
+    """Returns (buffer, array) that hold a kernel's result in the layout of `meta`.
 
-    The array is never the buffer itself: a kernel that returns its operand must not have it taken.
+    The array is a view of the buffer, never the buffer itself: where a later kernel returns its
+    operand, `adopt` then sees that the operand owns no memory, and copies it.
     """
     buffer = arrays.adopt(result, meta)
     if buffer is result:

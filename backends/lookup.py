@@ -1,7 +1,7 @@
-"""Backends by name, and from what else users give for one.
+"""The registry of backends: the value of an option such as `backend=` becomes a `Backend`.
 
-Input: the value of an option such as `backend`; output: a `Backend`. The top floor: it knows all
-backends, and none of them knows it. Spec: `specs/s9_lower.md` (LOW-5).
+The top floor of this package: it imports all backends, and no backend imports it. Spec:
+`specs/s9_lower.md` (LOW-5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotlite.backends.cpu import backend as cpu
     from aotlite.backends.cuda import backend as cuda
     from aotlite.backends.loops import backend as loops
-else:  # who asks for one backend waits for no other
+else:  # imported at first use: a user of `reference` does not wait for the code of `cuda`
     auto = deferred("aotlite.backends.auto")
     cpu = deferred("aotlite.backends.cpu.backend")
     cuda = deferred("aotlite.backends.cuda.backend")
@@ -36,7 +36,11 @@ _NAMED: dict[str, Callable[[], Backend]] = {
 
 
 def backend_from(given: Any, option: str = "backend") -> Backend:
-    """The backend of a name, a backend, or a function that compiles for arrays (LOW-5)."""
+    """Returns the backend that a user's option means (LOW-5).
+
+    A name is looked up, a `Backend` is returned as it is, and a function from a graph to a function
+    of arrays is wrapped. `option` is the option's name for error messages.
+    """
     if isinstance(given, str) and given in _NAMED:
         return _NAMED[given]()
     if isinstance(given, str):
@@ -47,7 +51,7 @@ def backend_from(given: Any, option: str = "backend") -> Backend:
     if isinstance(given, Backend) and not isinstance(given, type):
         return given
     stands_for = getattr(given, "backend", None)
-    if isinstance(stands_for, Backend):  # a compiler that is also a backend, such as `nop`
+    if isinstance(stands_for, Backend):  # a compiler that has a faster form, such as `nop`
         return stands_for
     if callable(given):
         return ArrayFunctionBackend(given, option)

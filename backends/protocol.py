@@ -1,9 +1,12 @@
-"""What a backend is: something that turns a pure graph into a callable on windows.
+"""The protocol of backends: `compile(graph)` turns a pure graph into a callable on windows.
 
-A window is (buffer, start): a storage's buffer and the element at which a value starts in it; its
-shape, strides and dtype are those of the node's meta. Inputs come as one list that the callable may
-empty (BOX-1); it returns the outputs' windows in order, None where the graph returns None.
-Spec: `specs/s9_lower.md`.
+A window is (buffer, start): the buffer of a storage, and the element of it at which a value starts.
+Shape, strides and dtype are those of the node's meta. For a graph (x) -> (x[1], None):
+
+    run([(buffer, 0)]) == [(buffer, 3), None]        # x of shape (2, 3)
+
+The callable takes its inputs as one list, which it may empty (BOX-1). It returns a window for each
+output in order, and None for an output that is None. Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -20,21 +23,24 @@ Run = Callable[[list[Window]], list[Window | None]]
 
 @runtime_checkable
 class Backend(Protocol):
-    """Compiles pure graphs. One with a true attribute `trusted` vouches for its results: they are
-    not looked at (LOW-6)."""
+    """Compiles pure graphs. The results of a backend with `trusted = True` are not checked
+    (LOW-6): the check costs time at each call, and aotlite's own backends are tested instead."""
 
     name: str
 
     def compile(self, graph: Graph) -> Run:
-        """A callable that computes the graph.
+        """Returns a callable that computes the graph.
 
-        It never writes its inputs, except for the copies that close the graph, and may keep
-        nothing.
+        The callable writes no input except by the `copy_` calls that close the graph, and keeps no
+        reference to a buffer when it has returned.
         """
 
 
 def checked_run(name: str, graph: Graph, run: Run) -> Run:
-    """`run` with its results looked at: their number, and that each is a window (LOW-6)."""
+    """Returns `run` with a check of its results: their number, and that each is a window (LOW-6).
+
+    Without it the mistake of a user's backend would surface as an error far inside stage 10.
+    """
     absent = [type(value) is not Node for value in graph.outputs]
 
     def call(windows: list[Window]) -> list[Window | None]:
@@ -65,5 +71,5 @@ def _is_window(value: Any) -> bool:
 
 
 def ran(name: str, graph: Graph) -> str:
-    """The note on an error that compiled code raised."""
+    """Returns the note for an error of compiled code: it names the backend and the graph."""
     return f"raised by what {name!r} made of graph {graph.name}"

@@ -1,9 +1,13 @@
 """The reference backend: an instruction list that calls each op's own kernel.
 
-Views cost nothing: a window moves. Every result has exactly the strides of its meta. Values are
-dropped after their last use. What it computes is, bit for bit, what the eager engine computes.
-From its third call on, a graph runs as straight-line Python (`straight`), unless it is a long one.
-Spec: `specs/s9_lower.md`.
+Its results are, bit for bit, those of the eager engine, so that other backends are compared with
+it. `return x.t() + 1` of x: f32[2, 3] becomes two steps on a list of windows, one slot a value:
+
+    windows[1] = windows[0]                    # t: a view moves a window and computes nothing
+    windows[2] = adopt(add(array of 1, 1))     # the kernel; drops slot 1 after its last use
+
+Every result has the strides of its meta. From its third call on, a graph of at most `LIMIT` nodes
+runs as straight-line Python (`generated_python`). Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -28,14 +32,15 @@ Step = Callable[[list[Any], list[Any]], None]
 
 
 class ReferenceBackend:
-    """Runs graphs op by op through the ops' kernels.
+    """Runs graphs op by op, each by its own kernel.
 
-    After `list_calls` calls a graph of moderate size runs as straight-line Python.
+    After `list_calls` calls a graph of at most `LIMIT` nodes becomes straight-line Python, whose
+    making costs more than some calls save.
     """
 
     name = "reference"
     is_compact = True
-    """What it compiles has a compact face (`values`)."""
+    """Its callables have `compact` (`calling_convention`)."""
 
     def __init__(self, list_calls: int = 2) -> None:
         self.list_calls = list_calls
@@ -44,7 +49,7 @@ class ReferenceBackend:
         return f"ReferenceBackend({self.list_calls})"
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph, which may end with copies into inputs."""
+        """Returns the callable of a pure graph, which may end with copies into inputs."""
         if has_copies(graph):
             return compiled_with_copies(graph, self.compile)
         return ReferenceRun(graph, _Compiler(graph), self.list_calls)
@@ -54,7 +59,7 @@ REFERENCE = ReferenceBackend()
 
 
 class _Compiler:
-    """Numbers the values of a graph and makes a step of each node."""
+    """Gives each value of a graph a slot, and makes a step of each call."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -62,10 +67,10 @@ class _Compiler:
         self.constants: list[tuple[int, Window]] = []
         self.steps: list[Step] = []
         self.nodes: list[Node] = []
-        """Whose the steps are."""
+        """The node of each step, for the note on an error."""
 
     def number(self) -> None:
-        """Makes the steps."""
+        """Fills `slots`, `constants` and `steps`."""
         dying = self._last_uses()
         for node in self.graph.nodes:
             if node.op == "output":
@@ -79,7 +84,7 @@ class _Compiler:
                 self._constant(node)
 
     def _last_uses(self) -> dict[Node, list[Node]]:
-        """For each node the values that nobody needs after it."""
+        """Returns, for each node, the values whose last use it is: their slots are cleared."""
         last: dict[Node, Node] = {}
         for node in self.graph.nodes:
             for value in node.inputs():
@@ -106,7 +111,8 @@ class _Compiler:
             self._step(node, self._kernel_step(node, op, dead))
         elif op is not GETITEM:
             raise BackendError(
-                f"reference: the graph calls {op.name}, expected pure ops and views only"
+                f"reference: the graph calls {op.name}, expected pure ops and views only; "
+                "functionalize the graph first (stage 6)"
             )
 
     def _step(self, node: Node, step: Step) -> None:
@@ -167,7 +173,7 @@ def _view_step(source: int, out: int, node: Node, dead: list[int]) -> Step:
 
 
 def _load(operand: tuple[Any, ...], windows: list[Any], arrays: list[Any]) -> Any:
-    """The array over an operand's window, made once."""
+    """Returns the array over an operand's window, which is made at its first use."""
     slot, strided, dtype, shape, stride = operand
     array = arrays[slot]
     if array is None:
@@ -189,7 +195,9 @@ def _one_result_step(
         result = kernel(library, meta, *args)
         buffer = adopt(result, meta)
         windows[out] = (buffer, 0)
-        if buffer is result:  # a view of it: `adopt` must not take it again from a later copy op
+        # `adopt` takes an array that owns its memory. A later kernel may return its operand, so the
+        # operand is a view of the buffer: what `adopt` gets then owns no memory, and is copied.
+        if buffer is result:
             arrays[out] = result[...]
         for slot in dead:
             windows[slot] = arrays[slot] = None
@@ -227,17 +235,17 @@ def _kernel_step(
 
 
 class ReferenceRun:
-    """A compiled graph: called with windows, or through `compact` with values as they travel."""
+    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
 
     def __init__(self, graph: Graph, compiler: _Compiler, list_calls: int) -> None:
         compiler.number()
         slots = compiler.slots
         self.graph = graph
         self.reads = is_read(graph)
-        """Which inputs anything reads: `compact` takes these alone."""
+        """For each input whether it is read: `compact` takes these inputs alone."""
         self.reads_all = all(self.reads)
         self.source: str | None = None
-        """The straight-line form, once there is one."""
+        """The text of the straight-line form, once there is one."""
         self.compact: Callable[[list[Value]], list[Value]] = self._by_list
         self._inputs = len(graph.placeholders)
         self._count = len(slots)
@@ -266,13 +274,14 @@ class ReferenceRun:
             raise
         return [None if slot is None else windows[slot] for slot in self._outputs], arrays
 
-    # --- the compact face
+    # --- compact
     def read_of(self, values: list[Value]) -> list[Value]:
-        """Of the values of all inputs those that `compact` takes."""
+        """Returns, of the values of all inputs, those that `compact` takes."""
         return list(compress(values, self.reads))
 
     def _by_list(self, values: list[Value]) -> list[Value]:
-        """The first calls: the straight-line form has yet to pay for its making."""
+        """`compact` of the first calls: runs the list, and replaces itself by straight-line Python
+        when the graph has been called often enough to pay for compiling that."""
         self._calls_left -= 1
         if self._calls_left < 0 and len(self.graph.nodes) <= LIMIT:
             self.compact, self.source = straight(self.graph)
@@ -293,7 +302,8 @@ class ReferenceRun:
         return (next(rest), 0) if is_array else next(rest)
 
     def _travel(self) -> tuple[list[bool], list[Any]]:
-        """Which inputs come as arrays; the metas of the outputs that leave as arrays."""
+        """Returns (for each input whether it comes as an array, for each output its meta if it is
+        returned as an array, else None)."""
         if self._forms is None:
             graph = self.graph
             returned = returned_as_arrays(graph)

@@ -1,7 +1,8 @@
-"""How many threads compiled code uses on the CPU.
+"""The number of threads that compiled code uses on the CPU.
 
-Known without a compiler: the interpreter of the loop IR divides its work by it, too. The runtime
-library of `cpu` asks to be told of changes. Spec: `specs/cpu_runtime.md`.
+Apart from `cpu`, since the interpreter of the loop IR divides reductions by this number, too, and
+works without a compiler. The runtime library of `cpu` observes changes. Spec:
+`specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from aotlite.backends.blas import find_blas
 from aotlite.ir.errors import ArgumentError
 
 MOST_THREADS = 256
-"""What the thread pool (`runtime.c`) has room for."""
+"""The size of the thread pool's tables (`runtime.c`)."""
 
 _threads: list[int] = []
 _observers: list[Callable[[int], object]] = []
 
 
 def get_num_threads() -> int:
-    """How many threads compiled code uses on the CPU, the calling one included.
+    """Returns the number of threads that compiled code uses on the CPU, with the calling one.
 
     >>> get_num_threads() >= 1
     True
@@ -31,9 +32,10 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(number: int) -> None:
-    """Lets compiled code use so many threads on the CPU; runs that have begun keep theirs.
+    """Sets the number of threads that compiled code uses on the CPU.
 
-    Sums may change in their last bits, since work is divided by the number of threads.
+    Runs that have begun keep theirs. Sums may change in their last bits, since graphs that are
+    compiled from now on divide long reductions by the new number.
 
     >>> before = get_num_threads()
     >>> set_num_threads(1)
@@ -51,16 +53,16 @@ def set_num_threads(number: int) -> None:
 
 
 def observe(observer: Callable[[int], object]) -> None:
-    """Calls `observer` with the number of threads now, and whenever it is set."""
+    """Calls `observer` with the number of threads now, and again whenever it is set."""
     _observers.append(observer)
     observer(get_num_threads())
 
 
 def default_threads() -> int:
-    """As many as there are processors for this process, and at most as many as NumPy's BLAS uses.
+    """Returns the number of processors of this process, or of threads of NumPy's BLAS if fewer.
 
     So limits that users set for NumPy (OMP_NUM_THREADS, OPENBLAS_NUM_THREADS, threadpoolctl) hold
-    here too, and no variable is read.
+    here too, and aotlite needs no environment variable of its own.
     """
     blas = find_blas()
     limit = blas.threads() if blas is not None else None
@@ -68,7 +70,7 @@ def default_threads() -> int:
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Returns the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
