@@ -1,8 +1,8 @@
 """The BLAS that NumPy has loaded: addresses of its matrix products, which compiled code calls.
 
-`dlsym` on NumPy's own extension module finds the library that NumPy was linked with, whichever
-others (PyTorch's MKL, SciPy's OpenBLAS) the process has loaded. Before an address is used it is
-tried on small products: a name may hide integers of another width. Spec: `specs/cpu_runtime.md`.
+A symbol lookup in NumPy's own extension module finds the library that NumPy was linked with,
+whichever others (PyTorch's MKL, SciPy's OpenBLAS) the process has loaded. Before an address is used
+it is tried on small products: a name may hide integers of another width. Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTROLS = (
     "openblas_{}",
 )
 _OWN_THREADS = (0, 1)
-"""Results of `openblas_get_parallel` with which the number of threads can be set: 0 for sequential,
+"""Results of OpenBLAS's get_parallel with which the number of threads can be set: 0 for sequential,
 1 for OpenBLAS's own threads. With OpenMP (2) each calling thread has its own number, so that one
 thread cannot set it for a pool."""
 
