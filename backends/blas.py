@@ -2,7 +2,8 @@
 
 A symbol lookup in NumPy's own extension module finds the library that NumPy was linked with,
 whichever others (PyTorch's MKL, SciPy's OpenBLAS) the process has loaded. Before an address is used
-it is tried on small products: a name may hide integers of another width. Spec: `specs/cpu_runtime.md`.
+it is tried on small products: a name may hide integers of another width. Spec:
+`specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Graphs as loops: one IR for C and CUDA, a NumPy interpreter, and what makes and fuses kernels.
+"""The loop IR: one form of kernels for C and CUDA, with lowering, fusion and a NumPy interpreter.
 
-Spec: `specs/loops.md`.
+`program` and `expr` are the IR, `lowering` makes it of a graph, `passes` fuse and schedule it,
+`analysis` answers their questions, `interpreter` runs it, `functions` has exp, erf, pow, ... as
+trees of primitives. Spec: `specs/loops.md`.
 """

@@ -1,8 +1,13 @@
-"""Where temporaries lie: offsets in one arena.
+"""Memory planning: the offset of each temporary buffer in one arena.
 
-Input: a program in its final order; output: a frozen plan. Buffers that are not alive at the same
-time share bytes; a kernel may compute in place of a temporary that dies in it. Outputs are fresh
-memory and lie elsewhere. Spec: `specs/fusion.md`.
+Buffers that are not alive at the same time share bytes. Input: a program in its final order;
+output: a frozen plan. Outputs are memory that the caller keeps, and lie elsewhere.
+
+    step 0 writes b1     lives: b1 0..1, b2 1..2, b3 2..3        offsets: b1 0, b2 4096,
+    step 1 b1 -> b2      b3 begins after b1 ends: same bytes              b3 0
+    step 2 b2 -> b3
+
+Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -24,27 +29,28 @@ from aotlite.backends.loops.program import (
 )
 
 ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
+"""Bytes. The size of a cache line and of the widest vector register."""
 
 
 @attrs.frozen
 class ArenaPlan:
-    """An arena of `size` bytes, and where in it each temporary begins."""
+    """The size of the arena, and the offset of each temporary in it, in bytes."""
 
     size: int
     offsets: Mapping[int, int]
 
 
 Lives = dict[int, tuple[int, int]]
-"""For each temporary the first and the last step that uses it."""
+"""The live range of each temporary: the first and the last step that uses it."""
 
 
 def planned(
     program: LoopProgram, alignment: int = ALIGNMENT, *, in_place: bool = True
 ) -> ArenaPlan:
-    """The places of the temporaries.
+    """Returns the offsets of the temporaries (the note on `_in_place`).
 
-    Without `in_place` no kernel's buffers share memory.
+    With `in_place=False` no two buffers of one kernel share memory, which a device needs whose
+    threads run at different times.
     """
     lives = lives_of(program)
     sizes = {b.number: _rounded(b, alignment) for b in program.buffers if b.number in lives}
@@ -66,7 +72,7 @@ def planned(
 
 
 def lives_of(program: LoopProgram) -> Lives:
-    """When each temporary is alive."""
+    """Returns the live range of each temporary."""
     kinds = {buffer.number: buffer.kind for buffer in program.buffers}
     lives: Lives = {}
     for place, step in enumerate(program.steps):
@@ -83,7 +89,7 @@ def _rounded(buffer: ProgramBuffer, alignment: int) -> int:
 def _best_fit(
     size: int, alive: list[int], offsets: Mapping[int, int], sizes: Mapping[int, int]
 ) -> int:
-    """The start of the smallest hole between living buffers that is large enough."""
+    """Returns the start of the smallest hole between living buffers that has `size` bytes."""
     best, least, end = -1, -1, 0
     for start, length in sorted([(offsets[n], sizes[n]) for n in alive]):
         hole = start - end
@@ -93,11 +99,14 @@ def _best_fit(
     return end if best < 0 else best
 
 
+# Note [results in place of dying temporaries]
+#     kernel k[i0<1000]:  b2[i0] = exp(b1[i0])            b1 is not used again
+# b2 gets the bytes of b1: half the memory moves through the caches. Three things make it right.
+# The kernel loads b1 at the store's own address only, so that no other point needs what this one
+# overwrites (b1[999 - i0] would). It has no inner axis, along which a row is loaded several times.
+# And b2 is its last store: at one point, an earlier store would come before loads of the others.
 def _in_place(program: LoopProgram, lives: Lives) -> dict[int, int]:
-    """For temporaries that are computed in place the one that dies for each.
-
-    Only what a kernel without inner axes stores last: nothing is loaded after it at a point.
-    """
+    """Returns, for each temporary that is computed in place, the dying one whose bytes it gets."""
     buffers = {buffer.number: buffer for buffer in program.buffers}
     found: dict[int, int] = {}
     for place, step in enumerate(program.steps):
@@ -115,7 +124,8 @@ def _in_place(program: LoopProgram, lives: Lives) -> dict[int, int]:
 def _dying_alike(
     kernel: Kernel, store: Store, dying: set[int], buffers: Mapping[int, ProgramBuffer]
 ) -> int | None:
-    """A buffer of the same size and item size that is loaded at the store's own address only."""
+    """Returns a dying buffer of the same size and item size that the kernel loads at the store's
+    own address only."""
     if store.combine is not None or store.address.dynamic:
         return None
     own = buffers[store.buffer]

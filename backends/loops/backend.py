@@ -1,6 +1,6 @@
-"""The backend `loops`: graphs as loop programs, on the NumPy interpreter.
+"""The backend `loops`: graphs become fused loop programs, which the NumPy interpreter runs.
 
-What runs where there is no compiler, and what compiled kernels are compared with. Spec:
+It needs no compiler, and is the oracle with which compiled kernels are compared. Spec:
 `specs/loops.md`.
 """
 
@@ -22,7 +22,7 @@ class LoopsBackend:
 
     name = "loops"
     is_compact = True
-    """What it compiles has a compact face (`backends.calling_convention`)."""
+    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 
@@ -30,7 +30,7 @@ class LoopsBackend:
         return "LoopsBackend()"
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph, which may end with copies into inputs."""
+        """Returns the callable of a pure graph, which may end with copies into inputs."""
         program = improved(program_of(graph), get_num_threads())
         return ProgramRun(graph, program, interpreted(program))
 
@@ -39,5 +39,5 @@ LOOPS = LoopsBackend()
 
 
 def program_of(graph: Graph) -> LoopProgram:
-    """The program of a pure graph, before any pass."""
+    """Returns the loop program of a pure graph before any pass: about one kernel an op."""
     return lower(expand(graph))

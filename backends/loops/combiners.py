@@ -1,7 +1,8 @@
-"""How reductions and scans combine: associative operations on tuples of scalars.
+"""Combiners: the associative operations of reductions and scans, as trees of scalars.
 
-Printers and the interpreter use the same trees, so that partial results are the same everywhere.
-Spec: `specs/loops.md`.
+`sum` combines (a, b) to (a + b); `argmax` combines two (value, position); `moments`, as Welford
+does, two (count, mean, sum of squared deviations). Printers and the interpreter use the same trees,
+so that partial results have the same bits everywhere. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ Parts = Sequence[Scalar]
 
 @attrs.frozen
 class Combiner:
-    """An associative operation on `parts` scalars.
+    """An associative operation on tuples of `parts` scalars.
 
-    `identity(dtypes)` changes nothing it is combined with; `empty(dtypes)` is the result of no
-    points at all, None where there is none. `combine(a, b)`: a is of earlier points than b.
+    `combine(a, b)` gives the tuple of both, where `a` comes from earlier points. Combining with
+    `identity(dtypes)` changes nothing. `empty(dtypes)` is the result of a reduction over no points;
+    None where that is an error, as of `max`.
     """
 
     name: str
@@ -33,9 +35,10 @@ class Combiner:
     combine: Callable[[Parts, Parts], Parts]
     empty: Callable[[Sequence[DType]], Parts] | None = None
     ufunc: str | None = None
-    """NumPy's function for two arrays of one part, bit for bit the same."""
+    """The name of the NumPy ufunc that computes the same bits, for combiners of one part."""
     selects: bool = False
-    """Whether it gives one of its operands, so that brackets change no bit, which sums do."""
+    """Whether the result is one of the operands, as of `max`: then brackets change no bit, while a
+    sum rounds differently in another order."""
 
 
 def _is_nan(value: Scalar) -> Scalar:
@@ -43,7 +46,7 @@ def _is_nan(value: Scalar) -> Scalar:
 
 
 def _larger(a: Parts, b: Parts) -> Parts:
-    """NaN wins; of equal ones the earlier stays."""
+    """NaN wins. Of equal values the earlier stays."""
     # `b > a ? b : a` is one instruction of CPUs, in which a nan in a stays.
     if not a[0].dtype.is_floating_point:
         return (where(a[0] >= b[0], a[0], b[0]),)
@@ -69,7 +72,7 @@ def _highest(dtype: DType) -> Scalar:
 
 
 def _first_best(better: str) -> Callable[[Parts, Parts], Parts]:
-    """Of (value, position): the better value; NaN is best; of equal ones the first position."""
+    """Combines (value, position): the better value wins, NaN is best, of equals the first."""
 
     def combine(a: Parts, b: Parts) -> Parts:
         wins = make(better, b[0], a[0])
@@ -85,7 +88,7 @@ def _first_best(better: str) -> Callable[[Parts, Parts], Parts]:
 
 
 def _last_best(better: str) -> Callable[[Parts, Parts], Parts]:
-    """Of (value, position): as `_first_best`, but of equal ones, and of nans, the last position."""
+    """Combines (value, position) as `_first_best`, but of equal values and of NaNs the last."""
 
     def combine(a: Parts, b: Parts) -> Parts:
         later = b[1] >= a[1]
@@ -99,7 +102,8 @@ def _last_best(better: str) -> Callable[[Parts, Parts], Parts]:
 
 
 def _first_or_nan(a: Parts, b: Parts) -> Parts:
-    """Of (value, position): the first of the largest, but the last nan, by position."""
+    """Combines (value, position): the first of the largest, but of NaNs the last, as PyTorch's
+    max pooling has it."""
     wins = make("gt", b[0], a[0])
     same = make("and", make("eq", a[0], b[0]), b[1] < a[1])
     if a[0].dtype.is_floating_point:
@@ -112,7 +116,7 @@ def _first_or_nan(a: Parts, b: Parts) -> Parts:
 
 
 def _joined_exponentials(a: Parts, b: Parts) -> Parts:
-    """Of (maximum, sum of exp(x - maximum)): both of all points."""
+    """Combines (maximum, sum of exp(x - maximum)): the online softmax of Milakov and Gimelshein."""
     top = _larger(a[:1], b[:1])[0]
     # The part of the larger maximum stays, so that one exponential is enough.
     own, other = make("eq", a[0], top), make("eq", b[0], top)
@@ -121,12 +125,12 @@ def _joined_exponentials(a: Parts, b: Parts) -> Parts:
 
 
 def _exp(dtype: DType) -> str:
-    """The function of what is not positive."""
+    """Returns the name of the cheapest exp for arguments that are at most 0."""
     return "exp_nonpositive" if has("exp_nonpositive", (dtype,)) else "exp"
 
 
 def _joined_moments(a: Parts, b: Parts) -> Parts:
-    """Of (count, mean, sum of squared deviations), as Chan, Golub and LeVeque (1979) join them."""
+    """Combines (count, mean, sum of squared deviations), by Chan, Golub and LeVeque (1979)."""
     count = a[0] + b[0]
     apart = b[1] - a[1]
     share = where(make("eq", b[0], 0.0), const(0.0, count.dtype), b[0] / count)
@@ -134,7 +138,7 @@ def _joined_moments(a: Parts, b: Parts) -> Parts:
 
 
 def _zeros(kinds: Sequence[DType]) -> Parts:
-    """A sum starts at 0.0, as NumPy's: of -0.0 alone it is 0.0."""
+    """The identity of sums. A sum starts at 0.0 as NumPy's does: the sum of -0.0 is 0.0."""
     return [const(0, kind) for kind in kinds]
 
 
@@ -217,7 +221,7 @@ COMBINERS: dict[str, Combiner] = {
 
 
 def combiner(kind: str) -> Combiner:
-    """The combiner of this name."""
+    """Returns the combiner of this name. Raises GraphError for an unknown one."""
     found = COMBINERS.get(kind)
     if found is None:
         raise GraphError(f"loops: combiner is {kind!r}, expected one of {', '.join(COMBINERS)}")

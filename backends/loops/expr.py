@@ -1,8 +1,9 @@
-"""Typed scalar expressions: what a kernel computes for one point of its axes.
+"""Typed scalar expressions: what a kernel computes at one point of its axes.
 
-Ground floor of the loop IR. Nodes are interned: equal expressions are one object, so that common
-subexpressions need no search. A `where` is lazy: what the branch not taken loads is not loaded.
-Input: nothing; output: trees that printers and the interpreter walk. Spec: `specs/loops.md`.
+`(b0[8*i0 + i1] - v0)` is the tree make("sub", load(0, Affine((8, 1)), f32), name(0, f32)). Nodes
+are interned: equal expressions are one object, so that common subexpressions need no search. A
+`where` is lazy: the branch that is not taken is not computed, so that its loads may lie outside the
+buffer. The lowest module of the loop IR. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -21,28 +22,30 @@ from aotlite.ir.errors import GraphError
 from aotlite.ir.scalar import INFIX
 
 LEAVES = ("const", "load", "axis", "name", "parameter")
-"""const(value), load(buffer, address), axis(k), name(k) of a statement, parameter(k) of a function.
-"""
+"""const(value), load(buffer, address), axis(k), name(k) that a statement defines, parameter(k) of
+the body of a library function."""
 ARITHMETIC = ("add", "sub", "mul", "div", "neg", "abs", "sqrt", "floor", "ceil", "trunc", "rint")
-"""Operands and result of one dtype, rounded once, as IEEE 754 says. `div` is of floats, `rint`
-rounds halves to even, integers wrap."""
+"""Operands and result have one dtype. Floats round once, as IEEE 754 says; integers wrap. `div` is
+for floats, `rint` rounds halves to even."""
 INTEGER = ("idiv", "irem", "shl", "shr", "bit_and", "bit_or", "bit_xor", "bit_not")
-"""Of integers. `idiv` and `irem` round towards 0; the divisor is not 0. `shr` keeps the sign of
-signed ones."""
+"""Operands and result are integers. `idiv` and `irem` round towards 0; the divisor must not be 0.
+`shr` keeps the sign of signed integers."""
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-"""Two operands of one dtype; bool."""
+"""Two operands of one dtype; the result is bool."""
 LOGICAL = ("and", "or", "xor", "not")
-"""Of bools."""
+"""Operands and result are bools."""
 PRIMITIVES = frozenset(
     (*LEAVES, *ARITHMETIC, *INTEGER, *COMPARISONS, *LOGICAL, "where", "cast", "bits")
 )
-"""What every printer knows. `cast(x)` converts as NumPy's `astype` does where that is defined,
-`bits(x)` sees the same bits as another dtype of the size. All else is a function."""
+"""The operations that each printer and the interpreter implement. `cast(x)` converts as NumPy's
+`astype` does where that is defined, `bits(x)` reinterprets the bits as another dtype of the same
+size. Any other operation is a function of the library (`functions`)."""
 
 
 @attrs.frozen(eq=False, slots=True, repr=False, weakref_slot=True)
 class Scalar:
-    """An operation on scalars and its dtype; made by the functions below, compared by `is`.
+    """An operation on scalars, and the dtype of its result. Made by the functions below alone, and
+    compared by `is`.
 
     >>> x = load(0, Affine((1,)), dtypes.float32)
     >>> str((x + 1.0) * x)
@@ -55,9 +58,9 @@ class Scalar:
     args: tuple[Any, ...]
     dtype: DType
     facts: Any = attrs.field(default=None, init=False)
-    """What the tree is made of (`expression_facts.py`), once somebody asked."""
+    """A cache: the loads, names and axes of the tree (`expression_facts.py`)."""
     linear: Any = attrs.field(default=None, init=False)
-    """Its affine form (`affine.py`), once somebody asked."""
+    """A cache: the affine form of the tree (`affine.py`)."""
 
     def __add__(self, other: Operand) -> Scalar:
         return make("add", self, other)
@@ -123,7 +126,7 @@ class Scalar:
 
     @property
     def operands(self) -> tuple[Scalar, ...]:
-        """The scalars that it is computed from; a load's are those of its address."""
+        """The scalars that it is computed from; of a load, the dynamic ones of its address."""
         if self.op == "load":
             dynamic = self.args[1].dynamic
             return tuple([value for value, _ in dynamic]) if dynamic else ()
@@ -137,9 +140,10 @@ Operand = Any
 
 @attrs.frozen(slots=True)
 class Affine:
-    """An address in elements: start + sum of coefficient x axis + sum of value x step.
+    """An address in elements: start + sum of coefficient * axis + sum of value * step.
 
-    `dynamic` holds (integer Scalar, step) pairs: positions that are read or computed.
+    `dynamic` has (integer Scalar, step) pairs for positions that are loaded or computed, as a
+    gather's are. `b0[8*i0 + i1 + 4*b1[i1] + 2]` has coefficients (8, 1), start 2 and one pair.
     """
 
     coefficients: tuple[int, ...]
@@ -150,7 +154,7 @@ class Affine:
         return self.text([str(value) for value, _ in self.dynamic])
 
     def text(self, dynamic: Sequence[str]) -> str:
-        """The sum, with these texts for values that are no axes."""
+        """Returns the sum as text, with these texts for the dynamic values."""
         parts = [f"i{k}" if c == 1 else f"{c}*i{k}" for k, c in enumerate(self.coefficients) if c]
         parts += [f"{step}*{t}" for t, (_, step) in zip(dynamic, self.dynamic, strict=True)]
         if self.start or not parts:
@@ -169,11 +173,11 @@ def _intern(op: str, args: tuple[Any, ...], dtype: DType, key: Any = None) -> Sc
 
 # ----------------------------------------------------------------------------------------- leaves
 def const(value: Any, dtype: DType) -> Scalar:
-    """The number, as the dtype holds it: no payload of a nan, but -0.0 apart from 0.0."""
+    """Returns the number as the dtype holds it. All NaNs are one constant; -0.0 and 0.0 are two."""
     if dtype is dtypes.bool_:
         value = bool(value)
     elif dtype.is_floating_point:
-        # Of an int, as extension dtypes take none above 2**63.
+        # An int goes through float: extension dtypes take no int above 2**63.
         value = float(dtype.numpy.type(float(value) if type(value) is int else value))
         return _intern("const", (value,), dtype, struct.pack("d", value))
     else:
@@ -182,28 +186,28 @@ def const(value: Any, dtype: DType) -> Scalar:
 
 
 def load(buffer: int, address: Affine, dtype: DType) -> Scalar:
-    """The element of a buffer at an address."""
+    """Returns the element of a buffer at an address."""
     return _intern("load", (buffer, address), dtype)
 
 
 def axis(k: int) -> Scalar:
-    """The position along axis k, an int64."""
+    """Returns the position along axis k, an int64."""
     return _intern("axis", (k,), dtypes.int64)
 
 
 def name(k: int, dtype: DType) -> Scalar:
-    """What the statement that defines name k computed."""
+    """Returns the value of the statement that defines name k."""
     return _intern("name", (k,), dtype)
 
 
 def parameter(k: int, dtype: DType) -> Scalar:
-    """The operand k of a function's body."""
+    """Returns operand k of the body of a library function."""
     return _intern("parameter", (k,), dtype)
 
 
 # ------------------------------------------------------------------------------------- operations
 def make(op: str, *args: Operand) -> Scalar:
-    """The operation on operands; a number takes the dtype of the first Scalar among them."""
+    """Returns the operation on operands. A number takes the dtype of the first Scalar."""
     like = next(a for a in args if type(a) is Scalar)
     operands = tuple([a if type(a) is Scalar else const(a, like.dtype) for a in args])
     if op in COMPARISONS:
@@ -215,12 +219,12 @@ def make(op: str, *args: Operand) -> Scalar:
 
 
 def function(op: str, dtype: DType, *args: Scalar) -> Scalar:
-    """The call of a function of the library, which gives this dtype."""
+    """Returns the call of a library function whose result has this dtype."""
     return _intern(op, args, dtype)
 
 
 def where(condition: Scalar, then: Operand, other: Operand) -> Scalar:
-    """`then` where the condition holds; only that branch is computed."""
+    """Returns `then` where the condition holds, else `other`; the other branch is not computed."""
     dtype = then.dtype if type(then) is Scalar else other.dtype
     operands = [a if type(a) is Scalar else const(a, dtype) for a in (then, other)]
     _check_alike("where", tuple(operands))
@@ -232,12 +236,12 @@ def where(condition: Scalar, then: Operand, other: Operand) -> Scalar:
 
 
 def cast(value: Scalar, dtype: DType) -> Scalar:
-    """The value in a dtype; itself if it has it."""
+    """Returns the value in a dtype; the value itself if it has that dtype."""
     return value if value.dtype is dtype else _intern("cast", (value,), dtype)
 
 
 def bits(value: Scalar, dtype: DType) -> Scalar:
-    """The same bits as another dtype of the same size."""
+    """Returns the value's bits as another dtype of the same size."""
     if value.dtype.itemsize != dtype.itemsize:
         raise GraphError(f"loops: bits of {value.dtype} as {dtype}, expected dtypes of one size")
     return value if value.dtype is dtype else _intern("bits", (value,), dtype)
@@ -252,8 +256,8 @@ def _check_alike(op: str, operands: tuple[Scalar, ...]) -> None:
 
 # ---------------------------------------------------------------------------------------- walking
 def walk(roots: Iterable[Scalar], done: set[Scalar] | None = None) -> Iterator[Scalar]:
-    """Every scalar of the trees once, operands first; none of those that are `done`, to which they
-    are added."""
+    """Yields each scalar of the trees once, operands first, and adds it to `done`. Scalars that are
+    in `done` already are left out."""
     done = set() if done is None else done
     stack = list(roots)
     stack.reverse()
@@ -273,7 +277,7 @@ def walk(roots: Iterable[Scalar], done: set[Scalar] | None = None) -> Iterator[S
 
 
 def operands_of(value: Scalar) -> tuple[Scalar, ...]:
-    """The scalars that a value is computed from."""
+    """Returns the scalars that a value is computed from."""
     return value.operands
 
 
@@ -282,8 +286,11 @@ def unknown(
     known: Container[Scalar],
     operands: Callable[[Scalar], Iterable[Scalar]] = operands_of,
 ) -> Iterator[Scalar]:
-    """The scalars beneath one, and itself, that are not known, operands first; whoever asks makes
-    each known before the next. What is known is not entered."""
+    """Yields the scalars of a tree that are not in `known`, operands first.
+
+    The caller adds each to `known` before it asks for the next: a memoized walk over a tree in
+    which subtrees are shared. Subtrees of known scalars are not entered.
+    """
     stack = [root]
     while stack:
         value = stack[-1]
@@ -302,10 +309,10 @@ Change = Callable[[Scalar], Scalar | None]
 
 
 def rebuilt(root: Scalar, change: Change, memo: dict[Scalar, Scalar] | None = None) -> Scalar:
-    """The tree with those scalars replaced for which `change` gives another one.
+    """Returns the tree with each scalar replaced for which `change` returns another one.
 
-    Operands are rebuilt first; `change` sees the rebuilt scalar. `memo` may be shared by trees that
-    are changed alike.
+    Operands are rebuilt first; `change` gets the rebuilt scalar. Trees that are changed alike may
+    share a `memo`.
     """
     memo = {} if memo is None else memo
     for value in unknown(root, memo):
@@ -322,7 +329,7 @@ def _changed(
 
 
 def with_operands(value: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
-    """The same operation on other operands."""
+    """Returns the same operation on other operands."""
     if operands == value.operands:
         return value
     if value.op == "load":
@@ -349,12 +356,12 @@ _INFIX = {
 
 
 _LONGEST = 2000
-"""Characters of a scalar's text. What is shared is printed at each use, so that the text of a chain
-in which each link uses the last one twice would grow without end."""
+"""Characters of a scalar's text. Shared subtrees are printed at each use, so that the text of a
+chain in which each link uses the last one twice would double at each link."""
 
 
 def text_of(root: Scalar, found: dict[Scalar, str]) -> str:
-    """The text of a scalar. `found` has those of others already, and gets those beneath it."""
+    """Returns the text of a scalar. `found` caches texts; those of its subtrees are added."""
     for value in unknown(root, found):
         parts = [found[operand] for operand in value.operands]
         text = _own_text(value, parts)

@@ -1,9 +1,18 @@
-"""Kernels, and programs of them: the loop IR that C and CUDA are printed from.
+"""The loop IR: kernels, and programs of them, from which C and CUDA are printed.
 
-A kernel is a perfect nest of axes and a list of statements, each a scalar expression at every point
-of the axes that it uses. Nothing in it is of one device. Statements mean what they would mean as
-array operations, one after the other. Invariants K-1 to K-9 are checked by `verify`.
-Spec: `specs/loops.md`.
+A kernel is a perfect loop nest and a list of statements. The first `space` axes are independent,
+as a grid's are; the others are inner axes, over which reductions and scans go. For `x - x.amax(1)`
+of f32[4, 8] the record, as `str(kernel)` prints it, and the C that it stands for:
+
+    kernel amax_0_sub_1[i0<4, *i1<8]:          for (i0 = 0; i0 < 4; i0++) {
+      v0 = reduce<max lanes=8>(b0[8*i0 + i1])    v0 = -INFINITY;
+                                                 for (i1 = 0; i1 < 8; i1++) v0 = max(v0, b0[..]);
+      b2[8*i0 + i1] = (b0[8*i0 + i1] - v0)       for (i1 = 0; i1 < 8; i1++) b2[..] = b0[..] - v0;
+                                               }
+
+Statements mean what array operations over all points would mean, one after the other. Nothing here
+belongs to one device: threads, vectors and tiles are the printers'. `verify` checks the invariants
+K-1 to K-11. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -23,31 +32,31 @@ from aotlite.ir.op import PureOp
 
 
 class BufferKind(enum.Enum):
-    """Whose memory a buffer is."""
+    """The kind of memory behind a buffer: who allocates it, and when."""
 
     INPUT = "input"
     OUTPUT = "output"
-    """Allocated at each call and given away."""
+    """Allocated at each call, and returned to the caller."""
     TEMPORARY = "temporary"
     CONSTANT = "constant"
 
 
 @attrs.frozen
 class ProgramBuffer:
-    """Flat memory of `size` elements. An input's first element is where its window starts."""
+    """Flat memory of `size` elements. Element 0 of an input is the start of its window."""
 
     number: int
     dtype: DType
     size: int
     kind: BufferKind
     value: Any = attrs.field(default=None, eq=False, repr=False, kw_only=True)
-    """Of a constant: the array, flat."""
+    """The flat array of a constant."""
 
 
 # ------------------------------------------------------------------------------------- statements
 @attrs.frozen
 class Let:
-    """Defines a name as a value."""
+    """Defines a name as a value: `v3 = ...`."""
 
     name: int
     value: Scalar
@@ -57,10 +66,15 @@ class Let:
 class Reduce:
     """Defines names as the combination of values over all inner axes.
 
-    The combiner `kind` (`combiners.py`) has as many parts as there are names and values. Of n inner
-    points in order, flattened, point j goes to partial j mod `lanes`, in ascending order. Partials
-    are combined in halves: first each `near` neighbours, then what these gave. Halves are l with
-    l + h, for h from half of their number to 1. Both numbers are powers of two.
+    The combiner `kind` (`combiners.py`) has as many parts as there are names and values. The order
+    of combination is part of the IR, so that each backend gives the same bits. Of the inner points,
+    numbered in order, point j goes to partial j mod `lanes`, in ascending order. Partials are then
+    combined in halves, l with l + h for h from half of their number down to 1: first within each
+    group of `near` neighbours, then the groups' results. With 4 lanes, near 1, of 8 points:
+
+        p0 = x0+x4   p1 = x1+x5   p2 = x2+x6   p3 = x3+x7       (p0 + p2) + (p1 + p3)
+
+    Both numbers are powers of two.
     """
 
     names: tuple[int, ...]
@@ -72,7 +86,7 @@ class Reduce:
 
 @attrs.frozen
 class Scan:
-    """Defines names, at each inner point, as the combination of all values up to it."""
+    """Defines names, at each inner point, as the combination of all values up to that point."""
 
     names: tuple[int, ...]
     kind: str
@@ -81,11 +95,12 @@ class Scan:
 
 @attrs.frozen
 class Store:
-    """Writes a value at an address, at every point of the kernel's `level` axes.
+    """Writes a value at an address, at every point of the kernel, or of each row (`each_row`).
 
-    `combine` None: replaces; two points never write one address, or do so in ascending order of the
-    inner axes and the last one stays. Otherwise the name of a combiner of one part: what lies there
-    is combined with the value, in ascending order of the inner axes.
+    `combine=None`: the value replaces what lies there. Points of different rows write different
+    addresses; of inner points that write one address the last one stays. Otherwise `combine` names
+    a combiner of one part, and what lies there is combined with the value, in ascending order of
+    the inner axes.
     """
 
     buffer: int
@@ -93,12 +108,12 @@ class Store:
     value: Scalar
     combine: str | None = attrs.field(default=None, kw_only=True)
     each_row: bool = attrs.field(default=False, kw_only=True)
-    """At points of the space axes only: address and value use no inner axis."""
+    """Stores once a row, at points of the space axes: address and value use no inner axis."""
     from_identity: bool = attrs.field(default=False, kw_only=True)
-    """What is combined first is combined with the combiner's identity: what lies there before the
-    kernel is not read. Inner points of one row then have different addresses."""
+    """The memory counts as filled with the combiner's identity before the kernel, and is not read.
+    Inner points of one row then have different addresses."""
     unordered: bool = attrs.field(default=False, kw_only=True)
-    """Points may store in any order, and at once, instead (K-12)."""
+    """Points may combine in any order, and at the same time, as atomics do (K-12)."""
 
 
 Statement: TypeAlias = Let | Reduce | Scan | Store
@@ -106,15 +121,15 @@ Statement: TypeAlias = Let | Reduce | Scan | Store
 
 @attrs.frozen
 class Kernel:
-    """Statements over axes. Axes `extents[:space]` are independent; the others are inner axes,
-    which reductions and scans go over in ascending order."""
+    """A loop nest: statements over axes. Axes `extents[:space]` are independent; the others are
+    inner axes, over which reductions and scans go in ascending order."""
 
     name: str
     extents: tuple[int, ...]
     space: int
     body: tuple[Statement, ...]
     vector: int | None = attrs.field(default=None, kw_only=True)
-    """The axis along which neighbouring points are computed at once; None: not decided."""
+    """The vector axis: neighbours along it are computed together. None: not scheduled yet."""
 
     def __str__(self) -> str:
         inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]
@@ -126,10 +141,10 @@ class Kernel:
 
 @attrs.frozen
 class Gemm:
-    """C = A B for each batch: (m, k) (k, n) -> (m, n) windows of buffers in one float dtype.
+    """A matrix product by BLAS: C = A B for each batch, (m, k) (k, n) -> (m, n).
 
-    A window is (buffer, start, strides of the batch axes, row stride, column stride); one of the
-    last two strides of each is 1. `batch` are the extents of the batch axes.
+    The matrices are windows of buffers of one float dtype, each with a row or column stride of 1.
+    `batch` has the extents of the batch axes.
     """
 
     name: str
@@ -144,7 +159,8 @@ class Gemm:
 
 @attrs.frozen
 class MatrixWindow:
-    """Where a matrix of each batch lies in a buffer. Elements."""
+    """The matrices of a batch in a buffer: start, strides of the batch axes, row and column
+    strides. In elements."""
 
     buffer: int
     start: int
@@ -155,7 +171,7 @@ class MatrixWindow:
 
 @attrs.frozen
 class Placed:
-    """A value that lies in a buffer with the geometry of its meta."""
+    """A tensor in a buffer: its first element, and the shape, strides and dtype of its meta."""
 
     buffer: int
     start: int
@@ -164,30 +180,31 @@ class Placed:
 
 @attrs.frozen
 class Extern:
-    """An op that has no loop form, by its own kernel. `args` are the op's, with Placed for
-    tensors."""
+    """The call of an op that has no loop form, by its own kernel. `args` are the op's, with Placed
+    for tensors."""
 
     op: PureOp | TokenOp
     args: tuple[Any, ...]
     results: tuple[Placed | None, ...]
-    """Where each result goes; None for one that nobody needs."""
+    """The place of each result; None for one that nothing needs."""
     meta: Any = None
     """The op's result meta, or the tuple of them."""
 
 
 @attrs.frozen
 class ValueCheck:
-    """Gives the program up if the first element of a bool buffer is true.
+    """Abandons the program if the first element of a bool buffer is true (K-11).
 
-    The caller runs the graph by the ops' own kernels instead, of which one raises. No input is
-    written before.
+    Kernels cannot raise: a kernel computes whether an index is out of range, and this step looks.
+    The caller then runs the graph by the ops' own kernels, of which one raises eager's error. No
+    input is written before.
     """
 
     buffer: int
 
 
 class GivenUp(Exception):
-    """A check found values that an op refuses. Never leaves a backend."""
+    """Raised by a `ValueCheck` that found values which an op refuses. Never leaves a backend."""
 
 
 Step: TypeAlias = Kernel | Gemm | Extern | ValueCheck
@@ -195,8 +212,8 @@ Step: TypeAlias = Kernel | Gemm | Extern | ValueCheck
 
 @attrs.frozen
 class LoopProgram:
-    """Steps in order over buffers. `inputs` are the buffers of the graph's placeholders, None for
-    those that nothing reads; `outputs` what it returns, in order."""
+    """Steps over buffers, in order. `inputs` has the buffer of each placeholder of the graph, None
+    for one that nothing reads; `outputs` has the place of each output."""
 
     name: str
     buffers: tuple[ProgramBuffer, ...]
@@ -212,7 +229,7 @@ class LoopProgram:
 
 # ---------------------------------------------------------------------------------------- queries
 def values_of(statement: Statement) -> tuple[Scalar, ...]:
-    """The expressions of a statement; a store's address's too."""
+    """Returns the expressions of a statement, and the dynamic ones of a store's address."""
     if isinstance(statement, Store):
         dynamic = statement.address.dynamic
         return (statement.value, *[each for each, _ in dynamic]) if dynamic else (statement.value,)
@@ -220,7 +237,7 @@ def values_of(statement: Statement) -> tuple[Scalar, ...]:
 
 
 def names_of(statement: Statement) -> tuple[int, ...]:
-    """The names that a statement defines."""
+    """Returns the names that a statement defines."""
     match statement:
         case Let(name=name):
             return (name,)
@@ -231,12 +248,12 @@ def names_of(statement: Statement) -> tuple[int, ...]:
 
 
 def loads_of(kernel: Kernel) -> list[Scalar]:
-    """Every load of a kernel once, in order of first use."""
+    """Returns each load of a kernel once, in order of first use."""
     return loads_in(kernel.body)
 
 
 def loads_in(body: Iterable[Statement]) -> list[Scalar]:
-    """Every load of the statements once, in order of first use."""
+    """Returns each load of the statements once, in order of first use."""
     found = [facts(value).loads for statement in body for value in values_of(statement)]
     if len(found) == 1:
         return list(found[0])
@@ -244,18 +261,20 @@ def loads_in(body: Iterable[Statement]) -> list[Scalar]:
 
 
 def names_used(statement: Statement) -> set[int]:
-    """The names that a statement uses."""
+    """Returns the names that a statement uses."""
     return {k for value in values_of(statement) for k in facts(value).names}
 
 
 def stores_of(kernel: Kernel) -> list[Store]:
-    """The stores of a kernel."""
+    """Returns the stores of a kernel."""
     return [statement for statement in kernel.body if type(statement) is Store]
 
 
 def in_order(kernel: Kernel) -> int:
-    """How many of the last space axes a combining store does not use: they run in ascending order
-    within one unit of work (K-7)."""
+    """Returns how many of the last space axes run in ascending order within one unit of work (K-7).
+
+    Along these axes a combining store stays at one address, so that the order of sums is theirs.
+    """
     most = 0
     for store in stores_of(kernel):
         if store.combine is not None and not store.address.dynamic:
@@ -264,13 +283,13 @@ def in_order(kernel: Kernel) -> int:
 
 
 def rows_of(store: Store, space: int) -> list[int]:
-    """The last space axes, along which a combining store stays at one address: in order (K-7)."""
+    """Returns the last space axes along which a combining store stays at one address (K-7)."""
     used = [k for k in range(space) if store.address.coefficients[k]]
     return list(range(max(used, default=-1) + 1, space))
 
 
 def reads(step: Step) -> set[int]:
-    """The buffers that a step reads."""
+    """Returns the buffers that a step reads."""
     match step:
         case Kernel():
             stores = [each for each in stores_of(step) if each.combine and not each.from_identity]
@@ -285,7 +304,7 @@ def reads(step: Step) -> set[int]:
 
 
 def writes(step: Step) -> set[int]:
-    """The buffers that a step writes."""
+    """Returns the buffers that a step writes."""
     match step:
         case Kernel():
             return {store.buffer for store in stores_of(step)}
@@ -298,12 +317,13 @@ def writes(step: Step) -> set[int]:
 
 
 def happens(step: Step) -> bool:
-    """Whether a step does more than compute: it is kept, and in order among its like (TOK-6)."""
+    """Whether a step has an effect, such as printing: it is never removed, and effects keep their
+    order (TOK-6)."""
     return type(step) is Extern and type(step.op) is TokenOp
 
 
 def operands_of(step: Extern) -> list[Placed]:
-    """The tensors among an extern's arguments, those in lists too."""
+    """Returns the tensors among an extern's arguments, also those in lists."""
     found = []
     for value in step.args:
         items = value if type(value) is tuple else (value,)
@@ -312,7 +332,7 @@ def operands_of(step: Extern) -> list[Placed]:
 
 
 def slots(program: LoopProgram) -> list[ProgramBuffer]:
-    """The buffers of which a caller has the memory: inputs, then outputs, by number."""
+    """Returns the buffers whose memory a caller passes: inputs, then outputs, by number."""
     kinds = (BufferKind.INPUT, BufferKind.OUTPUT)
     return [buffer for kind in kinds for buffer in program.buffers if buffer.kind is kind]
 
@@ -323,7 +343,7 @@ def _buffer_text(buffer: ProgramBuffer) -> str:
 
 
 def _statement_text(statement: Statement, texts: dict[Scalar, str]) -> str:
-    """A line. `texts` has those of scalars of the statements before."""
+    """Returns the line of a statement. `texts` keeps the texts of scalars for later lines."""
     match statement:
         case Let(name=name, value=value):
             return f"v{name} = {text_of(value, texts)}"

@@ -1,8 +1,21 @@
-"""A program as a backend's callable: its inputs and results, by windows and by the compact face.
+"""A loop program as a backend's callable, on windows and on arrays (`compact`).
 
-Written as straight-line Python for each program: arrays for the buffers, one call that computes,
-the results. What computes is given: the interpreter, or a launcher of compiled code.
-Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
+For each program it writes straight-line Python that makes an array for each buffer of the caller,
+calls `execute` once, and returns the results. Of one input that is strided and one result:
+
+    def run(box):
+        try:
+            [x0] = box
+            box.clear()
+            m0, s0 = x0                                     # a window: memory and start
+            a0 = ndarray((11,), C1, m0, s0 * 4)
+            o1 = new_o1()
+            if execute([a0, o1]): refused([a0, o1])         # a `ValueCheck` found a bad value
+            return [(o1, 0)]
+        except MemoryError as error: ...
+
+`execute` is the interpreter or a launcher of compiled code, and may be replaced between calls, when
+compilation in the background is done. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 """
 
 from __future__ import annotations
@@ -26,28 +39,28 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
-"""From shape and NumPy dtype to what makes new arrays of these."""
+"""From a shape and a NumPy dtype to a function that makes new arrays of them."""
 Execute = Callable[[list[Any]], Any]
-"""Computes on the arrays of the inputs that are read and of the outputs, in order of `slots`.
+"""Computes on the arrays of the inputs that are read and of the outputs, in the order of `slots`.
 
-Gives a true value where it came upon what eager refuses, such as an index that is out of range.
+Returns a true value where it found a value that eager refuses, such as an index out of range.
 """
 
 
 @attrs.frozen(eq=False, slots=False)
 class Kernels:
-    """What a graph was compiled to, for those who want to see it."""
+    """The compiled form of a graph, for users who print it: loops, text, seconds."""
 
     make: Callable[[], LoopProgram]
-    """Gives the program; of a graph that was remembered nobody has it."""
+    """Returns the loop program, made when asked for: a graph found in the cache has none."""
     text: str = ""
-    """Of a language that is compiled."""
+    """The C or CUDA text."""
     seconds: Mapping[str, float] = attrs.field(factory=dict)
-    """How long each part of compiling took; what is done in the background comes late."""
+    """The seconds of each part of compilation. Parts in the background are added when they end."""
 
     @cached_property
     def program(self) -> LoopProgram:
-        """The loops."""
+        """The loop program."""
         return self.make()
 
     def __str__(self) -> str:
@@ -60,7 +73,7 @@ _FRESH = partial(partial, np.empty)
 
 
 class ProgramRun:
-    """A compiled graph: called with windows, or through `compact` with values as they travel."""
+    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
 
     def __init__(
         self,
@@ -72,7 +85,7 @@ class ProgramRun:
         self.graph = graph
         self.program = program
         self.reads = is_read(graph)
-        """Which inputs anything reads: `compact` takes these alone."""
+        """For each input whether it is read: `compact` takes these inputs alone."""
         self.reads_all = all(self.reads)
         self._scope: dict[str, Any] = {}
         self.compact, self.source = _Writer(graph, program, self._scope, allocator).function()
@@ -82,16 +95,16 @@ class ProgramRun:
 
     @property
     def execute(self) -> Execute:
-        """What computes."""
+        """The function that computes."""
         found: Execute = self._scope["execute"]
         return found
 
     def use(self, execute: Execute) -> None:
-        """Computes in this way from the next call on."""
+        """Replaces the function that computes, from the next call on."""
         self._scope["execute"] = execute
 
     def _raise(self, arrays: list[Any]) -> None:
-        """Raises what the op raises whose values a check has refused."""
+        """Raises eager's error after a check has failed: runs the graph op by op to get it."""
         given = dict(zip([buffer.number for buffer in slots(self.program)], arrays, strict=True))
         inputs = []
         for node, number in zip(self.graph.placeholders, self.program.inputs, strict=True):
@@ -101,7 +114,8 @@ class ProgramRun:
             inputs.append(ArrayValue(None, meta) if array is None else array_value(array, meta))
         run_graph(self.graph, *inputs)
         raise GraphError(
-            f"{self.graph.name}: a check gave its program up, expected one of its ops to raise"
+            f"{self.graph.name}: a check of values failed in compiled code and no op raised, "
+            "expected one of its ops to raise; please report this as a bug of aotlite"
         )
 
     def __call__(self, given: list[Window]) -> list[Window | None]:
@@ -116,9 +130,9 @@ class ProgramRun:
             (value, 0) if type(value) is np.ndarray else value for value in self.compact(values)
         ]
 
-    # --- the compact face
+    # --- compact
     def read_of(self, values: list[Value]) -> list[Value]:
-        """Of the values of all inputs those that `compact` takes."""
+        """Returns, of the values of all inputs, those that `compact` takes."""
         return list(compress(values, self.reads))
 
 
@@ -128,7 +142,7 @@ def _array(window: Window, meta: TensorMeta) -> Any:
 
 
 class _Writer:
-    """Writes the function that is the compact face."""
+    """Writes the Python function `compact`."""
 
     def __init__(
         self, graph: Graph, program: LoopProgram, scope: dict[str, Any], allocator: Allocator
@@ -143,9 +157,9 @@ class _Writer:
         self.arrays: dict[int, str] = {}
         """The variable of each buffer's array."""
         self.windows: dict[int, tuple[str, str]] = {}
-        """Of inputs that come as windows: variables of memory and start."""
+        """The variables (memory, start) of inputs that come as windows."""
         self.memories: dict[int, str] = {}
-        """Of outputs whose array is not its own memory."""
+        """The variable of an output's memory, where the array is a view of it: extension dtypes."""
 
     def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
         names = self._inputs()
@@ -224,7 +238,7 @@ class _Writer:
 
     @cached_property
     def _shapes(self) -> dict[int, Sequence[int]]:
-        """The shapes of outputs that are the whole of their buffers, in order."""
+        """The shape of each buffer that is an output as a whole, in row-major order."""
         return {
             placed.buffer: placed.meta.shape
             for placed in self.program.outputs
@@ -253,7 +267,7 @@ class _Writer:
         return f"ndarray({shape}, {dtype}, {memory}, ({start}) * {meta.dtype.itemsize})"
 
     def _is_whole(self, placed: Placed, buffer: ProgramBuffer) -> bool:
-        """Whether the buffer's array is the result."""
+        """Whether the buffer's array is the result itself."""
         shape = self._shapes.get(placed.buffer)
         alike = placed.meta.dtype is buffer.dtype and placed.meta.numel == buffer.size
         return alike and placed.start == 0 and shape == placed.meta.shape

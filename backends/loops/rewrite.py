@@ -1,7 +1,11 @@
-"""Kernels over other axes: what all passes on programs are made of.
+"""Rewriting of kernels: the change of axes and names that passes are made of.
 
-Input: kernels and expressions; output: the same computation with axes replaced by forms of other
-axes, axes split or dropped, names renumbered. Decides nothing. Spec: `specs/fusion.md`.
+Each function returns a kernel that computes the same over other axes: one split in two, one of a
+single point dropped, all replaced by affine forms of new axes. Whether that is worth anything is
+the passes' question. Spec: `specs/fusion.md`.
+
+    split_axis(k, 0, 4):   b1[i0] = b0[2*i0]  for i0<12   ->   b1[4*i0 + i1] = b0[8*i0 + 2*i1]
+                                                               for i0<3, i1<4
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ Memo = dict[Scalar, Scalar]
 
 # ------------------------------------------------------------------------------------- expressions
 def moved(root: Scalar, forms: Forms, count: int, memo: Memo) -> Scalar:
-    """The expression with each axis replaced by a form of `count` axes."""
+    """Returns the expression with axis k replaced by `forms[k]`, a form of `count` axes."""
     for value in unknown(root, memo):
         memo[value] = _moved(value, forms, count, memo)
     return memo[root]
@@ -60,7 +64,8 @@ def _moved(value: Scalar, forms: Forms, count: int, memo: Memo) -> Scalar:
 
 
 def _tidy(value: Scalar, count: int) -> Scalar:
-    """A comparison of axes with its constants on the right, where it is one."""
+    """Returns a comparison of affine forms with its constant on the right, or its truth value where
+    no axis is left. Other comparisons stay."""
     left, right = [form_of(operand, count) for operand in value.args]
     if left is None or right is None or any(right.coefficients):
         return value
@@ -81,7 +86,8 @@ _HOLDS: dict[str, Callable[[int, int], bool]] = {
 
 
 def replaced(root: Scalar, memo: Memo) -> Scalar:
-    """The expression with what `memo` holds replaced; adds what it rebuilds to `memo`."""
+    """Returns the expression with the keys of `memo` replaced by their values. Adds each scalar
+    that it rebuilds to `memo`."""
     stack = [root]
     while stack:
         value = stack[-1]
@@ -99,8 +105,8 @@ def replaced(root: Scalar, memo: Memo) -> Scalar:
 
 # -------------------------------------------------------------------------------------- statements
 def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> Statement:
-    """The statement with its expressions changed by `scalar`; `address` changes the affine part of
-    a store's address."""
+    """Returns the statement with `scalar` applied to its expressions, and `address` to the address
+    of a store, whose dynamic values `scalar` has changed already."""
     match statement:
         case Let(name=k, value=value):
             return Let(k, scalar(value))
@@ -125,12 +131,12 @@ def on_statement(statement: Statement, scalar: OnScalar, address: OnAddress) -> 
 
 
 def unchanged(address: Affine) -> Affine:
-    """The address."""
+    """Returns the address: for statements whose axes stay."""
     return address
 
 
 def moved_body(body: Sequence[Statement], forms: Forms, count: int) -> tuple[Statement, ...]:
-    """The statements over other axes."""
+    """Returns the statements with axis k replaced by `forms[k]`, a form of `count` axes."""
     if len(forms) == count and forms == identity(count):
         return tuple(body)
     memo: Memo = {}
@@ -145,7 +151,7 @@ def moved_body(body: Sequence[Statement], forms: Forms, count: int) -> tuple[Sta
 
 
 def replaced_body(body: Sequence[Statement], memo: Memo) -> tuple[Statement, ...]:
-    """The statements with what `memo` holds replaced."""
+    """Returns the statements with the keys of `memo` replaced by their values."""
     if not memo:
         return tuple(body)
 
@@ -157,7 +163,8 @@ def replaced_body(body: Sequence[Statement], memo: Memo) -> tuple[Statement, ...
 
 # ----------------------------------------------------------------------------------------- kernels
 def split_axis(kernel: Kernel, k: int, inner: int) -> Kernel:
-    """The kernel with axis k as two, the inner one of this extent, which divides axis k's."""
+    """Returns the kernel with axis k split in two. The inner one has the extent `inner`, which
+    divides that of axis k."""
     count = len(kernel.extents) + 1
     forms = [unit(each + (each > k), count) for each in range(count - 1)]
     forms[k] = Affine(tuple([inner * (each == k) + (each == k + 1) for each in range(count)]))
@@ -167,7 +174,7 @@ def split_axis(kernel: Kernel, k: int, inner: int) -> Kernel:
 
 
 def restricted(kernel: Kernel, k: int, start: int, extent: int) -> Kernel:
-    """The kernel at positions start to start + extent of axis k alone."""
+    """Returns the kernel restricted to positions start to start + extent of axis k."""
     if start == 0 and extent == kernel.extents[k]:
         return kernel
     count = len(kernel.extents)
@@ -178,7 +185,7 @@ def restricted(kernel: Kernel, k: int, start: int, extent: int) -> Kernel:
 
 
 def without_lets(kernel: Kernel) -> Kernel:
-    """The kernel with what its Lets define written where it is used."""
+    """Returns the kernel without `Let` statements: each name is replaced by its value."""
     if all(type(statement) is not Let for statement in kernel.body):
         return kernel
     memo: Memo = {}
@@ -193,7 +200,8 @@ def without_lets(kernel: Kernel) -> Kernel:
 
 
 def without_unit_axes(kernel: Kernel) -> Kernel:
-    """The kernel without axes of one point; one inner axis stays if something goes over them."""
+    """Returns the kernel without axes of one point. One inner axis stays if there is a reduction or
+    scan."""
     if 1 not in kernel.extents:
         return kernel
     kept = [k for k, extent in enumerate(kernel.extents) if extent != 1]
@@ -216,14 +224,15 @@ def _unmarked(statement: Statement) -> Statement:
 
 
 def marked(store: Store, each_row: bool) -> Store:
-    """The store at this level."""
+    """Returns the store with this mark `each_row`."""
     if store.each_row is each_row:
         return store
     return attrs.evolve(store, each_row=each_row)
 
 
 def renumbered(body: Sequence[Statement], first: int) -> tuple[Statement, ...]:
-    """The statements with their names counted from `first`."""
+    """Returns the statements with their names numbered from `first` on, so that they may follow
+    another kernel's statements."""
     if not first or not free_name(body):
         return tuple(body)
     memo: Memo = {}
@@ -246,5 +255,5 @@ def renumbered(body: Sequence[Statement], first: int) -> tuple[Statement, ...]:
 
 
 def free_name(body: Sequence[Statement]) -> int:
-    """The first number above those of all names that the statements define."""
+    """Returns the first number that no name of the statements has."""
     return 1 + max([k for statement in body for k in names_of(statement)], default=-1)

@@ -1,7 +1,8 @@
-"""Whether a program keeps the invariants of the loop IR.
+"""The verifier of the loop IR: raises GraphError where a program breaks an invariant.
 
-Input: any program; raises a GraphError that names kernel, statement and rule, or returns nothing.
-Cheap: what can be told without points is told so. Spec: `specs/loops.md`, K-1 to K-11.
+The message names the kernel, the statement and the rule. Tests run it between passes. Bounds and
+overlaps are decided by ranges of affine forms, and point by point for small kernels only. Spec:
+`specs/loops.md`, K-1 to K-11.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import GraphError
 
 SMALL = 4096
-"""Points that are looked at one by one where their addresses follow no simple rule."""
+"""The most points whose addresses are compared one by one, where strides do not decide."""
 
 
 def verify(program: LoopProgram) -> None:
-    """Raises a GraphError where an invariant does not hold."""
+    """Raises GraphError where an invariant does not hold."""
     buffers = {buffer.number: buffer for buffer in program.buffers}
     for step in program.steps:
         for number in sorted(reads(step) | writes(step)):
@@ -75,7 +76,7 @@ def _called(step: Step) -> str:
 
 # --------------------------------------------------------------------------------------- programs
 def _check_order(program: LoopProgram, buffers: dict[int, ProgramBuffer]) -> None:
-    """K-9."""
+    """Checks K-9: buffers are written before they are read, constants never."""
     given = {b.number for b in program.buffers if b.kind in (BufferKind.INPUT, BufferKind.CONSTANT)}
     written = given | {b.number for b in program.buffers if not b.size}
     for step in program.steps:
@@ -107,7 +108,7 @@ def _lies(placed: Placed, buffers: dict[int, ProgramBuffer]) -> bool:
         return True
     low, high = reach(Affine(meta.stride, placed.start), whole(meta.shape))
     buffer = buffers[placed.buffer]
-    # Places count elements of the value's dtype, which the buffer's bytes may be seen as.
+    # Starts and strides count elements of the value's dtype, which may differ from the buffer's.
     return low >= 0 and (high + 1) * meta.dtype.itemsize <= buffer.size * buffer.dtype.itemsize
 
 
@@ -151,12 +152,12 @@ class _Check:
         self.count = len(kernel.extents)
         self.names: dict[int, Scalar] = {}
         self.done: set[Scalar] = set()
-        """Scalars that a statement before uses: they were looked at."""
+        """Scalars that are checked already."""
         self.of_rows: set[Scalar] = set()
-        """Scalars that use no inner axis."""
+        """Scalars that are known to use no inner axis."""
 
     def run(self) -> None:
-        """Raises where an invariant does not hold."""
+        """Raises GraphError where an invariant does not hold."""
         kernel = self.kernel
         if not 0 <= kernel.space <= self.count:
             self.fail("K-3", f"has {kernel.space} space axes", f"0 to {self.count}")
@@ -226,8 +227,8 @@ class _Check:
             self.fail("K-3", f"has the address {shown}", f"coefficients of {self.count} axes")
 
     def _addresses(self, roots: Sequence[Scalar]) -> None:
-        """K-5 of loads. Inside a `where` the exact points are not known: there a load is refused
-        only if none of its addresses can be right, wherever in the kernel it is executed."""
+        """Checks K-5 of loads. Inside a `where` the points are known as bounds only: there a load
+        is refused only if all addresses within the bounds lie outside the buffer."""
         bounds = executed(roots, whole(self.kernel.extents))
         always = _always_executed(roots)
         for value, inside in bounds.items():
@@ -262,7 +263,8 @@ class _Check:
             self.fail("K-7", f"stores twice at {text}", "one store of each address")
 
     def _from_identity(self, store: Store, text: str) -> None:
-        """K-7: nothing else than this store uses the memory, and each row uses it once."""
+        """Checks K-7 of `from_identity`: no other statement uses the buffer, and a row stores once
+        at each address."""
         kernel, inner = self.kernel, self.kernel.extents[self.kernel.space :]
         used = [each for each in stores_of(kernel) if each.buffer == store.buffer]
         if len(used) > 1 or any(x.args[0] == store.buffer for x in loads_of(kernel)):
@@ -290,7 +292,7 @@ class _Check:
         return value.op == "name" and any(value.args[0] in s.names for s in scans)
 
     def _distinct(self, coefficients: Sequence[int]) -> bool:
-        """Whether points of the space axes have different addresses; True where it is not known."""
+        """Whether points of the space axes have different addresses. True if too many to tell."""
         extents = self.kernel.extents[: len(coefficients)]
         if is_injective(coefficients, extents):
             return True
@@ -304,7 +306,7 @@ class _Check:
         return len(set(addresses)) == len(addresses)
 
     def _loads_and_stores(self) -> None:
-        """K-6."""
+        """Checks K-6: a buffer that is stored is loaded at the store's address only."""
         stores = {store.buffer: store for store in stores_of(self.kernel)}
         for value in loads_of(self.kernel):
             store = stores.get(value.args[0])

@@ -1,8 +1,8 @@
-"""The algebra of addresses: affine forms of a kernel's axes.
+"""The algebra of affine forms of axes: composition, ranges, and the solver that fusion needs.
 
-A form is an `Affine`: an address in elements, or the position along another kernel's axis. Input:
-addresses; output: addresses, ranges, and for fusion the axes of a producer as forms of its
-consumer's axes. Knows nothing of kernels. Spec: `specs/fusion.md`.
+A form is an `Affine`: an address in elements, or a position along another kernel's axis. A producer
+stores at b1[8*i0 + i1], its consumer loads b1[8*j1 + j0]: `solve` finds i0 = j1 and i1 = j0, so
+that the producer's expression can be written in the consumer's axes. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from aotlite.ir.dtypes import int64
 Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """The least and the greatest position along each axis, both included."""
 Forms: TypeAlias = tuple[Affine, ...]
-"""For each axis of one kernel where it lies in the axes of another one."""
+"""For each axis of one kernel, its position as a form of another kernel's axes."""
 
 
 @attrs.frozen
 class Split:
-    """What would make a solution possible: axis k as two, the inner one of this extent."""
+    """An answer of `solve`: a solution exists once `axis` is split with this inner extent."""
 
     axis: int
     inner: int
@@ -33,32 +33,32 @@ class Split:
 
 # ------------------------------------------------------------------------------------------ making
 def whole(extents: Sequence[int]) -> Bounds:
-    """The bounds of all points."""
+    """Returns the bounds of all points of these extents."""
     return tuple([(0, extent - 1) for extent in extents])
 
 
 @cache
 def unit(k: int, count: int) -> Affine:
-    """Axis k of so many."""
+    """Returns the form that is axis k of `count` axes."""
     return Affine(tuple([int(k == each) for each in range(count)]))
 
 
 @cache
 def fixed(value: int, count: int) -> Affine:
-    """A number, whatever the axes."""
+    """Returns the form that is a constant, over `count` axes."""
     return Affine((0,) * count, value)
 
 
 @cache
 def identity(count: int) -> Forms:
-    """Each axis as itself."""
+    """Returns the forms that map each axis to itself."""
     return tuple([unit(k, count) for k in range(count)])
 
 
 def composed(address: Affine, forms: Forms, count: int) -> Affine:
-    """The address with each of its axes replaced by a form of `count` axes.
+    """Returns the address with axis k replaced by `forms[k]`, a form of `count` axes.
 
-    Its own dynamic values are kept: they are rewritten elsewhere.
+    Its own dynamic values stay: `rewrite.moved` replaces their axes.
     """
     coefficients = [0] * count
     start, dynamic = address.start, address.dynamic
@@ -75,7 +75,7 @@ def composed(address: Affine, forms: Forms, count: int) -> Affine:
 
 
 def as_scalar(form: Affine) -> Scalar:
-    """The form as an int64 expression of axes."""
+    """Returns the form as an int64 expression."""
     total: Scalar | None = None
     for k, coefficient in enumerate(form.coefficients):
         if coefficient:
@@ -90,7 +90,7 @@ def as_scalar(form: Affine) -> Scalar:
 
 
 def form_of(value: Scalar, count: int) -> Affine | None:
-    """The form that an integer expression of axes is; None where it is no such form."""
+    """Returns the affine form that an int64 expression is; None where it is not affine."""
     if value.dtype is not int64:
         return None
     stack = [value]
@@ -107,23 +107,23 @@ def form_of(value: Scalar, count: int) -> Affine | None:
 
 
 Linear: TypeAlias = tuple[tuple[int, ...], int]
-"""The coefficients of a form, of as many axes as it uses, and its start."""
+"""(coefficients up to the last axis that is used, start)."""
 _NO_FORM: Final = ((), None)
-"""What is kept with a value that is no form."""
+"""The value of `Scalar.linear` for an expression that is not affine."""
 LARGEST = 1 << 30
-"""Of a coefficient: times a position it stays within int64, whose sums wrap around."""
+"""The largest coefficient of a form. Times a position it stays within int64, whose sums wrap."""
 FURTHEST = 1 << 60
-"""Of a start."""
+"""The largest start of a form."""
 
 
 def _terms(value: Scalar) -> tuple[Scalar, ...]:
-    """What a value is the sum, difference or product of."""
+    """Returns the operands of an int64 sum, difference, product or negation; else nothing."""
     arithmetic = value.dtype is int64 and value.op in ("add", "sub", "mul", "neg")
     return value.args if arithmetic else ()
 
 
 def _linear(value: Scalar) -> Linear | tuple[tuple[()], None]:
-    """The form of a value of whose terms the forms are known."""
+    """Returns the form of a value whose terms' forms are known."""
     found: Linear | None = None
     match value.op:
         case "axis":
@@ -153,7 +153,7 @@ def _combined(op: str, terms: list[Linear]) -> Linear | None:
 
 
 def added(first: Affine, second: Affine, factor: int = 1) -> Affine:
-    """first + factor x second, of forms without dynamic values."""
+    """Returns first + factor * second, for forms without dynamic values."""
     coefficients = [
         a + factor * b for a, b in zip(first.coefficients, second.coefficients, strict=True)
     ]
@@ -162,7 +162,7 @@ def added(first: Affine, second: Affine, factor: int = 1) -> Affine:
 
 # ------------------------------------------------------------------------------------------ ranges
 def reach(form: Affine, bounds: Bounds) -> tuple[int, int]:
-    """The least and the greatest value of the affine part."""
+    """Returns the least and the greatest value of a form's affine part within bounds."""
     low = high = form.start
     for coefficient, (first, last) in zip(form.coefficients, bounds, strict=True):
         if coefficient > 0:
@@ -173,7 +173,8 @@ def reach(form: Affine, bounds: Bounds) -> tuple[int, int]:
 
 
 def is_injective(coefficients: Sequence[int], extents: Sequence[int]) -> bool:
-    """Whether points certainly have different addresses: each step outgrows all smaller ones."""
+    """Whether different points have different addresses, for sure: each stride exceeds the reach of
+    all smaller ones together. False may mean "not known"."""
     used = [(abs(c), n) for c, n in zip(coefficients, extents, strict=True) if n > 1]
     below = 0
     for step, extent in sorted(used):
@@ -184,8 +185,8 @@ def is_injective(coefficients: Sequence[int], extents: Sequence[int]) -> bool:
 
 
 def range_of(value: Scalar) -> tuple[int, int] | None:
-    """Bounds of an integer expression that is confined to them by a `where`, as positions are that
-    are read; None where nothing is known."""
+    """Returns bounds of an integer expression that a `where` clamps, as lowering clamps the indices
+    of a gather; None where no bounds are known."""
     if value.op == "const":
         return int(value.args[0]), int(value.args[0])
     if value.op != "where":
@@ -198,7 +199,7 @@ def range_of(value: Scalar) -> tuple[int, int] | None:
 
 
 def _confined(value: Scalar, condition: Scalar) -> tuple[int, int] | None:
-    """Bounds of a value where low <= value < high holds."""
+    """Returns bounds of a value where the condition low <= value < high holds."""
     low = high = None
     for each in condition.args if condition.op == "and" else ():
         if len(each.args) == 2 and each.args[0] is value and each.args[1].op == "const":
@@ -212,13 +213,17 @@ def _confined(value: Scalar, condition: Scalar) -> tuple[int, int] | None:
 def solve(
     address: Affine, bounds: Bounds, target: Affine, extents: Sequence[int]
 ) -> Forms | Split | None:
-    """Where the points that load `address` find what was stored at `target`.
+    """Returns the points of a producer at which a consumer's loads were stored.
 
-    For each axis of the storing kernel (`extents`) a form of the loading kernel's axes (`bounds`),
-    such that the stored address equals the loaded one at every point within the bounds. Stored
-    addresses are digits of a mixed radix: from the largest stride on, each term of the address is
-    divided among the digit and what lies below it. None where there is no such form; a Split where
-    an axis of the loading kernel runs over more than one digit. Values that are read count as axes.
+    That is, for each axis of the producer (`extents`, stores at `target`), a form of the consumer's
+    axes (`bounds`, loads at `address`), with which the two addresses are equal at each point within
+    the bounds. A stored address is a number in mixed radix whose digits are the producer's axes:
+
+        target 8*i0 + i1, i0<4, i1<8;  address 8*j0 + 2*j1 + 1, j1<4   ->   i0 = j0, i1 = 2*j1 + 1
+
+    From the largest stride on, each term of the address is divided into this digit and the rest.
+    None: there are no such forms. Split: an axis of the consumer runs over more than one digit, so
+    that it must be split first. Dynamic values with known bounds count as axes.
     """
     if target.dynamic:
         return None
@@ -237,7 +242,7 @@ def solve(
 
 
 def _narrow(form: Affine, address: Affine, count: int) -> Affine:
-    """The form with the last axes as the values that the address reads."""
+    """Returns the form with the axes behind `count` replaced by the address's dynamic values."""
     steps = form.coefficients[count:]
     pairs = [(v, step) for (v, _), step in zip(address.dynamic, steps, strict=True) if step]
     return Affine(form.coefficients[:count], form.start, tuple(pairs))
@@ -272,7 +277,7 @@ def _solved(
 
 
 def _without_fixed(address: Affine, bounds: Bounds, start: int) -> Affine:
-    """The address with axes that have one position written as numbers."""
+    """Returns the address with axes of a single position replaced by that position."""
     if all(low != high for low, high in bounds):
         return Affine(address.coefficients, start)
     coefficients = list(address.coefficients)
@@ -286,7 +291,7 @@ def _without_fixed(address: Affine, bounds: Bounds, start: int) -> Affine:
 def _digit(
     address: Affine, bounds: Bounds, step: int, below: int
 ) -> tuple[Affine, Affine] | Split | None:
-    """(digit, rest) such that address = digit x step + rest, with 0 <= rest <= below."""
+    """Returns (digit, rest) with address = digit * step + rest and 0 <= rest <= below."""
     digits: list[int] = []
     rests: list[int] = []
     for k, coefficient in enumerate(address.coefficients):
@@ -307,7 +312,8 @@ def _digit(
 
 
 def _divided(quotient: int, rest: int, step: int, most: int) -> tuple[int, int] | None:
-    """A term's share of the digit and of what lies below, the smaller one if both fit."""
+    """Returns (quotient, rest) of a term's coefficient by the step, with the smaller |rest| where
+    two fit: rests may be negative."""
     nearest = (quotient + 1, rest - step) if step - rest < rest else (quotient, rest)
     other = (quotient, rest) if step - rest < rest else (quotient + 1, rest - step)
     return next((each for each in (nearest, other) if abs(each[1]) <= most), None)

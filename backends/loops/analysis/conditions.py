@@ -1,7 +1,7 @@
-"""Where expressions are executed: bounds of axes inside the branches of `where`.
+"""Bounds of axes inside the branches of `where`: the points at which a scalar is executed.
 
-Input: expressions; output: for each scalar the bounds of the axes at all points where it is
-executed. A branch whose condition compares axes has tighter bounds. Spec: `specs/fusion.md`.
+In `where(i0 < 3, b0[i0], b1[i0 - 3])` of i0<8 the first load runs at (0, 2), the second at (3, 7).
+So fusion can inline a producer into one branch, as of a concatenation. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "
 
 
 def executed(roots: Iterable[Scalar], bounds: Bounds) -> dict[Scalar, Bounds | None]:
-    """For each scalar of the trees the least bounds known to hold wherever it is executed.
-
-    None for one that is executed nowhere.
-    """
+    """Returns, for each scalar of the trees, bounds of the points at which it is executed; None for
+    one that is never executed."""
     roots = list(roots)
     order = list(walk(roots))
     if all(value.op != "where" for value in order):
@@ -51,23 +49,21 @@ def _all(value: Scalar, branches: tuple[Bounds | None, ...]) -> tuple[Bounds | N
 
 
 def hull(first: Bounds | None, second: Bounds | None) -> Bounds | None:
-    """The least bounds that hold both."""
+    """Returns the least bounds that contain both; None stands for no points."""
     if first is None or second is None or first is second:
         return second if first is None else first
     return tuple([(min(a, c), max(b, d)) for (a, b), (c, d) in zip(first, second, strict=True)])
 
 
 Narrowed = dict[tuple[Scalar, bool, Bounds], Bounds | None]
-"""Of conditions, whether they hold, and bounds: the bounds that are left."""
+"""A cache of `narrowed`: (condition, whether it holds, bounds) -> narrower bounds."""
 
 
 def narrowed(
     bounds: Bounds | None, condition: Scalar, known: Narrowed, *, holds: bool
 ) -> Bounds | None:
-    """Bounds of the points within `bounds` where the condition holds, or does not.
-
-    Adds what it finds to `known`: conditions are made of conditions that others use, too.
-    """
+    """Returns bounds of the points within `bounds` at which the condition holds, or does not hold;
+    None if there are none. `known` is a cache, since conditions share parts."""
     if bounds is None:
         return None
     key = condition, holds, bounds
@@ -108,7 +104,7 @@ def _compared(bounds: Bounds, condition: Scalar, op: str) -> Bounds | None:
 
 
 def _at_most(bounds: Bounds, form: Affine, limit: int) -> Bounds | None:
-    """The bounds where form <= limit."""
+    """Returns bounds of the points where form <= limit; None if there are none."""
     low, _ = reach(form, bounds)
     if low > limit:
         return None
@@ -123,7 +119,7 @@ def _at_most(bounds: Bounds, form: Affine, limit: int) -> Bounds | None:
 
 
 def decided(body: Sequence[Statement], extents: Sequence[int]) -> tuple[Statement, ...]:
-    """The statements without branches that no point takes."""
+    """Returns the statements without branches that no point takes."""
     roots = [value for statement in body for value in values_of(statement)]
     if not any(facts(root).branches for root in roots):
         return tuple(body)
@@ -137,7 +133,7 @@ def decided(body: Sequence[Statement], extents: Sequence[int]) -> tuple[Statemen
 
 
 def _taken(value: Scalar, same: Scalar, bounds: Bounds | None, known: Narrowed) -> Scalar:
-    """The only branch that is taken, or the `where` itself."""
+    """Returns the branch that all points take, or else the `where` itself."""
     if same.op != "where" or bounds is None:
         return same
     condition = value.args[0]

@@ -1,6 +1,7 @@
-"""What computing, loading and storing cost, in bytes of memory traffic.
+"""The cost model of fusion: the cost of a kernel in bytes of memory traffic.
 
-The model by which fusion decides; all of its numbers are here. Spec: `specs/fusion.md`.
+Computing is counted in bytes, too: `FLOP` bytes an operation. All constants of the model stand
+here. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from aotlite.backends.loops.program import (
 from aotlite.ir.dtypes import bfloat16, float16, float32
 
 FLOP = 0.4
-"""Bytes that memory moves while one simple operation is computed."""
+"""Bytes that memory moves in the time of one simple operation."""
 DEAR = {"div": 4.0, "sqrt": 5.0, "idiv": 10.0, "irem": 10.0, "cast": 1.0}
 FUNCTION = 15.0
-"""Operations of a function of the library."""
+"""Operations of a library function, such as exp."""
 FREE = frozenset(("const", "load", "axis", "name", "parameter", "bits"))
 MOST_BUFFERS = 24
-"""Buffers that one kernel may load and store."""
+"""The most buffers that one kernel loads and stores."""
 MOST_OPERATIONS = 512
-"""Simple operations of one kernel at each point: what C compilers need grows faster than these."""
+"""The most operations of one kernel at a point. The time of C compilers grows faster than this."""
 FEW_ROWS = 8
-"""Fewer rows than these cannot keep the threads busy."""
+"""Fewer rows than this do not keep the threads busy."""
 LONG_ROW = 1 << 14
-"""More inner points than these are worth several threads."""
+"""A row of more inner points is worth several threads."""
 ABREAST = 256
-"""Columns that are gone down at once."""
+"""Columns that a kernel of several passes reduces together."""
 SUMS_BYTES = 1 << 14
-"""Of the partial results of columns that one pass goes down at once: half of a first-level cache.
-Lines of memory are then read from end to end, or for some pages at least."""
+"""Bytes of the partial results of columns that a kernel of one pass reduces together: half of a
+first-level cache. Many columns together read whole cache lines, and long runs of each page."""
 KEPT_BYTES = 1 << 20
-"""What a row, or columns abreast, may load so that a second pass finds it in a cache."""
+"""Bytes that a row, or columns together, may load for a second pass to find them in a cache."""
 
 
 def operations(kernel: Kernel) -> float:
-    """The simple operations of a kernel at each point."""
+    """Returns the number of simple operations of a kernel at each point."""
     roots = [value for statement in kernel.body for value in values_of(statement)]
     return sum([_own(each) for each in walk(roots)])
 
@@ -58,28 +59,28 @@ def _own(value: Scalar) -> float:
 
 
 def _widens(value: Scalar) -> bool:
-    """Whether a float of 16 bits becomes one of 32: less is loaded for it, which is as good."""
+    """Whether a cast widens a 16-bit float to float32: its cost is paid by the smaller load."""
     short = (float16, bfloat16)
     return value.op == "cast" and value.dtype is float32 and value.args[0].dtype in short
 
 
 def points(kernel: Kernel) -> int:
-    """The points of all axes."""
+    """Returns the number of points of all axes."""
     return math.prod(kernel.extents)
 
 
 def rows(kernel: Kernel) -> int:
-    """The points of the space axes."""
+    """Returns the number of points of the space axes."""
     return math.prod(kernel.extents[: kernel.space])
 
 
 def inner_points(kernel: Kernel) -> int:
-    """The points of the inner axes."""
+    """Returns the number of points of the inner axes."""
     return math.prod(kernel.extents[kernel.space :])
 
 
 def row_bytes(kernel: Kernel) -> int:
-    """What one row loads and stores at element level."""
+    """Returns the bytes that one row loads and stores at element level."""
     space, count = kernel.space, inner_points(kernel)
     sizes = {
         value.args[0]: value.dtype.itemsize
@@ -91,7 +92,8 @@ def row_bytes(kernel: Kernel) -> int:
 
 
 def bytes_of(loads: Iterable[Scalar], extents: Sequence[int]) -> dict[int, int]:
-    """The bytes of each buffer that are loaded at points of these extents, each element once."""
+    """Returns the bytes that loads at points of these extents read of each buffer, each element
+    counted once."""
     found: dict[int, int] = {}
     for value in loads:
         number, address = value.args
@@ -103,7 +105,8 @@ def bytes_of(loads: Iterable[Scalar], extents: Sequence[int]) -> dict[int, int]:
 
 
 def has_one_pass(kernel: Kernel) -> bool:
-    """Whether nothing of element level waits for a reduction."""
+    """Whether one pass over the inner points is enough: no statement of element level uses a
+    reduction's result."""
     return not any(
         names_used(statement)
         for statement in kernel.body
@@ -112,14 +115,15 @@ def has_one_pass(kernel: Kernel) -> bool:
 
 
 def columns_abreast(kernel: Kernel) -> int:
-    """How many columns a unit of work reduces at once in one pass."""
+    """Returns how many columns a unit of work reduces together in one pass."""
     reduces = [statement for statement in kernel.body if type(statement) is Reduce]
     sizes = sum([value.dtype.itemsize * each.lanes for each in reduces for value in each.values])
     return max(SUMS_BYTES // max(sizes, 4), 16)
 
 
 def is_too_big(kernel: Kernel) -> bool:
-    """Whether a kernel has more buffers than a core has streams, or very much to compute."""
+    """Whether a kernel exceeds `MOST_BUFFERS`, the streams that a core prefetches, or
+    `MOST_OPERATIONS`."""
     buffers = {value.args[0] for value in loads_of(kernel)}
     buffers |= {store.buffer for store in stores_of(kernel)}
     return len(buffers) > MOST_BUFFERS or operations(kernel) > MOST_OPERATIONS

@@ -1,7 +1,7 @@
-"""What an expression is made of, found once and kept with it.
+"""The loads, names and axes of an expression, computed once and kept in `Scalar.facts`.
 
-Ground floor of the loop IR, above `expr`. Input: scalars; output: their loads, names and axes
-without walking the tree again. Spec: `specs/fusion.md`.
+Passes ask for them so often that walking the trees again would take most of fusion's time. Spec:
+`specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from aotlite.backends.loops.expr import Scalar
 
 @attrs.frozen(eq=False)
 class ExpressionFacts:
-    """Of the whole tree of an expression."""
+    """The loads, names and axes of the whole tree of an expression."""
 
     loads: tuple[Scalar, ...] = ()
-    """Each load once, in order of first use; those of addresses too."""
+    """Each load once, in order of first use; also those in addresses."""
     names: frozenset[int] = frozenset()
-    """Of statements."""
+    """The names of statements that it uses."""
     axes: frozenset[int] = frozenset()
-    """That are computed with; those of addresses are not counted."""
+    """The axes whose positions it computes with. Axes in addresses do not count."""
     branches: bool = False
     """Whether there is a `where`."""
 
@@ -31,7 +31,7 @@ _NOTHING = ExpressionFacts()
 
 
 def facts(root: Scalar) -> ExpressionFacts:
-    """The facts of an expression."""
+    """Returns the facts of an expression."""
     if root.facts is not None:
         return root.facts
     stack = [root]
@@ -48,14 +48,15 @@ def facts(root: Scalar) -> ExpressionFacts:
 
 
 def varies_along(root: Scalar, axis: int) -> bool:
-    """Whether a value may differ between neighbours along an axis; of statements' all may."""
+    """Whether a value may differ between neighbours along an axis. A name counts as varying."""
     found = facts(root)
     steps = [load.args[1].coefficients[axis : axis + 1] for load in found.loads]
     return bool(found.names) or axis in found.axes or any(map(any, steps))
 
 
 def _is_known(value: Scalar) -> bool:
-    """A load's are made anew: kept, they would be a cycle of references."""
+    """Whether a scalar's facts are known. A load keeps none, since they would contain the load
+    itself, a reference cycle: they are made each time."""
     if value.op == "load":
         return all(map(_is_known, value.operands))
     return value.facts is not None
@@ -82,7 +83,7 @@ def _own(value: Scalar) -> ExpressionFacts:
 
 
 def _joined(values: Sequence[Scalar]) -> ExpressionFacts:
-    """Of several expressions; one of them where the others have nothing."""
+    """Returns the union of several expressions' facts, as one of these objects where possible."""
     different: list[ExpressionFacts] = []
     for value in values:
         found = _known(value)
