@@ -26,8 +26,8 @@ from aotlite.ir.graph import Graph, name_from
 from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture as capture_stage
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 from aotlite.stages.s10_runtime.guards.writer import MISS

@@ -5,7 +5,7 @@ are saved and ends with `cut(graph, saved)`; what is not saved, the backward com
 """
 
 from aotlite.ir.graph import Graph
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.flow_network import Solver
 from aotlite.stages.s8_partition.graph_cut import cut

@@ -33,7 +33,7 @@ from aotlite.ir.graph.role import Gradient, Lifted, Output, Saved
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op, RandomOp
 from aotlite.ir.provenance.scope import TAPE_NODE, Scope
-from aotlite.stages.records.subclass_meta import gradient_of
+from aotlite.stages.records.metadata.subclass_meta import gradient_of
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
 from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward

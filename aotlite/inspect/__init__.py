@@ -10,7 +10,7 @@ same as files while something compiles; `explain_meta` and its siblings say reco
 from aotlite.inspect.run_counts import Ran, counting
 from aotlite.inspect.stage_records import Stages, stages_of
 from aotlite.pipeline.observers import StageRecord, dump_to
-from aotlite.stages.records.explain_text import (
+from aotlite.stages.records.metadata.explain_text import (
     explain_convention,
     explain_copies,
     explain_meta,

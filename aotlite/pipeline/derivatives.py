@@ -28,14 +28,18 @@ from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.partitioning import opened_for_fusion, partitioned
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes
+from aotlite.stages.records.backward.gradient_reads import GradientReads
+from aotlite.stages.records.backward.joint import Joint, JointBackward
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import GradientReads
-from aotlite.stages.records.joint import Joint, JointBackward
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
-from aotlite.stages.s4_joint.anomaly_trace import anomaly_trace
-from aotlite.stages.s4_joint.double_backward import DerivativeJoint, KeptTape, derivative_joint
+from aotlite.stages.s4_joint.replay.anomaly_trace import anomaly_trace
+from aotlite.stages.s4_joint.replay.double_backward import (
+    DerivativeJoint,
+    KeptTape,
+    derivative_joint,
+)
 from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s7_simplify.linearity import is_linear
 from aotlite.stages.s8_partition.double_backward_saves import (

@@ -34,9 +34,9 @@ from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.reanalysis import check_metadata
 from aotlite.pipeline.request import Compilation, Compiled, Request
 from aotlite.stages import NAMES
+from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.joint import Joint
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts

@@ -16,9 +16,9 @@ from aotlite.ir.graph.role import Primal, Saved
 from aotlite.options import Options
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.joint import Joint
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.joint import Joint
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s9_lower.output_strides import with_reported_strides
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward

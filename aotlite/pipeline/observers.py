@@ -22,14 +22,14 @@ from aotlite.ir.graph.effect_chains import same_effects
 from aotlite.ir.graph.verify import verify
 from aotlite.options import Observer, Options
 from aotlite.pipeline.verification import StageRunner
-from aotlite.stages.records.explain_text import (
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.explain_text import (
     explain_convention,
     explain_copies,
     explain_meta,
     explain_partition,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s3_convention import Convention
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from aotlite.ir.graph.verify import verify
 from aotlite.options import Options
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.no_backward import why_no_backward
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.no_backward import why_no_backward
 from aotlite.stages.s7_simplify.normalizations import normalisations, opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies

@@ -23,8 +23,8 @@ from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.function_facts import Fixed
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_facts import Fixed
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import capture
 from aotlite.stages.s2_analyze import analyze
 

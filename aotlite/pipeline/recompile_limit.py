@@ -16,7 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import GuardError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Primal
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardFailure
 
 ADVICE = "Pass what changes at each call as a tensor, or raise recompile_limit. (GRD-4)"

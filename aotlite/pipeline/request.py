@@ -16,9 +16,9 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.options import Options
 from aotlite.pipeline.observers import Observers
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.entry import CompiledEntry
 
 _NUMBERS = itertools.count(1)

@@ -23,7 +23,7 @@ from aotlite.ir.graph.role import (
     Saved,
 )
 from aotlite.pipeline.request import Compilation
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s7_simplify.decompositions import decompose
 
 _HINT = "A partitioner returns aotlite.partition.cut(graph, saved), or keeps all outputs."

@@ -43,13 +43,13 @@ from aotlite.ir.op import GeometryOp, InplaceOp, PureOp, RandomOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter, array_value, call_arrays
 from aotlite.pipeline.dry_run_effects import Happened, Muted
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import Plain
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.metadata.function_facts import Plain
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
-from aotlite.stages.shared.extents import extent_node
+from aotlite.stages.shared.memory.extents import extent_node
 
 SEED, OFFSET = 20240607, 8
 """The state of the random number generator at the start of every run (VER-13)."""

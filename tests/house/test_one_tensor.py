@@ -33,7 +33,7 @@ def test_path_of_the_readme_example_has_few_lines():
         "aotlite/stages/s6_functionalize/__init__.py",
         "aotlite/stages/s8_partition/graph_cut.py",
         "backends/reference.py",
-        "aotlite/stages/s10_runtime/entry_writer.py",
+        "aotlite/stages/s10_runtime/forward/writer.py",
         "aotlite/stages/s10_runtime/backward/writer.py",
     ]
     assert order == [file for file in counts if file in order]

@@ -172,9 +172,9 @@ def test_package_that_may_import_less_imports_no_more():
         ("aotlite.ir.graph.nodes", "aotlite.eager.base.tensor"),
         ("aotlite.ir.op.classes", "aotlite.ir.ops.unary"),
         ("aotlite.backends.cpu.emit.c_program", "aotlite.backends.cuda.emit.cuda_program"),
-        ("aotlite.backends.protocol", "aotlite.stages.records.joint"),
+        ("aotlite.backends.protocol", "aotlite.stages.records.backward.joint"),
         ("aotlite.eager.base.tensor", "aotlite.eager.autograd.engine"),
-        ("aotlite.stages.records.joint", "aotlite.stages.shared.overlap"),
+        ("aotlite.stages.records.backward.joint", "aotlite.stages.shared.overlap"),
         ("aotlite.stages.s4_joint.results", "aotlite.stages.s1_capture"),
         ("aotlite.stages.s1_capture.recorder", "aotlite.stages.s10_runtime"),
         ("aotlite.stages.s9_lower", "aotlite.pipeline.journey"),
@@ -197,7 +197,7 @@ def test_plan_forbids_the_way_up(source, target):
         ("aotlite.ir.ops.unary", "aotlite.ir.op.classes"),
         ("aotlite.backends.cpu.emit.c_program", "aotlite.backends.c_family.words"),
         ("aotlite.stages.s4_joint.results", "aotlite.stages.s4_joint"),
-        ("aotlite.stages.s4_joint", "aotlite.stages.records.joint"),
+        ("aotlite.stages.s4_joint", "aotlite.stages.records.backward.joint"),
         ("aotlite.pipeline.journey", "aotlite.stages.s10_runtime"),
         ("aotlite.conformance.rules", "aotlite.ir.errors"),
         ("aotlite.conformance.adapters.own", "aotlite"),
@@ -215,7 +215,7 @@ def test_rooms_of_the_plan_are_named_once():
 
 
 def test_module_without_a_room_is_found():
-    house = planted({"aotlite.stages.records.joint": "", "aotlite.stages.drawer": ""})
+    house = planted({"aotlite.stages.records.backward.joint": "", "aotlite.stages.drawer": ""})
     found = [(each.key, each.text) for each in structure.without_room(house)]
     assert [("stages", "aotlite.stages.drawer")] == found
 

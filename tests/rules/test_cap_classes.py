@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aotlite as al
-from aotlite.stages.s1_capture.access_search import AccessPathIndex
+from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex
 from tests.rules.helpers.class_ways import FUNCTION_WAYS, WAYS, Way
 
 NUMBERS = (2.0, -1.0, 3.0, 0.5)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite import nn
-from aotlite.stages.s1_capture.access_search import names_used
+from aotlite.stages.s1_capture.environment.access_search import names_used
 
 pytestmark = pytest.mark.rules("CAP-14")
 

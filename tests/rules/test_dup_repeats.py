@@ -5,7 +5,7 @@ from hypothesis import given, settings
 
 import aotlite as al
 from aotlite.ir.graph.role import MutatedInput, Primal
-from aotlite.stages.records.function_facts import AliasOfInput, IsInput
+from aotlite.stages.records.metadata.function_facts import AliasOfInput, IsInput
 from tests.rules.helpers.sharing_sessions import WRITES, objects_of, sessions, written_overlap
 
 

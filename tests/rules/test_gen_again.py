@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 import aotlite as al
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze import analyze
 from tests.end_to_end.helpers.worlds import body_of
 from tests.rules.helpers.meta_oracle import on_both

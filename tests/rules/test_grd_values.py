@@ -16,7 +16,7 @@ from aotlite.autograd.graph import saved_tensors_hooks
 from aotlite.eager.tensor_facts import facts_of
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.role import Saved
-from aotlite.stages.s10_runtime.inputs import copy_line
+from aotlite.stages.s10_runtime.forward.inputs import copy_line
 from aotlite.stages.s10_runtime.source import Source
 
 BITS = (0, 1, 63, 64, 65, 255, 256, 257, 265, 266, 300, 15_000)

@@ -8,7 +8,7 @@ import pytest
 
 from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Output, Primal
 from aotlite.stages.records.base import where_it_leads
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -19,7 +19,7 @@ from aotlite.stages.records.function_facts import (
     Repeated,
     ViewFacts,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from tests.rules.helpers.meta_oracle import Run, kinds, on_both, run_eagerly, tangents
 from tests.stages.helpers.journeys import Journey
 

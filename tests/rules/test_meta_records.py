@@ -18,7 +18,7 @@ from aotlite.ir.graph.role import ROLES, Gradient, Hidden, Primal, Saved, Tangen
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.pipeline import STAGES
 from aotlite.stages.records.base import Record, where_it_leads
-from aotlite.stages.records.function_facts import Alias
+from aotlite.stages.records.metadata.function_facts import Alias
 from tests.end_to_end.helpers.cases import Case, cases
 from tests.end_to_end.helpers.worlds import check, inputs_share_memory
 from tests.rules.helpers.meta_oracle import on_both

@@ -16,7 +16,7 @@ from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.ir.graph.role import Family, Hidden, IntermediateBase, MutatedInput, Output, Primal
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.ops.views.view_ops import SELECT, T
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -30,7 +30,7 @@ from aotlite.stages.records.function_facts import (
     StateStep,
     ViewFacts,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from tests.rules.helpers.meta_oracle import on_both
 from tests.rules.test_meta_records import another, records, replaced
 

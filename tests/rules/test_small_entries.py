@@ -15,7 +15,7 @@ import aotlite as al
 from aotlite import inspect, nn
 from aotlite.eager.tensor_facts import facts_of
 from aotlite.stages.records.guards.access_paths import AccessPath
-from aotlite.stages.s1_capture.access_search import AccessPathIndex
+from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex
 
 Function = Callable[..., Any]
 

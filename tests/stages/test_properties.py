@@ -16,7 +16,7 @@ from aotlite.ir.graph.compare import structurally_equal
 from aotlite.ir.graph.role import Gradient, IntermediateBase, Output, Primal, Role, Saved
 from aotlite.ir.graph.verify import verify
 from aotlite.ir.run.interpreter import Interpreter
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,

@@ -18,7 +18,7 @@ from aotlite.ir.graph.role import Gradient, Output, Role
 from aotlite.ir.op import Op
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.guard_records import Guard
-from aotlite.stages.records.metadata_mutation import (
+from aotlite.stages.records.metadata.metadata_mutation import (
     MemoryReplacement,
     MetadataMutation,
     StorageGrowth,

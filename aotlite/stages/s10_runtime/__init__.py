@@ -11,7 +11,7 @@ Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23. Spec: `specs/s10_runtime
 from __future__ import annotations
 
 from aotlite.stages.s10_runtime.entry import CompiledEntry
-from aotlite.stages.s10_runtime.entry_writer import EntryWriter
+from aotlite.stages.s10_runtime.forward.writer import EntryWriter
 from aotlite.stages.s10_runtime.guards.writer import write_guards
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.source import ORDER, Source

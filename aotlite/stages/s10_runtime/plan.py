@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.graph import Graph
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues

@@ -25,7 +25,7 @@ from aotlite.eager.subclass.protocol import (
 from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.graph.role import Part
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.source import Source
 
 _FEW = 4

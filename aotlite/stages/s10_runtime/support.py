@@ -34,7 +34,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
-from aotlite.stages.records.function_facts import Alias, OutputMeta, ViewFacts
+from aotlite.stages.records.metadata.function_facts import Alias, OutputMeta, ViewFacts
 
 Detached = dict[int, Tensor]
 """The detached aliases made so far, by the step that made them: their views are one family."""

@@ -19,7 +19,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.shared.extents import Extent
+from aotlite.stages.shared.memory.extents import Extent
 
 
 @attrs.define(eq=False)

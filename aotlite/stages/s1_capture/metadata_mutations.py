@@ -15,8 +15,8 @@ from aotlite.eager.creation.memory import take_place, tell_apart
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
-from aotlite.stages.records.function_facts import StateStep
-from aotlite.stages.records.metadata_mutation import (
+from aotlite.stages.records.metadata.function_facts import StateStep
+from aotlite.stages.records.metadata.metadata_mutation import (
     MemoryReplacement,
     MetadataMutation,
     StorageGrowth,

@@ -41,18 +41,18 @@ from aotlite.stages.records.guards.guard_records import (
     ValueGuard,
 )
 from aotlite.stages.records.guards.snapshots import snapshot_of
-from aotlite.stages.s1_capture.access_search import AccessPathIndex, parts_at
 from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
-from aotlite.stages.s1_capture.environment import EnvironmentBefore, check_unwatched
+from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex, parts_at
+from aotlite.stages.s1_capture.environment.scan import EnvironmentBefore, check_unwatched
 from aotlite.stages.s1_capture.grad_attribute import GradAttributes
 from aotlite.stages.s1_capture.hooks.registered import DryRun, RegisteredHooks
 from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
 from aotlite.stages.s1_capture.module_scopes import ModuleScopes, backward_in, sum_in
 from aotlite.stages.s1_capture.rng_tracking import RngTracker
 from aotlite.stages.s1_capture.subclass_fakes import SubclassFakes, values_of, with_parts_of
+from aotlite.stages.shared.memory.view_families import ViewFamilies, copy_autograd, ways
 from aotlite.stages.shared.tape_queries import passes_outside
 from aotlite.stages.shared.user_frames import describe, user_location
-from aotlite.stages.shared.view_families import ViewFamilies, copy_autograd, ways
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5

@@ -18,7 +18,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS
 from aotlite.ir.ops.shape.copies import RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.records.metadata_mutation import StorageGrowth
+from aotlite.stages.records.metadata.metadata_mutation import StorageGrowth
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 AS_STRIDED_ = OPS["as_strided_"]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from aotlite.ir.graph.role import IntermediateBase, MutatedInput
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     BaseMeta,
     FamilyMeta,
@@ -22,7 +22,7 @@ from aotlite.stages.records.function_facts import (
     OutputMeta,
     Plain,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s2_analyze.inputs import InputAnalysis, is_written
 from aotlite.stages.s2_analyze.metadata_mutations import with_changes
 from aotlite.stages.s2_analyze.mutation_order import MutationOrder, count_plan
@@ -33,7 +33,7 @@ from aotlite.stages.s2_analyze.unsupported import (
     refuse_overlap_with_history,
     refuse_reach_with_history,
 )
-from aotlite.stages.shared.view_analysis import ViewAnalysis
+from aotlite.stages.shared.memory.view_analysis import ViewAnalysis
 
 
 def analyze(captured: Captured) -> FunctionMeta:

@@ -14,10 +14,8 @@ from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.function_facts import (
-    InputMeta,
-)
-from aotlite.stages.shared.view_analysis import ViewAnalysis, ViewOf, is_hidden
+from aotlite.stages.records.metadata.function_facts import InputMeta
+from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_hidden
 
 
 class InputAnalysis:

@@ -13,7 +13,7 @@ import attrs
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -28,7 +28,7 @@ from aotlite.stages.s2_analyze.outputs import OutputAnalysis
 from aotlite.stages.s2_analyze.unsupported import (
     refuse_history,
 )
-from aotlite.stages.shared.view_analysis import ViewOf, is_hidden
+from aotlite.stages.shared.memory.view_analysis import ViewOf, is_hidden
 
 
 def with_changes(

@@ -17,7 +17,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     AliasOfBase,
     AliasOfOutput,
     InputMeta,
@@ -27,7 +27,7 @@ from aotlite.stages.records.function_facts import (
 )
 from aotlite.stages.records.trace import MetadataTrace, StorageCounts
 from aotlite.stages.records.version_counts import CountPlan
-from aotlite.stages.shared.memory_owners import windows_of
+from aotlite.stages.shared.memory.owners import windows_of
 from aotlite.stages.shared.user_frames import describe
 
 

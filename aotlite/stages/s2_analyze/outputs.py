@@ -19,7 +19,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -39,9 +39,9 @@ from aotlite.stages.s2_analyze.unsupported import (
     refuse_lost_base,
     refuse_view_of_moved_kin,
 )
+from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
 from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
 from aotlite.stages.shared.user_frames import describe
-from aotlite.stages.shared.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
 
 
 class OutputAnalysis:

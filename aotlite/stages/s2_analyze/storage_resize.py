@@ -10,7 +10,7 @@ from aotlite.ir.errors import UnsupportedError, noted
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import InplaceOp
-from aotlite.stages.records.metadata_mutation import StorageGrowth
+from aotlite.stages.records.metadata.metadata_mutation import StorageGrowth
 from aotlite.stages.shared.user_frames import describe
 
 

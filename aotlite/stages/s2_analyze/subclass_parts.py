@@ -12,9 +12,9 @@ from aotlite.eager.subclass.protocol import inner_tensors, is_wrapper
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import IntermediateBase, Part, Role
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import Alias, Plain
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.function_facts import Alias, Plain
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s2_analyze.subclass_views import check_views
 from aotlite.stages.shared.subclass_rebuild import (
     input_subclass_metas,

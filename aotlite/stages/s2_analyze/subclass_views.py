@@ -15,14 +15,14 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
     ViewFacts,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.trace import Trace
 
 

@@ -15,7 +15,7 @@ from aotlite.ir.errors import AliasError, UnsupportedError, noted
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.function_facts import FamilyMeta, InputMeta
+from aotlite.stages.records.metadata.function_facts import FamilyMeta, InputMeta
 from aotlite.stages.shared.user_frames import describe
 
 

@@ -14,7 +14,7 @@ from aotlite.ir.graph.role import Hidden, Offset, Primal, Role, Seed, Token
 from aotlite.ir.op import RandomOp
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s3_convention.synthetic_bases import plan_bases
 from aotlite.stages.shared.effect_tokens import forward_tokens

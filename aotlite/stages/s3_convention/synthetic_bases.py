@@ -22,9 +22,9 @@ from aotlite.ir.op import OPS
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.synthetic_base import BaseInput, Member
-from aotlite.stages.shared.view_families import overlapping_pairs
+from aotlite.stages.shared.memory.view_families import overlapping_pairs
 
 _SLICE: Any = OPS["slice"]
 _VIEW: Any = OPS["view"]

@@ -20,15 +20,15 @@ import attrs
 
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.graph.role import Role, Tangent
+from aotlite.stages.records.backward.gradient_reads import GradientReads
+from aotlite.stages.records.backward.joint import Joint, JointBackward
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import GradientReads
-from aotlite.stages.records.joint import Joint, JointBackward
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.gradient_paths import gradient_paths
 from aotlite.stages.s4_joint.recording_blocks import in_phase, recording_backwards
 from aotlite.stages.s4_joint.result_sets import recorded_gradients
 from aotlite.stages.s4_joint.results import JointResults
-from aotlite.stages.s4_joint.subclass_tangents import fake_tangent, wrapper_of
+from aotlite.stages.s4_joint.subclasses.tangents import fake_tangent, wrapper_of
 from aotlite.stages.s4_joint.user_code_recording import UserCodeRecording
 
 

@@ -25,7 +25,7 @@ from aotlite.ir.graph.role import Result
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
-from aotlite.stages.records.joint import BackwardEffect
+from aotlite.stages.records.backward.joint import BackwardEffect
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import InstrumentedRun, NodeVisit
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper

@@ -40,17 +40,17 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp
 from aotlite.ir.ops.shape.copies import CLONE, COPY_
 from aotlite.ir.ops.views.view_ops import DETACH
+from aotlite.stages.records.backward.gradient_reads import SavedOf
+from aotlite.stages.records.backward.joint import BackwardMemory, Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.function_facts import BaseMeta, InputMeta, Plain
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import SavedOf
-from aotlite.stages.records.joint import BackwardMemory, Joint
+from aotlite.stages.records.metadata.function_facts import BaseMeta, InputMeta, Plain
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.trace import RngTrace, Trace
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit
+from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, layout_of
 from aotlite.stages.shared.subclass_rebuild import input_subclass_metas
 from aotlite.stages.shared.user_frames import describe
-from aotlite.stages.shared.view_analysis import ViewAnalysis, layout_of
 
 WHERE = OPS["where"]
 

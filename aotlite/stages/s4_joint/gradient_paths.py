@@ -18,15 +18,15 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph.role import Result as ResultRole
+from aotlite.stages.records.backward.gradient_reads import SavedOf, merged
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole, SourceRole
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.gradient_reads import SavedOf, merged
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.instrumented_runs import runs_user_code
 from aotlite.stages.s4_joint.leaf_inputs import new_leaves
 from aotlite.stages.s4_joint.results import JointResults
 from aotlite.stages.shared.gradient_sinks import sinks_of
-from aotlite.stages.shared.memory_owners import owners_of
+from aotlite.stages.shared.memory.owners import owners_of
 from aotlite.stages.shared.tape_queries import passed, refuse_inner_leaf, these_of
 
 

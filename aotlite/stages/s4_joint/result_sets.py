@@ -13,7 +13,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.stages.s4_joint.backward_effects import refuse_again
 from aotlite.stages.s4_joint.leaf_inputs import refuse_shapes
-from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
+from aotlite.stages.s4_joint.subclasses.tangents import flat_gradients
 from aotlite.stages.s4_joint.tangent_variants import (
     MOST,
     Flat,

@@ -19,11 +19,11 @@ from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import Plain
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_facts import Plain
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.recording_blocks import at_node
-from aotlite.stages.shared.extents import extent_view
 from aotlite.stages.shared.gradient_sinks import first_form, whole_edge
+from aotlite.stages.shared.memory.extents import extent_view
 
 
 @attrs.frozen(eq=False)

@@ -19,7 +19,7 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.graph.role import Gradient, Piece, Role
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.op import GeometryOp, InplaceOp
-from aotlite.stages.records.joint import ArrivalChoice
+from aotlite.stages.records.backward.joint import ArrivalChoice
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import has_backward_effects
 from aotlite.stages.s4_joint.instrumented_runs import NodeVisit

@@ -17,7 +17,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Phase
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.gradient_paths import GradientPaths
 from aotlite.stages.s4_joint.instrumented_runs import EngineRun

@@ -16,8 +16,8 @@ import attrs
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
+from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
@@ -25,7 +25,6 @@ from aotlite.stages.s4_joint.backward_effects import (
     has_backward_effects,
 )
 from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, Recorded, settled
-from aotlite.stages.s4_joint.double_backward import KeptTape, kept_tape
 from aotlite.stages.s4_joint.instrumented_runs import (
     EngineRun,
     Flows,
@@ -33,7 +32,8 @@ from aotlite.stages.s4_joint.instrumented_runs import (
     NodeVisit,
     flows_of,
 )
-from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
+from aotlite.stages.s4_joint.replay.double_backward import KeptTape, kept_tape
+from aotlite.stages.s4_joint.subclasses.accumulation import joined, told_apart
 from aotlite.stages.s4_joint.tangent_variants import turns_among
 from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.gradient_sinks import sinks_of

@@ -13,8 +13,8 @@ import attrs
 
 from aotlite.ir.errors import SubclassError
 from aotlite.ir.graph import Graph, Node
+from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.joint import Joint
 
 
 def desugar(captured: Captured, both: Joint) -> Joint:

@@ -20,10 +20,10 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.ir.symbols.symint import SymInt
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_facts import InputMeta
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.shared.view_families import copy_autograd
+from aotlite.stages.records.metadata.function_facts import InputMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
+from aotlite.stages.shared.memory.view_families import copy_autograd
 
 Sizes = tuple[int | None, ...]
 """Sizes or strides; None for a symbolic one, which has a place in the flat list (SUB-18)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from aotlite.ir.graph import Graph, Node, map_nodes, output_node
 from aotlite.ir.op import ViewOp
-from aotlite.stages.shared.memory_windows import SCATTERED, write_of
+from aotlite.stages.shared.memory.windows import SCATTERED, write_of
 
 Later = tuple[set[Any], int]
 """The windows that are written later, and where in their memory this value starts."""

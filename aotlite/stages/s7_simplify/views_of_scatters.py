@@ -26,7 +26,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp, ViewOp
-from aotlite.stages.shared.memory_windows import (
+from aotlite.stages.shared.memory.windows import (
     LOOK_BACK,
     SCATTERED,
     MemoryWindow,

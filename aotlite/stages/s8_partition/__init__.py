@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from aotlite.ir.graph import Graph, Node, Phase
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.s8_partition.graph_cut import cut, needed_values
 from aotlite.stages.s8_partition.indexed_graph import numbered
 

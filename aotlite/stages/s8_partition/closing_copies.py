@@ -16,8 +16,8 @@ from aotlite.ir.graph import Copy, Graph, Node
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.role import MutatedInput
 from aotlite.ir.ops.shape.copies import COPY_
-from aotlite.stages.records.function_facts import InputMeta
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_facts import InputMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
 
 def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:

@@ -40,7 +40,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.shared.value_numbering import ValueNumbering
 
 _REASON = "derivatives of the backward read it, or what it is computed from"

@@ -31,7 +31,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s8_partition.indexed_graph import IndexedGraph, numbered
 from aotlite.stages.s8_partition.saved_memory import recomputed_from, unchecked_values
 from aotlite.stages.shared.user_frames import describe

@@ -23,7 +23,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import GeometryOp, InplaceOp, RandomOp
 from aotlite.ir.ops.shape.copies import RESTRIDE
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 
 Hooks = tuple[Callable[..., Any], Callable[..., Any]]
 _NUMBERS = (int, float, complex, bool, str, type(None))

@@ -20,7 +20,7 @@ from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import PureOp
 from aotlite.ir.ops.shape.copies import RESTRIDE
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
 
 Strides = tuple[int, ...]
 

@@ -23,8 +23,8 @@ from aotlite.ir.graph.role import RNG_INPUTS, BackwardToken, Role, Token
 from aotlite.ir.op import InplaceOp
 from aotlite.ir.ops.effects import MAKE_TOKEN, SINK_TOKENS
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.partition import Partition
 from aotlite.stages.shared.user_frames import describe
 
 _TOKENS = (Token, BackwardToken)

@@ -14,7 +14,7 @@ from aotlite.eager.subclass.protocol import flatten, is_wrapper, unflatten
 from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.graph.role import Part
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 
 

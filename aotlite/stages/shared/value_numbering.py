@@ -25,7 +25,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, ViewOp
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
-from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
+from aotlite.stages.shared.memory.windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
 """The view that each op is which copies what one shows."""

@@ -14,8 +14,8 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Role, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from tests.end_to_end.helpers.cases import Case, cases, setup_of
 from tests.end_to_end.helpers.worlds import body_of
 from tests.helpers.programs import Aotlite, execute

@@ -26,7 +26,7 @@ from aotlite.stages.s7_simplify.common_subexpressions import (
     eliminate_dead_code,
 )
 from aotlite.stages.s7_simplify.views_of_scatters import see_through_scatters
-from aotlite.stages.shared.memory_windows import LOOK_BACK, SCATTERED, write_of
+from aotlite.stages.shared.memory.windows import LOOK_BACK, SCATTERED, write_of
 from tests.stages.helpers.journeys import run_graph, same_results
 from tests.stages.s7_simplify.helpers.window_graphs import Step, graph_of, input_of, roles, steps
 

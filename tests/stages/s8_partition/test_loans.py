@@ -20,7 +20,7 @@ import aotlite as al
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Hidden, Output, Primal
 from aotlite.partition import cut
-from aotlite.stages.records.partition import Partition
+from aotlite.stages.records.backward.partition import Partition
 
 # Eager saves `x * 2`; the compiled backward computes it again from `x`.
 Way = Callable[[Any], object]

@@ -14,7 +14,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.role import Gradient, Primal
 from aotlite.ir.meta import tensor_meta
 from aotlite.stages.s7_simplify import simplify
-from aotlite.stages.shared.memory_windows import LOOK_BACK
+from aotlite.stages.shared.memory.windows import LOOK_BACK
 from aotlite.stages.shared.value_numbering import ValueNumbering
 from tests.stages.helpers.journeys import run_graph
 from tests.stages.s7_simplify.helpers.window_graphs import (

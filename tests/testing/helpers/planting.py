@@ -116,7 +116,7 @@ PLANTS: dict[str, Plant] = {
     "no write back": Plant(
         "run time",
         "a 0-d input that was written keeps its value",
-        "aotlite.stages.s10_runtime.entry_writer",
+        "aotlite.stages.s10_runtime.forward.writer",
         "EntryWriter._write_data",
         "value = self._value_of(role)\n",
         "value = self._value_of(role)\n    if not value.meta.shape: return\n",
@@ -124,7 +124,7 @@ PLANTS: dict[str, Plant] = {
     "version": Plant(
         "run time",
         "several writes of an input count as one",
-        "aotlite.stages.s10_runtime.entry_writer",
+        "aotlite.stages.s10_runtime.forward.writer",
         "EntryWriter._write_inputs",
         "+= {each.version_bumps}",
         "+= 1",

@@ -1,7 +1,7 @@
 """Access paths: where a tensor or object outside the arguments is found again at each call.
 
 A path is a root (an argument of the call, or the compiled function) and the steps from it. Stage 1
-searches the paths (`s1_capture/access_search.py`), stage 10 writes them into guards.
+searches the paths (`s1_capture/environment/access_search.py`), stage 10 writes them into guards.
 Spec: `specs/s1_capture.md`.
 """
 

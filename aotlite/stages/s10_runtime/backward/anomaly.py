@@ -35,7 +35,7 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.provenance.location import place_of
-from aotlite.stages.records.gradient_reads import SavedOf
+from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.s10_runtime.backward.plan import BackwardCall
 from aotlite.stages.s10_runtime.backward.writer import laid_out
 

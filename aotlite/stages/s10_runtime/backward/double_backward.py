@@ -22,8 +22,8 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Output, Part, Tangent
-from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter, check_shown
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
+from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_shown
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.source import listed

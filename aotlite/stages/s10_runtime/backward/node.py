@@ -27,8 +27,8 @@ from aotlite.ir.graph.role import Output, Tangent
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
-from aotlite.stages.s10_runtime.backward.memory import Shown, refuse_history
-from aotlite.stages.s10_runtime.backward.packed_saves import (
+from aotlite.stages.s10_runtime.backward.memory.mutations import Shown, refuse_history
+from aotlite.stages.s10_runtime.backward.memory.packed_saves import (
     PackedValues,
     check_copies,
     saved_metas,

@@ -19,11 +19,11 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.graph.role import Tangent
 from aotlite.ir.meta import TensorMeta
+from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf
+from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect, BackwardMemory
 from aotlite.stages.records.capture_inputs import SourceRole
-from aotlite.stages.records.gradient_reads import GradientReads, SavedOf
-from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect, BackwardMemory
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.rng_state import FinalRngState
-from aotlite.stages.records.subclass_meta import SubclassMeta
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Absent = frozenset[Any]

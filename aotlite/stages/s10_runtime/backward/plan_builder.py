@@ -13,10 +13,10 @@ import attrs
 from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Tangent
+from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture_inputs import SourceRole
-from aotlite.stages.records.function_facts import FamilyMeta
-from aotlite.stages.records.joint import Joint
-from aotlite.stages.records.subclass_meta import gradient_of, outermost_role
+from aotlite.stages.records.metadata.function_facts import FamilyMeta
+from aotlite.stages.records.metadata.subclass_meta import gradient_of, outermost_role
 from aotlite.stages.s10_runtime.backward.plan import BackwardFacts, BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
 

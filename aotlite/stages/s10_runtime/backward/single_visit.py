@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.stages.s10_runtime.backward.memory import check_shown
+from aotlite.stages.s10_runtime.backward.memory.mutations import check_shown
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 

@@ -21,8 +21,8 @@ from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.creation.factories import FULL
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.stages.records.joint import BackwardEffect
-from aotlite.stages.records.subclass_meta import gradient_of
+from aotlite.stages.records.backward.joint import BackwardEffect
+from aotlite.stages.records.metadata.subclass_meta import gradient_of
 
 WHERE = OPS["where"]
 

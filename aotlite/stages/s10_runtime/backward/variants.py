@@ -15,8 +15,8 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.graph.role import Result as ResultRole
-from aotlite.stages.records.joint import ArrivalChoice, BackwardEffect
-from aotlite.stages.records.subclass_meta import gradient_of
+from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect
+from aotlite.stages.records.metadata.subclass_meta import gradient_of
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents

@@ -27,8 +27,8 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.creation.factories import FULL
 from aotlite.ir.ops.shape.copies import RESTRIDE
-from aotlite.stages.records.subclass_meta import SubclassMeta
-from aotlite.stages.s10_runtime.backward.memory import BackwardMemoryWriter
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
+from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call

@@ -13,11 +13,11 @@ import attrs
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Hidden, Part, Primal, part_suffix
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.partition import Partition
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
 
 

@@ -24,7 +24,7 @@ from aotlite.eager.storage_overlap import (
 )
 from aotlite.ir.errors import AliasError, noted
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardCheck
 from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
 

@@ -27,7 +27,7 @@ from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.stages.records.guards.access_paths import NOTHING, attributes_of
-from aotlite.stages.s1_capture.access_search import is_users
+from aotlite.stages.s1_capture.environment.access_search import is_users
 from aotlite.stages.s1_capture.hooks.reachable import (
     Known,
     article,

@@ -20,7 +20,7 @@ import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.stages.records.guards.access_paths import attributes_of
-from aotlite.stages.s1_capture.access_search import is_users, names_used
+from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
 
 MOST = 10_000
 """Objects that are looked at, of what a hook reaches."""

@@ -18,13 +18,13 @@ from aotlite.eager.autograd.engine import BackwardPass
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.graph.role import Role
-from aotlite.stages.records.joint import ArrivalChoice
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.backward.joint import ArrivalChoice
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
-from aotlite.stages.s4_joint.subclass_accumulation import joined, told_apart
-from aotlite.stages.s4_joint.subclass_tangents import flat_gradients
+from aotlite.stages.s4_joint.subclasses.accumulation import joined, told_apart
+from aotlite.stages.s4_joint.subclasses.tangents import flat_gradients
 from aotlite.stages.s4_joint.tangent_variants import (
     MOST,
     Flat,
@@ -42,7 +42,7 @@ Root = tuple[Any, Any, Tensor]
 
 @attrs.frozen(eq=False)
 class Second:
-    """The outputs that gradients are, and what is to be known of their graph (`records.joint`)."""
+    """The outputs that gradients are, and what is to be known of their graph."""
 
     outputs: list[tuple[Role, Any]]
     receiving_inputs: Flows

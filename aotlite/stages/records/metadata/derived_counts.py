@@ -12,7 +12,7 @@ import attrs
 
 from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Result
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     Fixed,
     FunctionFacts,

@@ -13,7 +13,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import grow_to, take_place, tell_apart
 from aotlite.ir.graph.role import IntermediateBase, is_given
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -22,11 +22,11 @@ from aotlite.stages.records.function_facts import (
     MemoryStep,
     Plain,
 )
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.source import Source
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
-from aotlite.stages.s10_runtime.variables import Variables
 
 
 class MetadataUpdateWriter:

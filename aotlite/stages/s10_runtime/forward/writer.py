@@ -29,18 +29,19 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.call_effects import HookPlace
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.function_facts import Alias, InputMeta, Plain
-from aotlite.stages.s10_runtime.backward.memory import keep_forms, keep_memory
+from aotlite.stages.records.metadata.function_facts import Alias, InputMeta, Plain
+from aotlite.stages.s10_runtime.backward.memory.mutations import keep_forms, keep_memory
+from aotlite.stages.s10_runtime.backward.memory.version_checks import write_links, write_loans
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
-from aotlite.stages.s10_runtime.backward.version_checks import write_links, write_loans
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
+from aotlite.stages.s10_runtime.forward.inputs import InputTexts, copy_line
+from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter
+from aotlite.stages.s10_runtime.forward.results import ResultWriter
+from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
-from aotlite.stages.s10_runtime.inputs import InputTexts, copy_line
-from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter
 from aotlite.stages.s10_runtime.plan import RuntimePlan
-from aotlite.stages.s10_runtime.results import ResultWriter
 from aotlite.stages.s10_runtime.rng import RngWriter
 from aotlite.stages.s10_runtime.source import MANY, Source, listed
 from aotlite.stages.s10_runtime.support import (
@@ -52,7 +53,6 @@ from aotlite.stages.s10_runtime.support import (
     write_seen,
     write_window,
 )
-from aotlite.stages.s10_runtime.variables import Variables
 
 _STARRED = 200
 """Python takes at most 255 variables before a starred one."""

@@ -40,8 +40,8 @@ from aotlite.ir.graph.role import (
 )
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_meta import FunctionMeta
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.recording_blocks import in_phase, nothing_kept
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_meta_of

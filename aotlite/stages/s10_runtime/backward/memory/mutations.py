@@ -18,7 +18,7 @@ from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.joint import BackwardMemory
+from aotlite.stages.records.backward.joint import BackwardMemory
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.support import read_only, write_window
 

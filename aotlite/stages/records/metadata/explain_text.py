@@ -25,9 +25,10 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.provenance.location import place_of
+from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.records.base import chain_text
 from aotlite.stages.records.capture import ArgumentLeaf
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     AliasOfBase,
     AliasOfInput,
     AliasOfOutput,
@@ -44,8 +45,7 @@ from aotlite.stages.records.function_facts import (
     StateStep,
     ViewFacts,
 )
-from aotlite.stages.records.no_backward import why_no_backward
-from aotlite.stages.records.partition import Partition, SavedValue
+from aotlite.stages.records.metadata.no_backward import why_no_backward
 
 
 # ------------------------------------------------------------------------------------- metadata

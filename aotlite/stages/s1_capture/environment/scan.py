@@ -15,7 +15,7 @@ from aotlite.stages.records.guards.access_paths import AccessPath
 from aotlite.stages.records.guards.guard_records import EnvironmentGuard, NoHooksGuard
 from aotlite.stages.records.guards.snapshots import deep_snapshot_of
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
-from aotlite.stages.s1_capture.python_numbers import SelfChangedNumbers
+from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
 
 
 class EnvironmentBefore:

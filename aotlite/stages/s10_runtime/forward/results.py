@@ -10,7 +10,7 @@ from typing import Any
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.ir.graph.role import IntermediateBase
 from aotlite.stages.records.capture import ArgumentLeaf
-from aotlite.stages.records.function_facts import (
+from aotlite.stages.records.metadata.function_facts import (
     Alias,
     AliasOfBase,
     AliasOfInput,
@@ -22,8 +22,9 @@ from aotlite.stages.records.function_facts import (
     Repeated,
     ViewFacts,
 )
+from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter, hide
+from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
-from aotlite.stages.s10_runtime.metadata_updates import MetadataUpdateWriter, hide
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.source import Source, chain_words
 from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
@@ -39,7 +40,6 @@ from aotlite.stages.s10_runtime.support import (
     rebuilt_after,
     with_own_history,
 )
-from aotlite.stages.s10_runtime.variables import Variables
 
 
 class ResultWriter:

@@ -29,12 +29,12 @@ from aotlite.ir.graph.role import Gradient, Incoming, Output, Role, Tangent, is_
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import DETACH
+from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf, merged
+from aotlite.stages.records.backward.joint import BackwardMemory
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedFamily
-from aotlite.stages.records.gradient_reads import GradientReads, SavedOf, merged
-from aotlite.stages.records.joint import BackwardMemory
-from aotlite.stages.records.subclass_meta import SubclassMeta
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
 from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
@@ -45,13 +45,13 @@ from aotlite.stages.s4_joint.recording_blocks import (
     in_phase,
     recording_engine,
 )
-from aotlite.stages.s4_joint.subclass_double_backward import (
+from aotlite.stages.s4_joint.replay.subclass_double_backward import (
     Root,
     Second,
     gradients_of,
     wrapped_second,
 )
-from aotlite.stages.s4_joint.subclass_tangents import (
+from aotlite.stages.s4_joint.subclasses.tangents import (
     FakeTangent,
     dense_all_through,
     fake_tangent,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.stages.records.gradient_reads import SavedOf
+from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.s10_runtime.source import MANY, Source, listed
 
 Storages = Callable[[Any], str]

@@ -18,7 +18,7 @@ import attrs
 
 from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
-from aotlite.stages.s1_capture.access_search import is_users, names_used
+from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
 
 
 class _Key:

@@ -5,7 +5,7 @@ Used by the pipeline and by `explain_text`. Spec: `specs/s2_analyze.md`.
 
 from __future__ import annotations
 
-from aotlite.stages.records.function_facts import FunctionFacts, Plain
+from aotlite.stages.records.metadata.function_facts import FunctionFacts, Plain
 
 
 def why_no_backward(meta: FunctionFacts) -> str | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.stages.records.derived_counts import DerivedCounts, counts_of
-from aotlite.stages.records.explain_text import explain_meta
-from aotlite.stages.records.function_facts import FunctionFacts
+from aotlite.stages.records.metadata.derived_counts import DerivedCounts, counts_of
+from aotlite.stages.records.metadata.explain_text import explain_meta
+from aotlite.stages.records.metadata.function_facts import FunctionFacts
 
 
 @attrs.frozen(eq=False, repr=False)

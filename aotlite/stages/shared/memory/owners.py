@@ -9,8 +9,14 @@ from aotlite.eager.base.storage import Storage
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import IntermediateBase
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.function_facts import Alias, AliasOfBase, InputMeta, MemoryStep, Plain
-from aotlite.stages.records.function_meta import FunctionMeta
+from aotlite.stages.records.metadata.function_facts import (
+    Alias,
+    AliasOfBase,
+    InputMeta,
+    MemoryStep,
+    Plain,
+)
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.trace import MetadataTrace
 
 

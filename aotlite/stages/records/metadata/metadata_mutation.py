@@ -13,7 +13,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.view_root import ViewRoot
 from aotlite.ir.graph import Node
 from aotlite.stages.records.capture_inputs import InputRole
-from aotlite.stages.records.function_facts import StateStep
+from aotlite.stages.records.metadata.function_facts import StateStep
 
 
 @attrs.frozen(eq=False)

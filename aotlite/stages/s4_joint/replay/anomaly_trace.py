@@ -23,9 +23,8 @@ from aotlite.ir.errors import AutogradError, GraphError, UnsupportedError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.graph.role import Output, Role
 from aotlite.ir.ops.views.view_ops import DETACH
+from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.records.base import Record
-from aotlite.stages.records.gradient_reads import SavedOf
-from aotlite.stages.s4_joint.double_backward import KeptTape, Start
 from aotlite.stages.s4_joint.instrumented_runs import EngineRun
 from aotlite.stages.s4_joint.recording_blocks import (
     at_node,
@@ -33,7 +32,8 @@ from aotlite.stages.s4_joint.recording_blocks import (
     in_phase,
     recording_backwards,
 )
-from aotlite.stages.s4_joint.subclass_tangents import stand_in
+from aotlite.stages.s4_joint.replay.double_backward import KeptTape, Start
+from aotlite.stages.s4_joint.subclasses.tangents import stand_in
 from aotlite.stages.shared.gradient_sinks import sinks_of
 from aotlite.stages.shared.tape_queries import passed
 

@@ -15,7 +15,7 @@ from aotlite.ir.graph.role import IntermediateBase, Output, Result
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, SourceRole
-from aotlite.stages.records.function_facts import BaseMeta
+from aotlite.stages.records.metadata.function_facts import BaseMeta
 
 
 # --------------------------------------------------------------------------------- 4 joint

@@ -22,8 +22,9 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath, attributes_of
 from aotlite.stages.records.guards.snapshots import IN_ALL, MANY, PLAIN, snapshot_of
-from aotlite.stages.s1_capture.access_search import is_users
-from aotlite.stages.s1_capture.bytecode_reads import (
+from aotlite.stages.s1_capture.capture_trace import CaptureTrace
+from aotlite.stages.s1_capture.environment.access_search import is_users
+from aotlite.stages.s1_capture.environment.bytecode_reads import (
     ANY,
     LENGTH,
     Items,
@@ -32,7 +33,6 @@ from aotlite.stages.s1_capture.bytecode_reads import (
     methods_of,
     variable,
 )
-from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 _NUMBERS = (*PLAIN, np.generic, enum.Enum)
 _LISTS = (list, tuple, collections.deque)

@@ -1,0 +1,1 @@
+"""What a captured function reaches outside its arguments: closures, globals, modules, numbers."""
