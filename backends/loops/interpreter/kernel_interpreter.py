@@ -1,9 +1,9 @@
-"""The evaluation of one kernel by NumPy, a block of points at a time.
+"""The interpreter of one kernel: NumPy operations on a block of points at a time.
 
-Input: a kernel and the memory of its buffers; output: what its stores write there. A block has so
-few points that its values are small beside any large buffer, and none is kept after its last use.
-Blocks follow each other in ascending order, so that the order of sums and stores is the IR's.
-Spec: `specs/loops.md`.
+Each scalar of the kernel becomes an array that broadcasts over the block. Blocks have at most
+`POINTS` points, so that these arrays stay in a cache, and each array is dropped after its last use.
+Blocks come in ascending order, so that sums and stores have the order of the IR. Spec:
+`specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Array = Any
 Memory = dict[int, Array]
 """The flat array of each buffer."""
 Box: TypeAlias = tuple[tuple[int, int], ...]
-"""The first position along each axis, and the one behind the last."""
+"""A block: (begin, end) of the positions along each axis."""
 
 POINTS = 1 << 16
-"""Of a block: values of 64 bits then take half a megabyte, which a second-level cache has room for.
-"""
+"""The most points of a block: an array of 64-bit values takes half a megabyte, and fits in a
+second-level cache."""
 
 
 def boxes(extents: Sequence[int], most: int) -> Iterator[Box]:
-    """All points in ascending order, in boxes of at most so many (one at least), each of points
-    that follow each other."""
+    """Yields all points in ascending order, as boxes of at most `most` consecutive points (at least
+    one)."""
     cut = len(extents)
     points = 1
     while cut and points * extents[cut - 1] <= most:
@@ -58,7 +58,7 @@ def _lengths(box: Box) -> tuple[int, ...]:
 
 
 def strided(flat: Array, start: int, shape: Sequence[int], stride: Sequence[int]) -> Array:
-    """The array over flat memory with this geometry, in elements."""
+    """Returns an array over flat memory; start and strides are in elements."""
     if 0 in shape:
         return np.empty(shape, flat.dtype)
     size = flat.itemsize
@@ -72,7 +72,8 @@ def _uses(statements: Iterable[Statement]) -> Uses:
 # ------------------------------------------------------------------------------------ one block
 @attrs.frozen(slots=True)
 class _Value:
-    """An array that broadcasts against the block, and where it may not be used."""
+    """An array that broadcasts over the block, and the mask of points at which it is invalid: it
+    comes of a load outside its buffer, in a branch that `where` does not take."""
 
     array: Array
     invalid: Array | None = None
@@ -80,25 +81,25 @@ class _Value:
 
 @attrs.define
 class _Block:
-    """The values of a kernel at the points of a box."""
+    """The values of a kernel's scalars at the points of a box."""
 
     memory: Memory
     box: Box
     names: dict[int, Array]
-    """What reductions and scans gave at these points."""
+    """The results of reductions and scans at these points."""
     uses: Uses
-    """Those that are still to come."""
+    """The number of uses of each scalar that are still to come."""
     between: Callable[[], None]
     known: dict[Scalar, _Value] = attrs.field(factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The points along each axis."""
+        """The number of points along each axis."""
         return _lengths(self.box)
 
     def take(self, root: Scalar) -> Array:
-        """The value of an expression at all points, for one of its uses. Raises GraphError if it
-        comes of what lies beside a buffer."""
+        """Returns the value of an expression at all points, and counts one use of it. Raises
+        GraphError if it comes of a load outside a buffer."""
         for scalar in unknown(root, self.known):
             self.between()
             self.known[scalar] = self._own(scalar)
@@ -110,7 +111,7 @@ class _Block:
         return value.array
 
     def _used(self, scalars: Iterable[Scalar]) -> None:
-        """Forgets what has no use left."""
+        """Counts a use of each scalar, and drops arrays without further uses."""
         for scalar in scalars:
             self.uses[scalar] -= 1
             if not self.uses[scalar]:
@@ -153,12 +154,12 @@ class _Block:
         return _Value(flat[np.clip(where, 0, flat.size - 1)], _either(masks))
 
     def start(self, address: Affine) -> int:
-        """The address at the first point, without what is read."""
+        """Returns the address at the first point, without its dynamic values."""
         steps = zip(address.coefficients, self.box, strict=True)
         return address.start + sum([c * begin for c, (begin, _) in steps])
 
     def reach(self, address: Affine) -> tuple[int, int]:
-        """The least and the greatest address of the affine part."""
+        """Returns the least and the greatest address of the affine part."""
         low = high = self.start(address)
         for coefficient, extent in zip(address.coefficients, self.shape, strict=True):
             far = coefficient * (max(extent, 1) - 1)
@@ -166,7 +167,7 @@ class _Block:
         return low, high
 
     def address(self, address: Affine, values: Sequence[Array]) -> Array:
-        """The address at each point, where its dynamic values are these."""
+        """Returns the address at each point, with these dynamic values."""
         total: Any = np.full((1,) * len(self.box), address.start, np.int64)
         for k, coefficient in enumerate(address.coefficients):
             if coefficient:
@@ -198,8 +199,8 @@ def nothing() -> None:
 
 
 class KernelRun:
-    """The evaluation of one kernel. `between` is called before each operation on a block; it may
-    raise."""
+    """The evaluation of one kernel. `between` is called before each operation on a block. It may
+    raise, to abandon the run."""
 
     def __init__(
         self, kernel: Kernel, memory: Memory, between: Callable[[], None] = nothing
@@ -210,13 +211,14 @@ class KernelRun:
         self.space, self.inner = kernel.extents[: kernel.space], kernel.extents[kernel.space :]
         self.stores = [each for each in kernel.body if type(each) is Store]
         self.points = math.prod(self.inner)
-        # Where a buffer is stored to twice, the first store is over before the second begins.
+        # A buffer with two stores: the first must be complete before the second begins, so that all
+        # points are one block.
         apart = len({store.buffer for store in self.stores}) == len(self.stores)
         self.most = POINTS if apart else math.prod(kernel.extents) + 1
         self.uses = _uses(kernel.body)
 
     def run(self) -> None:
-        """Runs the statements. Loads see the memory as it was before the kernel (K-6)."""
+        """Runs the kernel. Loads see the memory as it was before the kernel (K-6)."""
         for store in self.stores:
             if store.from_identity:
                 self._reset(store)
@@ -229,9 +231,9 @@ class KernelRun:
     def _block(self, box: Box, names: dict[int, Array], uses: Uses) -> _Block:
         return _Block(self.memory, box, names, uses.copy(), self.between)
 
-    # --- rows that fit
+    # --- rows that fit in a block
     def _rows(self, rows: Box) -> None:
-        """Runs all statements at the inner points of some rows."""
+        """Runs all statements at all inner points of some rows, as one block."""
         block = self._block((*rows, *[(0, n) for n in self.inner]), {}, self.uses)
         pending = []
         for statement in self.kernel.body:
@@ -261,7 +263,8 @@ class KernelRun:
 
     # --- a row that does not fit
     def _row(self, row: Box) -> None:
-        """Runs the statements along one row: a pass for each that combines, one for the stores."""
+        """Runs the statements along one long row: a pass over its blocks for each reduction and
+        scan, and one for the stores."""
         names: dict[int, Array] = {}
         scans: dict[int, Array] = {}
         stores = []
@@ -293,7 +296,7 @@ class KernelRun:
         scans: dict[int, Array],
         statements: Sequence[Statement],
     ) -> Iterator[_Block]:
-        """Blocks of the inner points of a row, for some statements."""
+        """Yields blocks of the inner points of a row, for evaluating these statements."""
         if not statements:
             return
         uses, begin = _uses(statements), 0
@@ -307,7 +310,7 @@ class KernelRun:
     def _scan_along(
         self, statement: Scan, row: Box, names: dict[int, Array], scans: dict[int, Array]
     ) -> dict[int, Array]:
-        """Of each name all values along the row."""
+        """Returns, for each name of the scan, its values along the whole row."""
         scan, begin = _scanned(statement), 0
         whole = [np.empty(self.points, value.dtype.numpy) for value in statement.values]
         for block in self._along(row, names, scans, [statement]):
@@ -320,7 +323,8 @@ class KernelRun:
 
     # --- stores
     def _stored(self, store: Store, block: _Block) -> tuple[Array, Array | None]:
-        """The value, and the addresses where they are not affine, both over the store's points."""
+        """Returns the stored values, and the addresses where they are not affine or the store
+        combines, at the store's points."""
         shape = block.shape
         if store.each_row:
             shape = shape[: self.kernel.space] + (1,) * len(self.inner)
@@ -331,7 +335,7 @@ class KernelRun:
         return array, np.broadcast_to(block.address(store.address, values), shape)
 
     def _is_written(self, array: Array) -> bool:
-        """Whether a value is a window of memory that the kernel stores to."""
+        """Whether a value is a view of memory that the kernel stores to: it needs a copy."""
         return any(np.may_share_memory(array, self.memory[each.buffer]) for each in self.stores)
 
     def _store(self, block: _Block, store: Store, array: Array, addresses: Array | None) -> None:
@@ -348,7 +352,7 @@ class KernelRun:
             _combine_at(flat, addresses.ravel(), array.ravel(), store)
 
     def _reset(self, store: Store) -> None:
-        """Writes the combiner's identity wherever the store will combine."""
+        """Writes the combiner's identity to each address at which the store will combine."""
         identity = combiner(str(store.combine)).identity([store.value.dtype])[0].args[0]
         address = [value for value, _ in store.address.dynamic]
         uses = uses_of(address)
@@ -359,7 +363,7 @@ class KernelRun:
 
 
 def _over_inner(block: _Block, values: Sequence[Scalar], rows: Box) -> list[Array]:
-    """(rows, inner points) for each value."""
+    """Returns an array (rows, inner points) for each value."""
     count = math.prod(_lengths(rows))
     points = math.prod(block.shape[len(rows) :])
     return [

@@ -1,7 +1,7 @@
-"""Reductions and scans of rows that come piece by piece, in the order that the IR prescribes.
+"""Reductions and scans in NumPy, of rows that come piece by piece, in the order of the IR.
 
-Input: for each part of a combiner (rows, n) values of the next points; output: partial results, and
-what was combined so far. A piece may be of any length. Spec: `specs/loops.md`.
+A piece is, for each part of a combiner, an array (rows, n) of the next n points of each row. Any
+division into pieces gives the same bits. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Array = Any
 
 
 class Partials:
-    """A reduction: (rows, lanes) partial results for each part. Point j goes to partial j mod
-    `lanes`, in ascending order (`Reduce`). `between` is called before each operation; it may
-    raise."""
+    """The state of a reduction: (rows, lanes) partial results for each part (`Reduce`).
+
+    `between` is called before each operation. It may raise, to abandon the run.
+    """
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Partials:
             begin = end
 
     def _add_rounds(self, arrays: list[Array]) -> None:
-        """Adds a multiple of `lanes` points."""
+        """Combines a multiple of `lanes` points, beginning at lane 0."""
         rounds = [array.reshape(self.rows, -1, self.lanes) for array in arrays]
         if self.kind.ufunc is None:
             found = self._chosen(rounds)
@@ -68,7 +69,8 @@ class Partials:
         self.partial = [sums[:, -1].copy()]
 
     def _chosen(self, rounds: list[Array]) -> list[Array]:
-        """(rows, rounds, lanes) -> (rows, lanes) of a combiner that selects: neighbours first."""
+        """Returns (rows, rounds, lanes) -> (rows, lanes), for a combiner that selects, for which
+        any brackets give the same bits: pairs of neighbours are combined at once."""
         while (count := rounds[0].shape[1]) > 1:
             self.between()
             first = [each[:, 0 : count - 1 : 2] for each in rounds]
@@ -81,14 +83,14 @@ class Partials:
         return [each[:, 0] for each in rounds]
 
     def _add_round(self, part: list[Array], lane: int) -> None:
-        """Adds a point to each of some neighbouring partials."""
+        """Combines one point into each of some neighbouring lanes."""
         end = lane + part[0].shape[1]
         before = [old[:, lane:end] for old in self.partial]
         for old, new in zip(before, joined(self.kind, before, part, self.kinds), strict=True):
             old[...] = new
 
     def results(self, near: int) -> list[Array]:
-        """(rows,) for each part: the partials, combined in halves."""
+        """Returns (rows,) for each part: the lanes, combined in halves."""
         if self.points == 0:
             if self.kind.empty is None:
                 raise GraphError(f"loops: {self.kind.name} of no points, expected at least one")
@@ -107,21 +109,21 @@ class Partials:
 def reduced(
     kind: Combiner, arrays: list[Array], kinds: list[DType], lanes: int, near: int = 1
 ) -> list[Array]:
-    """(rows, n) -> (rows,) for each part, in the order that `Reduce` prescribes."""
+    """Returns the reduction (rows, n) -> (rows,) of each part, in the order of `Reduce`."""
     partials = Partials(kind, arrays[0].shape[0], kinds, lanes)
     partials.add(arrays)
     return partials.results(near)
 
 
 class Scanned:
-    """A scan: what all points so far of each row combine to."""
+    """The state of a scan: the combination of all points of each row so far."""
 
     def __init__(self, kind: Combiner, kinds: list[DType]) -> None:
         self.kind, self.kinds = kind, kinds
         self.last: list[Array] | None = None
 
     def add(self, arrays: list[Array]) -> list[Array]:
-        """(rows, n) -> (rows, n): the combination of all points up to each of the next ones."""
+        """Returns (rows, n): for each of the next points the combination up to it."""
         if not arrays[0].shape[1]:
             return list(arrays)
         results = self._accumulated(arrays) if self.kind.ufunc is not None else self._each(arrays)
@@ -147,18 +149,18 @@ class Scanned:
 
 
 def scanned(kind: Combiner, arrays: list[Array], values: Sequence[Scalar]) -> list[Array]:
-    """(rows, n) -> (rows, n): the combination of all points up to each."""
+    """Returns the scan (rows, n) -> (rows, n): the combination of all points up to each."""
     return Scanned(kind, [value.dtype for value in values]).add(arrays)
 
 
 def joined(kind: Combiner, a: list[Array], b: list[Array], kinds: list[DType]) -> list[Array]:
-    """What earlier points `a` and later ones `b` combine to, for each part."""
+    """Returns the combination of earlier points `a` and later points `b`, for each part."""
     return [evaluate(part, [*a, *b]) for part in _combined(kind, tuple(kinds))]
 
 
 @cache
 def _combined(kind: Combiner, kinds: tuple[DType, ...]) -> Sequence[Scalar]:
-    """Each part of what is combined, as a function of the parts of both."""
+    """Returns the combiner's trees: each part of the result over the parts of both operands."""
     count = len(kinds)
     first = [parameter(k, dtype) for k, dtype in enumerate(kinds)]
     second = [parameter(count + k, dtype) for k, dtype in enumerate(kinds)]

@@ -1,8 +1,10 @@
-"""The NumPy interpreter of the loop IR: the oracle of printers, and what runs without a compiler.
+"""The NumPy interpreter of the loop IR: the oracle of printers, and the backend without a compiler.
 
-Sums are formed in the order that the IR prescribes. A value that was loaded from beside its buffer
-may be made, since NumPy computes both sides of a `where`, but not used: that raises. Temporary
-memory is there from its first use to its last. Spec: `specs/loops.md`.
+Sums have the order that the IR prescribes, so that compiled kernels must agree bit for bit. NumPy
+computes both branches of a `where`: a value loaded from outside its buffer may exist, but raises
+where it is used. Temporaries are allocated at their first use and dropped after their last. While a
+compiler works in the background, a run can be abandoned as soon as the compiled program is there.
+Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -62,17 +64,20 @@ __all__ = [
 
 Array = Any
 _OF_AN_EXTERN = 16
-"""Operations on each number that it reads or gives, where a sort or a convolution takes more."""
+"""Estimated operations of an extern op for each number that it reads or writes. A sort or a
+convolution takes more."""
 _PANEL = 1 << 26
-"""Products at once, which take some milliseconds, of who may leave."""
+"""Multiplications of one part of a matrix product, some milliseconds; between parts a run can be
+abandoned."""
 Stop = Callable[[], bool]
-"""Whether somebody else has what computes the program; it may take its time."""
+"""Returns whether to abandon the run, since the compiled program is ready. It may wait for that."""
 Warn = Callable[[int], None]
-"""Told how many operations follow, roughly, that cannot be left or would be done again."""
+"""Gets the estimated operations that follow, and that cannot be abandoned or would be repeated."""
 
 
 class Abandoned(Exception):
-    """A run has stopped before it changed anything but its outputs. Never leaves a backend."""
+    """Raised by a run that stops before it has written anything but its outputs. Never leaves a
+    backend, which then runs the compiled program."""
 
 
 def _never() -> bool:
@@ -80,11 +85,11 @@ def _never() -> bool:
 
 
 def _nobody(operations: int) -> None:
-    """Does not mind."""
+    """Ignores the estimate."""
 
 
 def run_program(program: LoopProgram, inputs: Sequence[Array | None]) -> Memory:
-    """Runs the steps on flat arrays of the inputs; the memory of all buffers afterwards."""
+    """Runs the steps on flat arrays of the inputs. Returns the memory of all buffers."""
     memory = allocated(program)
     for number, array in zip(program.inputs, inputs, strict=True):
         if number is not None:
@@ -95,12 +100,12 @@ def run_program(program: LoopProgram, inputs: Sequence[Array | None]) -> Memory:
 
 
 def interpreted(program: LoopProgram, stop: Stop = _never) -> Callable[..., bool]:
-    """What computes a program on the arrays of its `slots`: inputs that are read, and outputs.
+    """Returns a function that runs a program on the arrays of its `slots`: inputs, then outputs.
 
-    Gives whether a check has given the program up. Where `stop` says so, and neither an input was
-    written nor an effect has happened, a run raises Abandoned. A run may be given a `stop` of its
-    own, and a `warn`, which is called, and `stop` after it, before what writes an input or has an
-    effect, and before an extern.
+    The function returns whether a `ValueCheck` failed. It raises Abandoned when `stop()` is true,
+    unless an input was written or an effect has happened. Callers may pass `stop` and `warn` with
+    each run. Before an extern, and before the first step that cannot be abandoned, `warn` gets the
+    estimated operations, and `stop` is asked once more.
     """
     numbers = [buffer.number for buffer in slots(program)]
     constants = allocated(program, (BufferKind.CONSTANT,))
@@ -121,17 +126,20 @@ def interpreted(program: LoopProgram, stop: Stop = _never) -> Callable[..., bool
 
 @attrs.frozen
 class _Planned:
-    """A step, which temporaries it is the first to use and the last, and whether the program may
-    be left before it is over; how many operations follow at once that it may not be left in."""
+    """A step and its part of the plan."""
 
     step: Step
     begin: tuple[ProgramBuffer, ...]
+    """Temporaries that are allocated before the step."""
     end: tuple[int, ...]
+    """Temporaries that are dropped after the step."""
     may_stop: bool
+    """Whether the run may be abandoned during the step."""
     at_once: int = 0
+    """Estimated operations from here on that cannot be interrupted; 0: nothing to warn of."""
 
     def run(self, memory: Memory, stop: Stop, warn: Warn) -> None:
-        """Runs the step on the memory, which has the temporaries of later steps alone after it."""
+        """Runs the step: allocates its first temporaries, and drops those that end with it."""
         if self.at_once:
             warn(self.at_once)
             if stop():
@@ -178,7 +186,7 @@ def _plan(program: LoopProgram) -> list[_Planned]:
 
 
 def _given(step: Extern, own: Sequence[ProgramBuffer]) -> set[int]:
-    """Of some buffers those that a result fills, whose array becomes their memory."""
+    """Returns the buffers that a result of the extern fills: its array becomes their memory."""
     buffers = {buffer.number: buffer for buffer in own if buffer.number not in reads(step)}
     found: set[int] = set()
     for placed in step.results:
@@ -191,7 +199,7 @@ def _given(step: Extern, own: Sequence[ProgramBuffer]) -> set[int]:
 
 
 def _operations(step: Step) -> int:
-    """How many operations on numbers a step takes, roughly."""
+    """Returns the estimated number of operations of a step."""
     match step:
         case Kernel():
             roots = [value for statement in step.body for value in values_of(statement)]
@@ -205,7 +213,7 @@ def _operations(step: Step) -> int:
 
 
 def allocated(program: LoopProgram, kinds: Sequence[BufferKind] = tuple(BufferKind)) -> Memory:
-    """Memory for the buffers of these kinds, never for the inputs."""
+    """Returns memory for the buffers of these kinds, except for inputs."""
     memory: Memory = {}
     for buffer in program.buffers:
         if buffer.kind is BufferKind.INPUT or buffer.kind not in kinds:
@@ -218,8 +226,7 @@ def allocated(program: LoopProgram, kinds: Sequence[BufferKind] = tuple(BufferKi
 
 
 def run_step(step: Step, memory: Memory, between: Callable[[], None] = nothing) -> None:
-    """Runs one step on the memory. `between` is called before it, and before each operation on a
-    block of points."""
+    """Runs one step. `between` is called before it and before each operation on a block."""
     between()
     match step:
         case Kernel():
@@ -246,8 +253,8 @@ def _run_gemm(step: Gemm, memory: Memory, between: Callable[[], None]) -> None:
 
 
 def _panels(step: Gemm) -> Iterator[tuple[Any, slice, slice]]:
-    """Parts of a product of matrices: batches, rows and columns of at most _PANEL products, where
-    there are so few."""
+    """Yields the parts of a matrix product as (batch, rows, columns), of about `_PANEL`
+    multiplications each."""
     m, n, k = step.m, step.n, step.k
     if math.prod(step.batch) * m * n * k <= _PANEL:
         yield ..., slice(None), slice(None)
@@ -261,7 +268,7 @@ def _panels(step: Gemm) -> Iterator[tuple[Any, slice, slice]]:
 
 
 def _multiply(a: Array, b: Array, c: Array) -> None:
-    """Writes the product of two arrays of matrices."""
+    """Writes the product of two arrays of matrices into `c`."""
     if c.flags.c_contiguous:
         np.matmul(a, b, out=c)
     else:
@@ -293,5 +300,5 @@ def run_extern(step: Extern, memory: Memory) -> None:
             continue
         if placed.buffer in memory:
             library.copy(array(placed), result)
-        else:  # of which it is the whole
+        else:  # the result is the whole buffer, which was not allocated
             memory[placed.buffer] = library.adopt(result, placed.meta).reshape(-1)

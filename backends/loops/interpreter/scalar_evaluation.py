@@ -1,7 +1,6 @@
-"""Scalar expressions on NumPy's arrays: an operation, and the body of a function.
+"""Scalar expressions on NumPy arrays: one operation, or the body of a library function.
 
-Input: scalars and arrays of their operands; output: arrays. Knows nothing of kernels.
-Spec: `specs/loops.md`.
+The lowest module of the interpreter; it knows no kernels. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from aotlite.backends.loops.functions import find
 
 Array = Any
 Uses: TypeAlias = Counter[Scalar]
-"""How many scalars, and statements, use a scalar."""
+"""The number of scalars and statements that use each scalar."""
 
 
 def filled(shape: tuple[int, ...], number: Scalar) -> Array:
-    """An array of one constant."""
+    """Returns an array of one constant."""
     return np.full(shape, number.args[0], number.dtype.numpy)
 
 
 def evaluate(root: Scalar, parameters: Sequence[Array]) -> Array:
-    """The value of a function's body on arrays."""
+    """Returns the value of a function's body on arrays of its parameters."""
     found: dict[Scalar, Array] = {}
     uses = uses_of([root])
     for scalar in walk([root]):
@@ -44,7 +43,7 @@ def evaluate(root: Scalar, parameters: Sequence[Array]) -> Array:
 
 
 def uses_of(roots: Iterable[Scalar]) -> Uses:
-    """How many scalars use each scalar beneath some roots; a root once more each time it is one."""
+    """Returns the number of uses of each scalar of the trees. Each mention as a root is one."""
     found: Uses = Counter(roots)
     for scalar in walk(list(found)):
         found.update(dict.fromkeys(scalar.operands, 1))
@@ -52,7 +51,7 @@ def uses_of(roots: Iterable[Scalar]) -> Uses:
 
 
 def apply(scalar: Scalar, operands: list[Array]) -> Array:
-    """An operation on arrays of its operands."""
+    """Returns the result of an operation on arrays of its operands."""
     primitive = _PRIMITIVES.get(scalar.op)
     if primitive is not None:
         return primitive(*operands)
@@ -65,7 +64,7 @@ def apply(scalar: Scalar, operands: list[Array]) -> Array:
 
 
 def _truncated(a: Array, b: Array) -> Array:
-    """The quotient of integers, rounded towards 0."""
+    """Returns the quotient of integers, rounded towards 0."""
     quotient = np.floor_divide(a, b)
     return np.where((quotient * b != a) & ((a < 0) != (b < 0)), quotient + 1, quotient).astype(
         a.dtype

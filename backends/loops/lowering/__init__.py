@@ -1,8 +1,8 @@
-"""Lowering: a pure graph becomes a program of small kernels, about one an op.
+"""Lowering: a pure graph becomes a loop program of small kernels, about one an op.
 
-Views cost nothing: a value is a buffer, a start and its meta. What an op is as loops is said by its
-declaration: `scalar` of a pointwise one, `loops` of another; what says neither runs as it is.
-Output: a `Program`, which passes make fast. Spec: `specs/lowering.md`.
+An op's declaration says its loops: `scalar` for a pointwise op, `loops` for another one. An op with
+neither becomes an `Extern` step, which calls the op's own kernel. Views compute nothing: a value is
+a buffer, a start and its meta. Fusion makes the program fast afterwards. Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations

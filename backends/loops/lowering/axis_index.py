@@ -1,8 +1,8 @@
-"""Positions along the axes of a kernel, as declarations of ops compute with them.
+"""The index variables that an op's declaration computes with: affine forms of a kernel's axes.
 
-An `AxisIndex` is an affine form of the axes. Comparisons that the extents decide are decided;
-others are bounds of a single axis where that is possible, which passes and printers know how to
-split loops at. Spec: `specs/lowering.md`.
+With i of extent 8, `i - 2` is an AxisIndex, `i < 8` is the constant True, and `i - 2 < 0` becomes
+`i < 2`: a bound of a single axis, at which passes and printers can split a loop. Spec:
+`specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _TRUE, _FALSE = const(True, dtypes.bool_), const(False, dtypes.bool_)
 
 @attrs.frozen(eq=False, slots=True)
 class AxisIndex:
-    """start + sum of coefficient x axis, where axis k runs from 0 to extents[k] - 1.
+    """The position start + sum of coefficient * axis, where axis k runs from 0 to extents[k] - 1.
 
-    Sums with ints and indexes, and products with ints, are indexes again; sums with a Scalar are
-    Scalars, as are quotients and remainders that are not affine.
+    Sums with ints and indexes, and products with ints, are indexes again. Sums with a Scalar are
+    Scalars, and so are quotients and remainders that are not affine.
     """
 
     extents: tuple[int, ...]
@@ -59,7 +59,7 @@ class AxisIndex:
     __rmul__ = __mul__
 
     def __floordiv__(self, divisor: int) -> Any:
-        """Of an index that is nowhere negative."""
+        """Computes as a Scalar where needed. The index must nowhere be negative."""
         low, high = self.range
         if low // divisor == high // divisor:
             return AxisIndex(self.extents, (0,) * len(self.extents), low // divisor)
@@ -69,7 +69,7 @@ class AxisIndex:
         return make("idiv", self._natural(), divisor)
 
     def __mod__(self, divisor: int) -> Any:
-        """Of an index that is nowhere negative."""
+        """Computes as a Scalar where needed. The index must nowhere be negative."""
         low, high = self.range
         if low // divisor == high // divisor:
             return self - low // divisor * divisor
@@ -89,10 +89,10 @@ class AxisIndex:
         return _negative(other - self - 1)
 
     def equals(self, other: Any) -> Scalar:
-        """Whether both are the same position. `==` compares objects."""
+        """Returns whether both are the same position, as a Scalar. `==` compares the objects."""
         return _zero(self - other)
 
-    # --- what it is
+    # --- values
     @property
     def range(self) -> tuple[int, int]:
         """The least and the greatest position."""

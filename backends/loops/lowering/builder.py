@@ -1,4 +1,4 @@
-"""The program while it is being made: buffers and steps."""
+"""The builder of loop programs: buffers and steps are added in order, and may be taken back."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from aotlite.ir.meta import TensorMeta
 
 
 class NoLoops(Exception):
-    """What is asked for has no loop form: the op runs as it is. Never leaves `lower`."""
+    """Raised where an op has no loop form for these arguments. `lower` catches it and emits an
+    `Extern` step."""
 
 
 class ProgramBuilder:
-    """Buffers and steps, in order. What was added since a mark can be taken back."""
+    """Buffers and steps, in order. `back_to` removes those added since a `mark`, for an op that
+    turns out to have no loop form after some of its kernels were added."""
 
     def __init__(self) -> None:
         self.buffers: list[ProgramBuffer] = []
         self.steps: list[Step] = []
         self.checks: dict[Any, int] = {}
-        """Of each check of an index how many steps there were with it."""
+        """For each check of an index the number of steps up to it, so that it is made once."""
 
     def buffer(self, dtype: DType, size: int, kind: BufferKind, value: Any = None) -> int:
-        """The number of a new buffer."""
+        """Adds a buffer and returns its number."""
         number = len(self.buffers)
         self.buffers.append(ProgramBuffer(number, dtype, size, kind, value=value))
         return number
@@ -33,16 +35,16 @@ class ProgramBuilder:
     def new(
         self, meta: TensorMeta, kind: BufferKind = BufferKind.TEMPORARY, value: Any = None
     ) -> Placed:
-        """A value in a new buffer of its own, laid out as its meta says."""
+        """Adds a buffer for a value with the layout of its meta, and returns its place."""
         return Placed(self.buffer(meta.dtype, meta.span, kind, value), 0, meta)
 
     @property
     def mark(self) -> tuple[int, int]:
-        """Where the program is now."""
+        """The present numbers of buffers and steps, for `back_to`."""
         return len(self.buffers), len(self.steps)
 
     def back_to(self, mark: tuple[int, int]) -> None:
-        """Takes back what was added since the mark."""
+        """Removes the buffers, steps and checks that were added since the mark."""
         del self.buffers[mark[0] :]
         del self.steps[mark[1] :]
         self.checks = {key: count for key, count in self.checks.items() if count <= mark[1]}
@@ -50,7 +52,7 @@ class ProgramBuilder:
     def finish(
         self, name: str, inputs: list[int | None], outputs: list[Placed | None]
     ) -> LoopProgram:
-        """The program. Buffers that outputs lie in are given away."""
+        """Returns the program. Temporaries in which outputs lie become output buffers."""
         for number in {placed.buffer for placed in outputs if placed is not None}:
             buffer = self.buffers[number]
             if buffer.kind is BufferKind.TEMPORARY:

@@ -1,9 +1,10 @@
-"""Ops that have no loops of their own written as simpler ones, by their declarations.
+"""Decomposition before lowering: ops without a loop form become simpler ops. Graph -> graph.
 
-Before lowering: graph -> graph. An op whose declaration says no element (`scalar`) and no loops is
-replaced by its `expands`, and so is what that calls. Places, phases, roles and outputs are kept;
-results have shape, dtype and strides of the op, and memory of their own. Values are equal up to
-rounding. Complex ops stay, since no loops compute with complex numbers. Spec: `specs/loops.md`.
+An op whose declaration has neither `scalar` nor `loops` is replaced by its `expands`, and the ops
+that it calls are expanded in turn: softmax becomes amax, sub, exp, sum, div. Source lines, phases,
+roles and outputs are kept. Results have shape, dtype and strides of the op, and memory of their
+own; values are equal up to rounding. Ops on complex numbers stay, since loops compute with real
+ones only. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from aotlite.ir.run.transform import Transformer
 
 
 def expand(graph: Graph) -> Graph:
-    """The graph in ops that have loops, or that nothing simpler is known for.
+    """Returns the graph in ops that have loops, or for which nothing simpler is known.
 
     >>> from aotlite.ir.meta import tensor_meta
     >>> build = Builder("f")
@@ -41,7 +42,7 @@ def _is_expanded(op: Any) -> bool:
 
 
 class _Expansion(Transformer):
-    """Rebuilds a graph with a builder that expands."""
+    """Rebuilds a graph with a builder that expands ops."""
 
     def transform(self) -> Graph:
         self.builder = _Expander(self.graph.name)
@@ -51,10 +52,10 @@ class _Expansion(Transformer):
 
 
 class _Expander(Builder):
-    """A builder that emits, for an op with an expansion, what that calls."""
+    """A builder that emits, for an op with an expansion, the ops of the expansion."""
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Any:
-        """The proxy, or proxies, of an op's results."""
+        """Returns the proxy, or proxies, of an op's results."""
         if isinstance(op, MultiViewOp):
             return tuple([self.apply(view, (args[0], *rest)) for view, rest in op.parts(args)])
         if _is_expanded(op) and not _is_complex(op, args):
@@ -66,7 +67,7 @@ class _Expander(Builder):
         return super().apply(op, args)
 
     def _fitted(self, op: Op, args: tuple[Any, ...], found: Any, start: int) -> Any:
-        """The results with the geometry of the op's rule, none of them an operand's memory."""
+        """Returns the results with the strides of the op's meta rule, in memory of their own."""
         metas = op.infer(args)
         if type(metas) is not tuple:
             return self._result(op, found, metas, start)

@@ -1,6 +1,10 @@
-"""`lower`: one walk over a graph, from its nodes to values in buffers.
+"""`lower`: one walk over a graph, which gives each value a place in a buffer.
 
-Input: a verified pure graph, which may be closed by `copy_` into inputs (FUN-22). Output: a
+    x.t().exp()  of x: f32[2, 3]       x    Placed(b0, 0, f32[2, 3])
+                                       t    Placed(b0, 0, f32[3, 2] with strides (1, 3))
+                                       exp  a kernel that stores into a new b1
+
+Input: a verified pure graph, which may end with `copy_` into inputs (FUN-22). Output: a
 `LoopProgram`. Spec: `specs/lowering.md`.
 """
 
@@ -34,7 +38,7 @@ _WITH_LOOPS = frozenset(
 
 
 def lower(graph: Graph) -> LoopProgram:
-    """The program of a pure graph: a kernel an op, or several, or an `Extern` step.
+    """Returns the program of a pure graph: one kernel or several for each op, or an `Extern` step.
 
     Raises BackendError for a graph that is not pure.
     """
@@ -42,7 +46,7 @@ def lower(graph: Graph) -> LoopProgram:
 
 
 def has_loops(dtype: DType) -> bool:
-    """Whether kernels may compute with this dtype."""
+    """Whether kernels compute with this dtype. Float8 and complex numbers they do not."""
     return dtype in _WITH_LOOPS
 
 
@@ -53,13 +57,14 @@ class _Lowering:
     graph: Graph
     builder: ProgramBuilder = attrs.field(factory=ProgramBuilder)
     values: dict[Node, Any] = attrs.field(factory=dict)
-    """Placed, or a tuple of them (None for results that nobody needs)."""
+    """The place of each value, or a tuple of places; None for a result that nothing needs."""
     readable: dict[Node, Placed] = attrs.field(factory=dict)
-    """Of values that are seen as a dtype of another size than their buffer's: a copy."""
+    """The copy of a value whose dtype has another size than its buffer's: kernels load that."""
     copies: dict[int, int] = attrs.field(factory=dict)
-    """Buffers of constants that are returned: their copies."""
+    """The copy of each constant's buffer that is returned."""
     checks_late: bool = attrs.field(init=False, default=False)
-    """Whether effects happen before a program may be given up: then ops raise by themselves."""
+    """Whether the graph has effects. A failed check would run them twice, so that an op which needs
+    a check becomes an extern, and raises by itself (TOK-6)."""
 
     def program(self) -> LoopProgram:
         self.checks_late = has_tokens(self.graph)
@@ -76,7 +81,7 @@ class _Lowering:
         outputs = [self._output(value) for value in self.graph.outputs]
         return self.builder.finish(self.graph.name, inputs, outputs)
 
-    # --- where values come from
+    # --- inputs and constants
     def _input(self, node: Node) -> int | None:
         if not self.graph.users[node]:
             return None
@@ -128,7 +133,7 @@ class _Lowering:
         return placed
 
     def _window(self, buffer: int, start: int, meta: TensorMeta) -> Placed:
-        """The window in the buffer, or in a copy of its bytes where that is of another size."""
+        """Returns a window of the buffer; of a copy of its bytes where item sizes differ."""
         if self._fits(buffer, meta.dtype):
             return Placed(buffer, start, meta)
         old = self.builder.buffers[buffer]
@@ -142,7 +147,7 @@ class _Lowering:
         return Placed(placed.buffer, start, meta)
 
     def _fits(self, buffer: int, dtype: DType) -> bool:
-        """Whether a window of this dtype may be loaded from the buffer."""
+        """Whether kernels can load a window of this dtype from the buffer."""
         stored = self.builder.buffers[buffer].dtype
         if stored is dtype:
             return True
@@ -157,7 +162,7 @@ class _Lowering:
         return self._extern(node, op, args)
 
     def _read(self, argument: Any) -> Any:
-        """The argument with values for nodes."""
+        """Returns the argument with places in the stead of nodes."""
         if type(argument) is Node:
             return self.readable.get(argument) or self.values[argument]
         if type(argument) is tuple:
@@ -165,7 +170,7 @@ class _Lowering:
         return argument
 
     def _loops(self, node: Node, op: PureOp, args: tuple[Any, ...]) -> Any:
-        """Where the results lie, computed by kernels; None where there is no loop form."""
+        """Adds the op's kernels and returns its results' places; None where it has no loop form."""
         mark = self.builder.mark
         k = LoopWriter(self.builder, op.name)
         try:
@@ -176,7 +181,7 @@ class _Lowering:
             else:
                 made = pointwise_loops(k, op, _meta(node), operands)
         except (NoLoops, AotliteError, ArithmeticError):
-            # An error that the op raises is raised when the op is run, as the graph would.
+            # An op that raises here becomes an extern, and raises when the graph is run.
             made = None
         if made is not None and self.checks_late and self._gives_up(mark):
             made = None
@@ -186,8 +191,8 @@ class _Lowering:
         return tuple([each.placed for each in made]) if type(made) is tuple else made.placed
 
     def _gives_up(self, mark: tuple[int, int]) -> bool:
-        """Whether a step since the mark is a check, after which the graph would run once more, and
-        its effects happen twice (TOK-6)."""
+        """Whether a step since the mark is a check. If it failed, the graph would run once more,
+        and its effects would happen twice (TOK-6)."""
         return any(type(step) is ValueCheck for step in self.builder.steps[mark[1] :])
 
     def _extern(self, node: Node, op: PureOp | TokenOp, args: tuple[Any, ...]) -> Any:
@@ -203,7 +208,7 @@ class _Lowering:
         self.builder.steps.append(Extern(op, args, results, metas))
         return results
 
-    # --- where values go
+    # --- outputs
     def _output(self, value: Any) -> Placed | None:
         if type(value) is not Node:
             return None
@@ -214,7 +219,7 @@ class _Lowering:
         return attrs.evolve(placed, buffer=self._given_away(placed.buffer))
 
     def _given_away(self, constant: int) -> int:
-        """A copy of a constant's memory, which the caller may write. Outputs share it."""
+        """Returns the buffer of a constant's copy, which the caller may write. Outputs share it."""
         if constant not in self.copies:
             buffer = self.builder.buffers[constant]
             flat = Placed(constant, 0, tensor_meta((buffer.size,), None, buffer.dtype))
@@ -222,7 +227,7 @@ class _Lowering:
         return self.copies[constant]
 
     def _copied(self, placed: Placed) -> Placed:
-        """A copy that is laid out alike."""
+        """Adds a copy of a value in the same layout."""
         copy = self.builder.new(placed.meta)
         self._write(copy, placed)
         return copy
@@ -239,10 +244,10 @@ class _Lowering:
         self.builder.steps.append(Extern(COPY, (into, value), (into,), into.meta))
 
     def _close(self, copies: Sequence[Node]) -> None:
-        """Writes inputs, after all else is computed (FUN-22, K-9)."""
+        """Adds the copies into inputs, behind all other steps (FUN-22, K-9)."""
         values = [self._read(node.args[1]) for node in copies]
         kinds = [self.builder.buffers[value.buffer].kind for value in values]
-        # What is seen of an input is copied before any of them is written.
+        # A value that lies in an input is copied first: another copy may write that input.
         values = [
             self._copied(value) if kind is BufferKind.INPUT else value
             for value, kind in zip(values, kinds, strict=True)
@@ -257,7 +262,8 @@ def _meta(node: Node) -> TensorMeta:
 
 
 def _operand(k: LoopWriter, value: Any) -> Any:
-    """The argument with operands for values. Raises NoLoops for a dtype that has none."""
+    """Returns the argument with a LoopOperand for each tensor. Raises NoLoops for a dtype that
+    kernels do not compute with."""
     if type(value) is Placed:
         _check_dtypes(value.meta)
         return LoopOperand(k, value)

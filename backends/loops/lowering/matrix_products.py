@@ -1,8 +1,9 @@
-"""Matrix products: windows of BLAS, and copies for operands that it cannot read.
+"""Matrix products as calls of BLAS, with copies of operands that BLAS cannot read as they lie.
 
 Input: operands (*batch, m, k), (*batch, k, n) and a result (*batch, m, n), whose batch dimensions
-broadcast. Output: a `Gemm` step, and kernels around it. Batches that are further rows of one matrix
-are made such. Spec: `specs/lowering.md`.
+broadcast. Output: a `Gemm` step, and kernels around it. Batches are folded into rows where one
+matrix multiplies them all: (8, 16, 32) @ (32, 4) is one product of (128, 32) and (32, 4). Spec:
+`specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aotlite.ir.meta import tensor_meta
 
 @attrs.define
 class _Matrix:
-    """A matrix for each batch: rows, columns, and strides. Elements."""
+    """The matrices of a batch: their sizes, and strides in elements."""
 
     operand: Any
     batch: list[int]
@@ -31,7 +32,7 @@ class _Matrix:
 
     @property
     def turned(self) -> _Matrix:
-        """The transposed matrix."""
+        """The transposed matrices, in the same memory."""
         return _Matrix(self.operand, self.batch, self.columns, self.rows, self.column, self.row)
 
     def window(self) -> MatrixWindow:
@@ -40,7 +41,7 @@ class _Matrix:
 
 
 def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
-    """Adds out = a b, computed in the dtype of `out`, which is float32 or float64."""
+    """Adds the step out = a b, in the dtype of `out`, which is float32 or float64."""
     shape, n = list(out.shape[:-2]), out.shape[-1]
     if 0 in out.shape:
         return
@@ -56,7 +57,7 @@ def gemm(k: Any, out: Any, a: Any, b: Any) -> None:
 
 
 def _matrix(operand: Any, rank: int) -> _Matrix:
-    """The operand with `rank` batch dimensions; those that are missing or broadcast do not move."""
+    """Returns the operand with `rank` batch dimensions. Missing or broadcast ones have stride 0."""
     *batch, rows, columns = operand.shape
     steps = [0 if n == 1 else step for n, step in zip(batch, operand.stride[:-2], strict=True)]
     missing = [0] * (rank - len(batch))
@@ -64,7 +65,7 @@ def _matrix(operand: Any, rank: int) -> _Matrix:
 
 
 def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
-    """The operand as BLAS reads it, copied if it does not read it as it lies."""
+    """Returns the operand in a layout that BLAS reads: itself, or a copy."""
     stored = k.program.buffers[operand.placed.buffer].dtype
     matrix = _matrix(operand, rank)
     unit = _unit(matrix)
@@ -81,9 +82,8 @@ def _readable(k: Any, operand: Any, rank: int, dtype: DType) -> _Matrix:
 
 
 def _unit(matrix: _Matrix) -> tuple[int, int] | None:
-    """(row, column) strides of which one is 1 and the other a leading dimension; None if they are
-    not. Dimensions of one element may have any.
-    """
+    """Returns (row, column) strides of which one is 1 and the other BLAS's leading dimension; None
+    if the matrix has no such strides. A dimension of one element may take any stride."""
     rows, columns, row, column = matrix.rows, matrix.columns, matrix.row, matrix.column
     if columns == 1:
         column = 1
@@ -97,8 +97,10 @@ def _unit(matrix: _Matrix) -> tuple[int, int] | None:
 
 
 def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matrix) -> None:
-    """Makes innermost batches rows where the right matrix is one for them all, in place; drops
-    batch dimensions of one element, and makes one of two that are counted through as one.
+    """Simplifies the batch dimensions, in place.
+
+    Drops those of one element, folds the innermost into rows where the right matrix is the same for
+    all of them, and merges two that step through memory as one.
     """
     parts = (left, right, result)
     for axis in reversed(range(len(shape))):
@@ -118,7 +120,7 @@ def _merge_batch(shape: list[int], left: _Matrix, right: _Matrix, result: _Matri
 
 
 def _continues(matrix: _Matrix) -> bool:
-    """Whether the matrix of the next batch lies behind the last row."""
+    """Whether the next matrix of the batch begins where the row after the last one would."""
     return matrix.column == 1 and matrix.batch[-1] == matrix.rows * matrix.row
 
 
@@ -129,10 +131,11 @@ def _drop(shape: list[int], axis: int, parts: Sequence[_Matrix]) -> None:
 
 
 def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
-    """(*batch, m, k) (*batch, k, n) -> (*batch, m, n), formed in a dtype and cast to the result's.
+    """Returns the product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), accumulated in `formed`
+    and cast to the result's dtype.
 
-    By BLAS where there is something to gain by it; products by vectors, of few or of no elements
-    and of integers are kernels, which fuse.
+    Floats go to BLAS. Products with a dimension of 1, and of integers, become reductions, which
+    fuse with their neighbours.
     """
     inner, (m, n) = a.shape[-1], meta.shape[-2:]
     if inner == 0:

@@ -1,8 +1,9 @@
-"""Pointwise ops as loops, by the scalar expression of their declaration.
+"""Pointwise ops as loops, from the scalar expression of their declaration.
 
-Operands are cast, numbers held, and results rounded as the op's kernel does it
-(`ir/ops/declare.py`). What that comes to depends on the operands' dtypes and the numbers alone: it
-is a template, made once. Spec: `specs/lowering.md`.
+Operands and numbers are cast, and the result is rounded, as the op's kernel does it
+(`ir/ops/declare.py`): `x * 0.1` of a bfloat16 computes in float32 and rounds once. The expression
+depends on dtypes and numbers alone, so that it is made once, as a template over parameters, and
+applied to the loads of each call. Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}
 def pointwise_loops(
     k: LoopWriter, op: PureOp, meta: TensorMeta, args: tuple[Any, ...]
 ) -> LoopOperand:
-    """The kernel of a pointwise op. Raises NoLoops where it has no loop form."""
+    """Adds the kernel of a pointwise op and returns its result. Raises NoLoops where it has no loop
+    form."""
     template = _template_for(op, meta.dtype, args)
     if template is None:
         raise NoLoops
@@ -41,17 +43,18 @@ def pointwise_loops(
 
 
 class ExpressionTemplate:
-    """An expression of parameters, for other scalars in their place."""
+    """An expression of parameters, which `on` applies to scalars."""
 
     def __init__(self, root: Scalar, refuses: ExpressionTemplate | None = None) -> None:
         nodes = list(walk([root]))
         places = {node: place for place, node in enumerate(nodes)}
         self.plan = [(node, [places[each] for each in node.operands]) for node in nodes]
         self.refuses = refuses
-        """Whether the op refuses the operands' values when it runs."""
+        """The condition under which the op refuses the operands' values, such as an integer divided
+        by 0; None for an op that refuses none."""
 
     def on(self, operands: Sequence[Scalar]) -> Scalar:
-        """The expression with these scalars as parameters."""
+        """Returns the expression with these scalars in the place of its parameters."""
         found: list[Scalar] = []
         for node, places in self.plan:
             if places:
@@ -72,7 +75,8 @@ def _template_for(op: PureOp, result: DType, args: tuple[Any, ...]) -> Expressio
 
 
 def _key(value: Any) -> Any:
-    """What a template depends on: 1, 1.0 and True are different numbers, as are 0.0 and -0.0."""
+    """Returns an argument's part of a template's key. 1, 1.0 and True differ, and so do 0.0 and
+    -0.0, though Python calls them equal."""
     if type(value) is LoopOperand:
         return value.dtype, not value.shape
     return type(value), str(value) if type(value) is float else value
@@ -98,7 +102,7 @@ def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplat
 
 
 def _promoted(op: PureOp, args: tuple[Any, ...]) -> DType:
-    """The dtype that operands and numbers in a tensor's place promote to."""
+    """Returns the dtype to which operands, and numbers in an operand's place, promote."""
     found: list[Any] = []
     for i, a in enumerate(args):
         if type(a) is LoopOperand:
@@ -109,7 +113,7 @@ def _promoted(op: PureOp, args: tuple[Any, ...]) -> DType:
 
 
 def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
-    """A number as the kernel sees it."""
+    """Returns a number rounded to the dtype in which the op's kernel holds it."""
     kind = type(value)
     if kind not in _KINDS:
         return value
@@ -123,7 +127,7 @@ def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
 
 
 def _operands(op: PureOp, args: tuple[Any, ...], narrow: DType, wide: DType) -> dict[str, Scalar]:
-    """Parameters for the operands' elements, in the dtype that is computed in."""
+    """Returns parameters for the operands' elements, cast to the dtype of the computation."""
     found: dict[str, Scalar] = {}
     for i, a in enumerate(args):
         if type(a) is LoopOperand:

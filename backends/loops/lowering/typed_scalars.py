@@ -1,8 +1,9 @@
-"""Scalar expressions of ops with dtypes: what `ir/scalar.py` says, as NumPy's kernels compute it.
+"""Type inference of scalar expressions: an `Expr` of `ir/scalar.py` becomes a typed `Scalar`.
 
-Numbers are Python's until they meet a scalar. Input: an `Expr` and typed operands; output: a
-`Scalar`. Raises NoLoops for what the loop IR cannot say, and for what may raise an error when it is
-run: a division of integers by what may be 0. Spec: `specs/lowering.md`.
+Casts stand where NumPy's promotion puts them. A number stays Python's until it meets a scalar, and
+takes that one's dtype. Raises NoLoops for what the loop IR cannot express, and for what always
+raises, such as an integer divided by the number 0. A divisor that may be 0 is collected in
+`refused`. Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in COMPARISONS},
     "isnan": lambda a: a != a,
 }
-"""What is computed of numbers alone."""
+"""Operations on numbers alone, which are folded."""
 _WHOLE = {"floor", "ceil", "trunc", "round", "real", "conj"}
-"""What leaves integers as they are."""
+"""Operations that leave integers as they are."""
 _ROUND = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
 _BOOLS = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 _BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 _LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
 _DIVIDES = {"floor_divide", "fmod", "remainder"}
 _BEYOND = {"maximum": "l", "minimum": "g"}
-"""How a value compares with a number that takes its place."""
+"""The comparison, but for its last letter, under which a value is replaced by a number."""
 _TESTS = {"isnan", "isinf", "signbit"}
 
 
@@ -53,7 +54,8 @@ def truth(value: Scalar) -> Scalar:
 
 
 def scalar_of(value: Value, dtype: DType) -> Scalar:
-    """The number as a scalar of a dtype. Raises NoLoops for an integer that it does not hold."""
+    """Returns a number as a scalar of a dtype; a scalar as it is. Raises NoLoops for a number that
+    the dtype does not hold."""
     if type(value) is Scalar:
         return value
     if type(value) is complex or (type(value) is float and not dtype.is_floating_point):
@@ -64,17 +66,17 @@ def scalar_of(value: Value, dtype: DType) -> Scalar:
 
 
 class Typing:
-    """One walk over an expression. Numbers that stand alone are of `dtype`."""
+    """One walk over an expression. Numbers that meet no scalar take `dtype`."""
 
     def __init__(self, operands: Mapping[str, Value], dtype: DType) -> None:
         self.operands = operands
         self.dtype = dtype
         self.known: dict[int, Value] = {}
         self.refused: Scalar | None = None
-        """Whether the op refuses these operands when it runs."""
+        """The condition under which the op refuses the operands' values; None if never."""
 
     def value(self, expr: Any) -> Value:
-        """The value of a subtree, computed once."""
+        """Returns the value of a subtree; shared ones are computed once."""
         if type(expr) is not Expr:
             return expr
         if expr.op == "symbol":
@@ -118,7 +120,7 @@ class Typing:
         return where(truth(condition), *self.alike(then, other))
 
     def alike(self, *args: Value) -> list[Scalar]:
-        """The values in the dtype that NumPy's promotion gives them."""
+        """Returns the values cast to the dtype to which NumPy promotes them."""
         wanted: DType | None = None
         for a in args:
             if type(a) is Scalar:
@@ -147,7 +149,7 @@ class Typing:
         return _of_integers(op, args)
 
     def _divisor(self, value: Value) -> Value:
-        """What integers are divided by: 1 where it is 0, which the op refuses."""
+        """Returns the divisor with 1 in the place of 0, and adds "it is 0" to `refused`."""
         if type(value) is not Scalar:
             if value == 0:
                 raise NoLoops
@@ -157,7 +159,8 @@ class Typing:
         return where(zero, 1, value)
 
     def _quotient(self, a: Value, b: Value) -> Scalar:
-        """Of integers, rounded towards 0. The least one divided by -1 has none that fits."""
+        """Returns the quotient of integers, rounded towards 0. Division by -1 is a negation, which
+        wraps: the hardware's division of the least integer by -1 traps."""
         x, y = self.alike(a, self._divisor(b))
         if not y.dtype.is_signed:
             return make("idiv", x, y)
@@ -232,14 +235,15 @@ def _is_number(value: Scalar) -> bool:
 
 
 def _bounded(op: str, a: Scalar, b: Scalar) -> Scalar:
-    """The extreme of a value and a number: nan stays, of equals the second, as NumPy has it."""
+    """Returns the maximum or minimum of a value and a number, as NumPy: NaN stays, of equals the
+    second."""
     if _is_number(b):
         return where(make(_BEYOND[op] + "e", a, b), b, a)
     return where(make(_BEYOND[op] + "t", b, a), a, b)
 
 
 def called(op: str, *args: Scalar, dtype: DType | None = None) -> Scalar:
-    """The function of the library. Raises NoLoops if it has none for these dtypes."""
+    """Returns the call of a library function. Raises NoLoops if there is none for these dtypes."""
     if not has(op, [a.dtype for a in args]):
         raise NoLoops
     return function(op, dtype or (dtypes.bool_ if op in _TESTS else args[0].dtype), *args)

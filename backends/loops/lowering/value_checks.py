@@ -1,8 +1,9 @@
-"""Checks of what is computed: a program is given up where an op refuses values.
+"""Checks of values at run time, such as of indices: compiled code cannot raise eager's errors.
 
-A kernel finds out whether any value is refused, and a `ValueCheck` step gives up if so; the caller
-then runs the graph by the ops' own kernels, which raise. Until then nothing that the caller sees is
-written. What is checked twice is checked once. Spec: `specs/lowering.md`.
+A kernel reduces "is refused" over all elements by `any` into one bool, and a `ValueCheck` step
+abandons the program if it is true. The caller then runs the graph by the ops' own kernels, of which
+one raises. Until then no memory of the caller's is written. Equal checks are made once. Spec:
+`specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from aotlite.ir.meta import tensor_meta
 
 
 def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = None) -> None:
-    """Adds the check that `wrong(i, j, ...)` holds at no positions of the shape.
+    """Adds a check that `wrong(i, j, ...)` is false at all positions of the shape.
 
-    Where there is a check with the key `once` already, there is nothing to do.
+    Does nothing if a check with the key `once` was added before.
     """
     if 0 in shape or (once is not None and once in k.program.checks):
         return
@@ -31,7 +32,7 @@ def refuse(k: Any, shape: Sequence[int], wrong: Callable[..., Any], once: Any = 
 
 
 def check_index(k: Any, index: Any, low: int, high: int, ignored: int | None) -> None:
-    """Adds the check that low <= each element < high, or that it is `ignored`."""
+    """Adds a check that each element of `index` is `ignored`, or low <= element < high."""
 
     def wrong(*i: Any) -> Any:
         value = k.cast(index[i], dtypes.int64)

@@ -1,9 +1,13 @@
-"""The writer: how the declaration of an op says its loops.
+"""The writer: the language in which an op's declaration says its loops.
 
-`PureOp.loops(k, meta, *args)` is told a `LoopWriter` and a `LoopOperand` for each tensor; it gives
-the result, a tuple of them for several, or None where these arguments have no loop form. The verbs
-each add one kernel: `map` and `store` of independent elements, `reduce`, `scan`, `scatter`. What a
-kernel computes is a function of its positions. Spec: `specs/lowering.md`.
+`PureOp.loops(k, meta, *args)` gets a `LoopWriter`, and a `LoopOperand` for each tensor. It returns
+the result, a tuple of results, or None where these arguments have no loop form. Each method of the
+writer adds one kernel, given a function from positions to an element, as in TVM's `compute`:
+
+    k.map(meta, lambda i, j: a[j, i])                               # a transposed copy
+    k.reduce("sum", meta, (n,), lambda i, j: a[i[0], j[0]])         # sums of rows
+
+Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -38,13 +42,13 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
 
 Position = Any
-"""An Index, an int, or an integer Scalar: a position that is read or computed."""
+"""An AxisIndex, an int, or an integer Scalar: a position that is loaded or computed."""
 Computed = Any
 """A Scalar or a Python number."""
 
 
 class LoopOperand:
-    """A tensor in a program: a window of a buffer. `a[i, j]` is its element there."""
+    """A tensor in a program: a window of a buffer. `a[i, j]` is the load of an element."""
 
     __slots__ = ("dtype", "meta", "placed", "shape", "stride", "writer")
 
@@ -61,26 +65,27 @@ class LoopOperand:
         return len(self.shape)
 
     def __getitem__(self, positions: Position | tuple[Position, ...]) -> Scalar:
-        """The element at these positions. Out of range only where a `where` does not take it."""
+        """Returns the load at these positions. They may be out of range only in a branch of `where`
+        that is not taken there."""
         return self.load(self.address(positions if type(positions) is tuple else (positions,)))
 
     def load(self, address: Affine) -> Scalar:
-        """The element at an address of the buffer, in the operand's dtype."""
+        """Returns the load at an address of the buffer, in the operand's dtype."""
         stored = self.writer.program.buffers[self.placed.buffer].dtype
         return expr.bits(expr.load(self.placed.buffer, address, stored), self.dtype)
 
     def at(self, positions: Sequence[Position]) -> Scalar:
-        """The element at these positions of a shape that it broadcasts to."""
+        """Returns the load at these positions of a shape to which the operand broadcasts."""
         own = positions[len(positions) - len(self.shape) :]
         return self[tuple([0 if n == 1 else i for n, i in zip(self.shape, own, strict=True)])]
 
     def view(self, shape: Sequence[int], stride: Sequence[int], start: int = 0) -> LoopOperand:
-        """A window of its memory. Elements, `start` from its own first one."""
+        """Returns another window of its memory. `start` counts from its first element."""
         meta = tensor_meta(tuple(shape), tuple(stride), self.dtype, self.meta.device)
         return LoopOperand(self.writer, Placed(self.placed.buffer, self.placed.start + start, meta))
 
     def address(self, positions: Sequence[Position]) -> Affine:
-        """Where the element at these positions lies in the buffer."""
+        """Returns the address in the buffer of the element at these positions."""
         if len(positions) != len(self.shape):
             raise GraphError(
                 f"loops: {len(positions)} positions of {self.meta}, expected {len(self.shape)}"
@@ -112,22 +117,22 @@ class LoopWriter:
 
     # ------------------------------------------------------------------------------------ memory
     def new(self, meta: TensorMeta) -> LoopOperand:
-        """New memory laid out as the meta says; every element must be stored."""
+        """Returns a new tensor of this meta. The caller must store each of its elements."""
         return LoopOperand(self, self.program.new(meta))
 
     def table(self, values: Any) -> LoopOperand:
-        """An array of the host as a constant."""
+        """Returns an array of the host as a constant."""
         array = np.ascontiguousarray(values)
         meta = tensor_meta(array.shape, None, dtypes.from_numpy(array.dtype))
         return LoopOperand(self, self.program.new(meta, BufferKind.CONSTANT, array.reshape(-1)))
 
     # ------------------------------------------------------------------------------------- verbs
     def map(self, meta: TensorMeta, element: Callable[..., Computed]) -> LoopOperand:
-        """The tensor whose element at positions i, j, ... is `element(i, j, ...)`."""
+        """Returns the tensor whose element at positions i, j, ... is `element(i, j, ...)`."""
         return self.store(self.new(meta), element)
 
     def store(self, out: LoopOperand, element: Callable[..., Computed]) -> LoopOperand:
-        """Writes `element(i, j, ...)` to each element of `out`, and gives `out`."""
+        """Writes `element(i, j, ...)` to each element of `out`, and returns `out`."""
         axes = self._axes(out.shape, by_stride(out.stride))
         if axes is None:
             return out
@@ -139,8 +144,9 @@ class LoopWriter:
     def elementwise(
         self, meta: TensorMeta, element: Callable[[Callable[[LoopOperand], Scalar]], Computed]
     ) -> LoopOperand:
-        """The tensor whose elements are `element(load)`, where `load(a)` is that of a at the same
-        place. As `map`, without indexes."""
+        """Returns the tensor whose elements are `element(load)`, where `load(a)` is the element of
+        a at the same place. The form of `map` for elements that need no positions: it is faster,
+        since addresses are made without indexes."""
         out, shape, rank = self.new(meta), meta.shape, len(meta.shape)
         if 0 in shape or not (meta.contiguous or meta.dense):
             return self.store(out, lambda *i: element(lambda a: a.at(i)))
@@ -180,12 +186,13 @@ class LoopWriter:
         finish: Callable[..., Any] | None = None,
         stride: Sequence[int] | None = None,
     ) -> Any:
-        """Results whose elements are combinations of `values(positions, inner positions)`.
+        """Returns tensors whose elements combine `values(positions, inner positions)`.
 
-        `kind` names the combiner, `over` are the extents of the inner positions, and `values` gives
-        a scalar, or a tuple for a combiner of several parts. `finish(*parts)` gives what is stored,
-        the parts themselves by default. Axes are in order of `stride`, one for each position, then
-        each inner position: by the results' and as given if there is none.
+        `kind` names the combiner. `over` has the extents of the inner positions. `values` returns a
+        scalar, or a tuple for a combiner of several parts. `finish(*parts)` returns what is stored;
+        by default the parts themselves. `stride` orders the axes: one stride for each position and
+        each inner position, largest outermost. By default positions go by the results' strides, and
+        inner positions as given.
         """
         several = type(metas) is tuple
         outs = [self.new(meta) for meta in _listed(metas)]
@@ -218,10 +225,8 @@ class LoopWriter:
         *,
         finish: Callable[..., Any] | None = None,
     ) -> Any:
-        """Results whose element at i, j, ... combines `values` at all positions up to there.
-
-        "Up to" is along dimension `dim`. Else as `reduce`.
-        """
+        """Returns tensors whose element at i, j, ... combines `values` at all positions up to there
+        along dimension `dim`: a cumulative sum, for instance. Parameters as those of `reduce`."""
         several = type(metas) is tuple
         outs = [self.new(meta) for meta in _listed(metas)]
         shape = outs[0].shape
@@ -252,10 +257,11 @@ class LoopWriter:
         ordered: Sequence[int] = (),
         combine: str | None = None,
     ) -> LoopOperand:
-        """Writes into `out`: `element(i, j, ...)` gives positions in `out`, and a value for there.
+        """Writes into `out`: `element(i, j, ...)` returns positions in `out` and a value for them.
 
-        Over positions of `extents`. Those at `ordered` may meet at one element: they come in
-        ascending order, and the last one stays, or all are combined with what is there (`combine`).
+        i, j, ... run over `extents`. Only positions that differ along the dimensions `ordered` may
+        write one element: they do so in ascending order, and the last one stays, or, with
+        `combine`, all are combined with what is there.
         """
         outer = [k for k in range(len(extents)) if k not in ordered]
         apart = [extents[k] for k in outer]
@@ -270,13 +276,13 @@ class LoopWriter:
         return out
 
     def add(self, step: Step) -> None:
-        """Adds a step that is no kernel."""
+        """Adds a step of another kind than a kernel."""
         self.program.steps.append(step)
 
     def product(
         self, meta: TensorMeta, a: LoopOperand, b: LoopOperand, dtype: DType
     ) -> LoopOperand:
-        """The matrix product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), formed in a dtype."""
+        """Returns the product (*batch, m, k) (*batch, k, n) -> (*batch, m, n), in `dtype`."""
         made: LoopOperand = matrix_products.product(self, meta, a, b, dtype)
         return made
 
@@ -287,22 +293,24 @@ class LoopWriter:
     def refuse(
         self, shape: Sequence[int], wrong: Callable[..., Scalar], *, once: Any = None
     ) -> None:
-        """Gives the program up where `wrong(i, j, ...)` holds at any positions of the shape.
+        """Adds a check that abandons the program where `wrong(i, j, ...)` holds anywhere.
 
-        The graph is then run by the ops' own kernels, of which one raises. Of checks with one key
-        `once` there is one.
+        The graph is then run by the ops' own kernels, of which one raises. Checks with the same key
+        `once` are added once.
         """
         value_checks.refuse(self, shape, wrong, once)
 
     def check_index(
         self, index: LoopOperand, low: int, high: int, *, ignored: int | None = None
     ) -> None:
-        """Gives the program up unless low <= i < high for each element, or it is `ignored`."""
+        """Adds a check that each element is `ignored`, or low <= element < high. The op raises
+        otherwise, as eager does."""
         value_checks.check_index(self, index, low, high, ignored)
 
     # ----------------------------------------------------------------------------------- scalars
     def number(self, value: Any, dtype: DType) -> Scalar:
-        """The number as the dtype holds it, fractions cut off where it is of integers."""
+        """Returns the number in a dtype; an integer dtype cuts fractions off. Raises NoLoops for a
+        number that the dtype does not hold."""
         if type(value) is complex:
             raise NoLoops
         if dtype.kind == dtypes.INTEGER:
@@ -311,27 +319,27 @@ class LoopWriter:
         return expr.const(value, dtype)
 
     def cast(self, value: Computed, dtype: DType) -> Scalar:
-        """The value in a dtype; itself if it has it."""
+        """Returns the value in a dtype; the value itself if it has that dtype."""
         return expr.cast(value, dtype) if type(value) is Scalar else self.number(value, dtype)
 
     def bits(self, value: Scalar, dtype: DType) -> Scalar:
-        """The same bits as another dtype of the same size."""
+        """Returns the value's bits as another dtype of the same size."""
         return expr.bits(value, dtype)
 
     def wide(self, value: Scalar) -> Scalar:
-        """The value in the dtype in which sums of its dtype are formed."""
+        """Returns the value in its accumulator's dtype: float32 for 16-bit floats."""
         return expr.cast(value, accumulator(value.dtype))
 
     def where(self, condition: Scalar, then: Computed, other: Computed) -> Scalar:
-        """`then` where the condition holds; only that branch is computed."""
+        """Returns `then` where the condition holds, else `other`; only that branch is computed."""
         return expr.where(condition, then, other)
 
     def truth(self, value: Scalar) -> Scalar:
-        """Whether the value is not 0."""
+        """Returns whether the value is not 0."""
         return value if value.dtype is dtypes.bool_ else expr.make("ne", value, 0)
 
     def all(self, *conditions: Scalar) -> Scalar:
-        """Whether all hold."""
+        """Returns whether all conditions hold."""
         left = dict.fromkeys(c for c in conditions if c.op != "const" or not c.args[0])
         total: Scalar | None = None
         for condition in left:
@@ -341,11 +349,11 @@ class LoopWriter:
         return expr.const(True, dtypes.bool_) if total is None else total
 
     def inside(self, i: Position, low: int, high: int) -> Scalar:
-        """Whether low <= i < high."""
+        """Returns whether low <= i < high."""
         return self.all(i >= low, i < high)
 
     def position(self, i: Position) -> Scalar:
-        """The position as an int64."""
+        """Returns the position as an int64 Scalar."""
         return i.scalar if type(i) is AxisIndex else self.cast(i, dtypes.int64)
 
     def make(self, op: str, *operands: Computed) -> Scalar:
@@ -364,9 +372,10 @@ class LoopWriter:
         over: Sequence[int] = (),
         inner: Sequence[int] | None = None,
     ) -> tuple[tuple[int, ...], tuple[Position, ...]] | None:
-        """(extents, positions of `shape`, then of `over`); None where there is nothing to do.
+        """Returns (extents of the axes, positions of `shape` and of `over`); None for no elements.
 
-        Dimensions of one element have no axis, but inner ones have at least one if there are any.
+        A dimension of one element has no axis. But if there are inner dimensions, there is at least
+        one inner axis.
         """
         if 0 in shape:
             return None
@@ -402,17 +411,19 @@ def _listed(metas: TensorMeta | tuple[TensorMeta, ...]) -> tuple[TensorMeta, ...
 
 
 def by_stride(stride: Sequence[int]) -> list[int]:
-    """The dimensions from the largest stride to the smallest."""
+    """Returns the dimensions ordered from the largest stride to the smallest."""
     return sorted(range(len(stride)), key=lambda k: -stride[k])
 
 
 def _along_memory(stride: Sequence[int]) -> list[int]:
-    """The same of what is only loaded: what repeats itself (0) is gone over last, as a whole."""
+    """Returns the dimensions of a tensor that is only loaded, by stride; broadcast ones (stride 0)
+    come outermost."""
     return sorted(range(len(stride)), key=lambda k: (stride[k] != 0, -stride[k]))
 
 
 def _apart(positions: tuple[Position, ...], out: LoopOperand) -> tuple[Position, ...]:
-    """The positions, of which no two have one address: of those in one place the last ones."""
+    """Returns positions of which no two have one address. Along a dimension of stride 0 the last
+    element is written, as eager's copy leaves it. Raises NoLoops for other overlaps."""
     shape, stride = out.shape, out.stride
     if out.meta.dense or not has_internal_overlap(shape, stride):
         return positions

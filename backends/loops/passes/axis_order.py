@@ -1,8 +1,8 @@
-"""Inner axes in the order of memory, where reductions allow any order.
+"""Loop interchange of inner axes: reductions go over memory in the order in which it lies.
 
-A reduction of a transposed array goes over it as the array lies, not as its indexes say.
-Input: a program after fusion; output: one in which fewer reductions load across. This changes the
-order of sums, on purpose. Spec: `specs/fusion.md`.
+`x.t().sum()` reads x row by row, not column by column. Input: a program after fusion; output: one
+in which fewer loads of reductions jump. This changes the order of sums, on purpose: the new order
+is part of the program, so that all printers and the interpreter keep it. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aotlite.backends.loops.rewrite import moved_body
 
 
 def ordered(program: LoopProgram) -> LoopProgram:
-    """The program with kernels that go over memory as it lies."""
+    """Returns the program with the inner axes of each kernel in the order of memory."""
     steps = [ordered_kernel(step) if type(step) is Kernel else step for step in program.steps]
     return attrs.evolve(program, steps=tuple(steps))
 
 
 def ordered_kernel(kernel: Kernel) -> Kernel:
-    """The kernel with its inner axes by the strides of what it loads, if it loads less across, or
-    more of what it loads are neighbours."""
+    """Returns the kernel with its inner axes ordered by the strides of its loads, the largest load
+    first, if fewer accesses jump or more bytes have stride 1; else the kernel itself."""
     if len(kernel.extents) - kernel.space < 2 or not takes_any_order(kernel):
         return kernel
     loads = sorted(loads_of(kernel), key=lambda load: -_bytes(load, kernel.extents))
@@ -41,12 +41,12 @@ def ordered_kernel(kernel: Kernel) -> Kernel:
 
 
 def _rank(kernel: Kernel) -> tuple[int, int]:
-    """How well the accesses of a kernel lie: more is better."""
+    """Returns how well the accesses of a kernel lie in memory: a larger tuple is better."""
     return -across(kernel), max(neighbours(kernel).values())
 
 
 def with_order(kernel: Kernel, order: Sequence[int]) -> Kernel:
-    """The kernel with its axes in this order."""
+    """Returns the kernel with its axes in this order."""
     count = len(order)
     forms = tuple([unit(order.index(k), count) for k in range(count)])
     extents = tuple([kernel.extents[k] for k in order])
@@ -55,15 +55,15 @@ def with_order(kernel: Kernel, order: Sequence[int]) -> Kernel:
 
 
 def _bytes(load: Scalar, extents: tuple[int, ...]) -> int:
-    """What a load moves, if each address is read once."""
+    """Returns the bytes of a load, each address read once."""
     address: Affine = load.args[1]
     moved = [n for c, n in zip(address.coefficients, extents, strict=True) if c]
     return load.dtype.itemsize * math.prod(moved)
 
 
 def takes_any_order(kernel: Kernel) -> bool:
-    """Whether nothing asks for the order of the inner axes: no scan, no store that combines, and
-    none where several points may write one address, of which the last one stays."""
+    """Whether the inner axes may be reordered: the kernel has no scan, no store that combines, and
+    no store in which several points may write one address, of which the last one must stay."""
     for statement in kernel.body:
         if type(statement) is Scan:
             return False

@@ -1,10 +1,13 @@
-"""Kernels with as few axes as their addresses allow, in the order of memory.
+"""Canonical axes: as few as the addresses allow, in the order of memory.
 
-Input: any program; output: the same with the independent axes of each kernel ordered by the strides
-of what it stores, largest outermost, axes of one point and branches that no
-point takes dropped, and neighbours merged that are one
-run of memory in all addresses. Inner axes keep their order: it is that of reductions.
-Spec: `specs/fusion.md`.
+Drops axes of one point and branches that no point takes; orders the independent axes by the strides
+of the stores, largest outermost; and merges neighbouring axes that are one run of memory in all
+addresses, so that more kernels have the same axes and printers see long loops:
+
+    [i0<16, i1<4, i2<8]  b1[32*i0 + 8*i1 + i2] = b0[32*i0 + 8*i1 + i2]
+    [i0<512]             b1[i0] = b0[i0]
+
+Inner axes keep their order, which is that of reductions. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
 
 
 def canonical(program: LoopProgram) -> LoopProgram:
-    """The program with canonical kernels."""
+    """Returns the program with canonical kernels."""
     steps = [
         canonical_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
         for step in program.steps
@@ -32,7 +35,7 @@ def canonical(program: LoopProgram) -> LoopProgram:
 
 
 def canonical_kernel(kernel: Kernel) -> Kernel:
-    """The kernel over canonical axes."""
+    """Returns the kernel over canonical axes."""
     kernel = without_unit_axes(kernel)
     body = decided(kernel.body, kernel.extents)
     if body != kernel.body:
@@ -49,7 +52,7 @@ def canonical_kernel(kernel: Kernel) -> Kernel:
 
 
 def _addresses(kernel: Kernel) -> list[Affine]:
-    """Of the stores, those of most points first, then of the loads."""
+    """Returns the addresses of stores, those of most axes first, then the addresses of loads."""
     stores = sorted(
         [store.address for store in stores_of(kernel)],
         key=lambda address: -sum([c != 0 for c in address.coefficients]),
@@ -58,7 +61,7 @@ def _addresses(kernel: Kernel) -> list[Affine]:
 
 
 def _order(kernel: Kernel, addresses: Sequence[Affine]) -> list[int]:
-    """The axes, the independent ones by their strides."""
+    """Returns the order of axes: independent ones by descending strides, then the inner ones."""
 
     def strides(k: int) -> list[int]:
         return [-abs(address.coefficients[k]) for address in addresses]
@@ -68,7 +71,7 @@ def _order(kernel: Kernel, addresses: Sequence[Affine]) -> list[int]:
 
 
 def _groups(kernel: Kernel, order: list[int], addresses: Sequence[Affine]) -> list[list[int]]:
-    """The axes in order, those together that are one run in all addresses."""
+    """Returns the axes in order, grouped: a group is one run of memory in all addresses."""
     named = {k for s in kernel.body for value in values_of(s) for k in facts(value).axes}
     groups = [[order[0]]]
     for k in order[1:]:
@@ -87,10 +90,10 @@ def _groups(kernel: Kernel, order: list[int], addresses: Sequence[Affine]) -> li
 
 
 def _regrouped(kernel: Kernel, groups: list[list[int]]) -> Kernel:
-    """The kernel with an axis for each group.
+    """Returns the kernel with one axis for each group.
 
-    An axis that is merged has the innermost's coefficients: the others are its multiples, so each
-    but the innermost is put at 0 and the innermost runs over all.
+    The merged axis has the coefficients of the innermost one, of which the others' are multiples.
+    So the innermost runs over all points, and the others become the constant 0.
     """
     count = len(groups)
     forms: list[Affine] = [fixed(0, count)] * len(kernel.extents)

@@ -1,7 +1,7 @@
-"""What nothing needs removed: stores, reductions, steps and buffers.
+"""Dead code elimination: stores, reductions, steps and buffers that no result needs.
 
-Input: any program; output: the same results with fewer steps. Numbers of buffers and names stay.
-Spec: `specs/fusion.md`.
+Buffers and names keep their numbers. Fusion relies on it: it copies values into their users, and
+leaves the store that nothing loads any more to this pass. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from aotlite.backends.loops.program import (
 
 
 def without_dead(program: LoopProgram) -> LoopProgram:
-    """The program with nothing that neither its results nor its inputs depend on."""
+    """Returns the program without steps on which neither an output nor the new value of an input
+    depends. Checks and effects stay."""
     needed = {placed.buffer for placed in program.outputs if placed is not None}
     needed |= {number for number in program.inputs if number is not None}
     kept: list[Step] = []
@@ -42,7 +43,7 @@ def without_dead(program: LoopProgram) -> LoopProgram:
 
 
 def _needed(step: Step, alive: set[int]) -> Step:
-    """The step without what it does for nobody; an extern's results are marked so."""
+    """Returns the step without its dead stores; dead results of an extern become None."""
     match step:
         case Kernel():
             return with_stores(step, alive)
@@ -53,7 +54,7 @@ def _needed(step: Step, alive: set[int]) -> Step:
 
 
 def with_stores(kernel: Kernel, alive: set[int]) -> Kernel:
-    """The kernel with those of its stores that go to these buffers, and what they need."""
+    """Returns the kernel with its stores to these buffers, and the statements that they need."""
     kept: list[Statement] = []
     names: set[int] = set()
     for statement in reversed(kernel.body):

@@ -1,9 +1,13 @@
-"""A buffer filled with a number and then overwritten in part, in one go.
+"""Fill forwarding: a buffer that is filled with a number and then overwritten in part is written
+once.
 
-Input: a program after fusion; output: the same, bit for bit, with a fill of a whole buffer made by
-the kernel that stores every n-th element, row or block of it: the elements between get the number
-in the same pass over memory. The gradient of a strided slice is such a buffer.
-Spec: `specs/fusion.md`, FUS-19.
+The gradient of `x[::2]` is zeros, of which every other element is then stored:
+
+    fill:     b1[i0] = 0.0          i0<1000         store:    b1[2*i0] = b0[i0]      i0<500
+    store:    b1[2*i0] = b0[i0]     i0<500    ->              b1[2*i0 + 1] = 0.0
+
+The result is the same, bit for bit, with one pass over memory in place of two. Spec:
+`specs/fusion.md`, FUS-19.
 """
 
 from __future__ import annotations
@@ -25,11 +29,11 @@ from aotlite.backends.loops.program import (
 )
 
 MOST_PARTS = 8
-"""Stores that one kernel may make of one."""
+"""The most parts of a buffer: the kernel gets a store for each."""
 
 
 def with_fills(program: LoopProgram) -> LoopProgram:
-    """The program with fills made by the kernels that overwrite them in part."""
+    """Returns the program with fills moved into the kernels that overwrite them in part."""
     sizes = {buffer.number: buffer.size for buffer in program.buffers}
     steps: list[Step | None] = list(program.steps)
     for place, step in enumerate(program.steps):
@@ -43,7 +47,7 @@ def with_fills(program: LoopProgram) -> LoopProgram:
 
 
 def _filled(step: Step, sizes: dict[int, int]) -> int | None:
-    """The buffer that a kernel does nothing but fill with one number."""
+    """Returns the buffer of a kernel that only fills one buffer with a number; else None."""
     if type(step) is not Kernel or len(step.body) != 1 or 0 in step.extents:
         return None
     (store,) = step.body
@@ -59,7 +63,8 @@ def _number_of(step: Step) -> Scalar:
 
 
 def _next_use(steps: Sequence[Step], start: int, number: int) -> int | None:
-    """The first step from there on that uses the buffer, if it does nothing but store to it."""
+    """Returns the first step from `start` on that uses the buffer, if it stores and does not load
+    it; else None."""
     for place in range(start, len(steps)):
         if number in reads(steps[place]):
             return None
@@ -69,7 +74,8 @@ def _next_use(steps: Sequence[Step], start: int, number: int) -> int | None:
 
 
 def _with_rest(step: Step, number: int, size: int, value: Scalar) -> Kernel | None:
-    """The kernel with stores of the number between the elements that it stores."""
+    """Returns the kernel with stores of the number to the other elements of the buffer; None where
+    its stores are not one of equal parts."""
     if type(step) is not Kernel:
         return None
     (store,) = [each for each in stores_of(step) if each.buffer == number]
@@ -83,7 +89,8 @@ def _with_rest(step: Step, number: int, size: int, value: Scalar) -> Kernel | No
 
 
 def _parts(address: Affine, extents: Sequence[int], size: int) -> list[Affine] | None:
-    """The addresses of the rest, if the stored ones are one of equal parts of the buffer."""
+    """Returns the addresses of the other parts, if the stored elements are one of up to
+    `MOST_PARTS` equal parts of the buffer; else None."""
     axes = sorted([(c, n) for c, n in zip(address.coefficients, extents, strict=True) if n > 1])
     dense, block, count = 1, 0, 1
     for step, extent in [*axes, (size, 1)]:

@@ -1,8 +1,7 @@
-"""Sums of which at most one term is not zero, without going over the terms.
+"""One-hot sums: a sum over j of `where(j == k, value, 0)` becomes `value`, without a loop.
 
-Input: a kernel; output: the same, bit for bit, with sums over j of `where(j == k, value, 0)`, where
-k and the value are of the row, replaced by the value. What is gathered and then differentiated is
-summed so. Spec: `specs/fusion.md`, FUS-18.
+k and the value must not depend on j. The gradient of a gather is such a sum after fusion. The
+result is the same, bit for bit. Spec: `specs/fusion.md`, FUS-18.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aotlite.backends.loops.rewrite import Memo, replaced_body
 
 
 def with_selected(kernel: Kernel) -> Kernel:
-    """The kernel without such sums."""
+    """Returns the kernel without one-hot sums."""
     if kernel.space != len(kernel.extents) - 1 or kernel.extents[-1] < 2:
         return kernel
     memo: Memo = {}
@@ -33,9 +32,9 @@ def with_selected(kernel: Kernel) -> Kernel:
 
 
 def _selected(statement: Reduce, kernel: Kernel) -> Scalar | None:
-    """What the sum is, if it is one of these.
+    """Returns the value of a one-hot sum; None for another reduction.
 
-    The sum of a value and of zeros is the value, but 0.0 where that is -0.0.
+    The sum of a value and zeros is the value, but 0.0 if that is -0.0: hence `then + 0`.
     """
     value = statement.values[0]
     if statement.kind != "sum" or value.op != "where" or value.args[0].op != "eq":
@@ -53,7 +52,7 @@ def _selected(statement: Reduce, kernel: Kernel) -> Scalar | None:
 
 
 def is_of_row(value: Scalar, kernel: Kernel) -> bool:
-    """Whether an expression uses no inner axis."""
+    """Whether an expression uses no inner axis, so that it is one value a row."""
     found, space = facts(value), kernel.space
     scans = {k for s in kernel.body if type(s) is Scan for k in s.names}
     return (

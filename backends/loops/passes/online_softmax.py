@@ -1,10 +1,12 @@
-"""Two reductions of long rows, of which one needs the other's result, in one pass over memory.
+"""Online softmax and Welford's moments: two dependent reductions of a long row in one pass.
 
-Input: a program after fusion; output: one in which `max(x)` and `sum(exp(x - max(x)))` of the same
-rows are one reduction `sum_exp`, and a mean and the sum of squares less it are `moments`, where
-rows are too long to be kept: each row is read once less. Fusion should follow, since what is left
-of the second kernel may be pointwise. This changes the order of sums, on purpose.
-Spec: `specs/fusion.md`, FUS-23.
+    v0 = reduce<max>(x);  v1 = reduce<sum>(exp(x - v0))       ->  v0, v1 = reduce<sum_exp>(x, 1)
+    v0 = reduce<sum>(x);  v1 = reduce<sum>((x - v0/n)^2)      ->  n, mean, v1 = reduce<moments>(...)
+
+It saves one reading of rows that are too long for a cache. Where the two reductions stand in two
+kernels, the second's moves to the first; fusion should run again afterwards, since the rest of the
+second kernel may be pointwise. This changes the order of sums, on purpose. Spec: `specs/fusion.md`,
+FUS-23.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from aotlite.ir.dtypes import float32, float64
 
 @attrs.frozen
 class _Joint:
-    """One reduction for two: what becomes of the first's results, and the second's result."""
+    """One reduction in place of two: replacements for the first's results, the second's result."""
 
     reduce: Reduce
     memo: dict[Scalar, Scalar]
@@ -41,15 +43,16 @@ class _Joint:
 
 @attrs.frozen
 class _Rule:
-    """A pair of reductions: the first's kind, what the second needs of it, and both as one."""
+    """A pair of reductions that can be one."""
 
     kind: str
+    """The combiner of the first reduction."""
     center: Callable[[Reduce, int], Scalar]
-    """Of the first and the number of points: what the second one's points are less."""
+    """(first, number of points) -> the value that the second subtracts: maximum or mean."""
     is_second: Callable[[Scalar, Scalar, Scalar], bool]
-    """Whether a value that is added up is the second's, of x less the center."""
+    """(summand, x, center) -> whether the sum is the second reduction."""
     joint: Callable[[Reduce, int, int], _Joint]
-    """Of the first, a free name and the number of points."""
+    """(first, a free name, number of points) -> the one reduction."""
 
 
 def _name_of(reduce: Reduce) -> Scalar:
@@ -62,7 +65,8 @@ def _is_exponential(value: Scalar, x: Scalar, top: Scalar) -> bool:
 
 
 def _with_exponentials(first: Reduce, free: int, points: int) -> _Joint:
-    """The sum is nan where the maximum is not finite, as an exponential of nan is."""
+    """The joint reduction of softmax. `top - top` makes the sum NaN where the maximum is infinite,
+    as exp(inf - inf) would be."""
     top, total = _name_of(first), name(free, first.values[0].dtype)
     parts = (first.values[0], const(1, top.dtype))
     both = Reduce((first.names[0], free), "sum_exp", parts, first.lanes, first.near)
@@ -94,8 +98,8 @@ _RULES = (
 
 
 def with_online(program: LoopProgram, is_long: Callable[[Kernel], bool]) -> LoopProgram:
-    """The program with such reductions in one, of kernels whose rows are too long to be kept; of
-    several kernels' rows, which are longer than what fusion takes together, whatever they are."""
+    """Returns the program with such pairs joined: within a kernel if `is_long(kernel)`; across two
+    kernels always, since fusion has left them apart for their long rows."""
     buffers = list(program.buffers)
     steps = [
         _in_kernel(step) if type(step) is Kernel and is_long(step) else step
@@ -110,7 +114,7 @@ def with_online(program: LoopProgram, is_long: Callable[[Kernel], bool]) -> Loop
 
 
 def _firsts(kernel: Kernel) -> Iterator[tuple[_Rule, Reduce, Scalar]]:
-    """The reductions of floats that may be a first one, and what a second one would need."""
+    """Yields (rule, reduction, center) for each reduction that may be the first of a pair."""
     for each in kernel.body:
         for rule in _RULES:
             if isinstance(each, Reduce) and each.kind == rule.kind:
@@ -127,7 +131,7 @@ def _second(kernel: Kernel, rule: _Rule, x: Scalar, center: Scalar) -> Reduce | 
 
 
 def _in_kernel(kernel: Kernel) -> Kernel:
-    """The kernel with its own pairs of reductions joined."""
+    """Returns the kernel with its own pairs of reductions joined."""
     for rule, first, center in _firsts(kernel):
         second = _second(kernel, rule, first.values[0], center)
         if second is not None:
@@ -141,7 +145,8 @@ def _in_kernel(kernel: Kernel) -> Kernel:
 
 # --------------------------------------------------------------------------------- of two kernels
 def _join(steps: list[Step], earlier: int, place: int, buffers: list[ProgramBuffer]) -> None:
-    """Moves a sum to the kernel that makes and stores what it needs, if its rows are the same."""
+    """Joins a pair across two kernels, in place: the first computes both reductions and stores the
+    second's result, which the other kernel loads. Both must have the same rows."""
     one, two = steps[earlier], steps[place]
     if type(one) is not Kernel or type(two) is not Kernel:
         return
@@ -159,7 +164,7 @@ def _join(steps: list[Step], earlier: int, place: int, buffers: list[ProgramBuff
 
 
 def _stored(kernel: Kernel, center: Scalar) -> list[Scalar]:
-    """Where a kernel stores a value of its rows, as loads."""
+    """Returns, as loads, the places where a kernel stores the center of its rows."""
     return [
         load(each.buffer, each.address, center.dtype)
         for each in kernel.body
@@ -168,7 +173,8 @@ def _stored(kernel: Kernel, center: Scalar) -> list[Scalar]:
 
 
 def _is_unchanged(steps: list[Step], x: Scalar, top: Scalar) -> bool:
-    """Whether no step has overwritten what the first one has loaded and stored."""
+    """Whether no step overwrites the buffers that the first kernel loads, nor, after it, the stored
+    center."""
     loaded = {each.args[0] for each in loads_in([Store(-1, Affine(()), x)])}
     written = [writes(step) for step in steps]
     return not any(each & loaded for each in written) and not any(
@@ -183,7 +189,7 @@ def _moved(
     stored: Scalar,
     buffers: list[ProgramBuffer],
 ) -> tuple[Kernel, Kernel]:
-    """The first kernel with both reductions, the second one with the sum loaded."""
+    """Returns the first kernel with both reductions, and the second with the sum loaded."""
     kernel, first = one
     other, second = two
     buffer = next(each for each in buffers if each.number == stored.args[0])

@@ -1,7 +1,8 @@
-"""All passes on loop programs, in order.
+"""The pipeline of passes on loop programs, in order: fusion, axes, rewrites, schedule.
 
-Input: what `lower` gives; output: a program of few good kernels, in which reductions of few long
-rows are divided, vector axes chosen and lanes set. Spec: `specs/fusion.md`.
+Input: a program of `lower`; output: few large kernels, with long reductions divided for threads,
+vector axes chosen and lanes set. Each pass may be left out: the program means the same without it.
+Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aotlite.backends.loops.program import LoopProgram
 
 
 def improved(program: LoopProgram, threads: int) -> LoopProgram:
-    """The program as a printer should have it, for so many threads."""
+    """Returns the program ready for a printer, for this number of threads."""
     program = canonical(ordered(fused(program)))
     program = with_signs(with_fills(with_columns(program, threads)))
     return scheduled(split(program, threads))

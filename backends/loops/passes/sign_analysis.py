@@ -1,8 +1,8 @@
-"""Functions of what cannot be positive, which cost less there.
+"""Sign analysis: `exp` of arguments that are at most 0 (or NaN) becomes `exp_nonpositive`.
 
-Input: a program; output: the same, bit for bit, with `exp` of values that are known to be at most 0
-(or nan) as `exp_nonpositive`: a value less the maximum of its row, -|x|, -x^2. It needs no limit
-above, and one factor less. Spec: `specs/fusion.md`, FUS-20.
+Such arguments are a value minus the maximum of its row (softmax), -|x| and -x^2. The cheaper
+function handles no overflow and scales in one step. Results are the same, bit for bit. Spec:
+`specs/fusion.md`, FUS-20.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Statemen
 from aotlite.backends.loops.rewrite import on_statement, unchanged
 
 Sign = int | None
-"""-1: at most 0 or nan, 1: at least 0 or nan, None: not known."""
+"""-1: at most 0, or NaN. 1: at least 0, or NaN. None: not known."""
 
 
 @attrs.frozen
 class _Signs:
-    """What is known in a kernel."""
+    """The signs of a kernel's expressions."""
 
     maxima: dict[int, Scalar] = attrs.field(factory=dict)
-    """Of what a name is the maximum."""
+    """For each name that is a maximum over the inner axes, the expression that it is taken of."""
     known: dict[Scalar, Sign] = attrs.field(factory=dict)
 
     def of(self, root: Scalar) -> Sign:
-        """The sign of a value."""
+        """Returns the sign of a value."""
         for value in unknown(root, self.known, _factors):
             self.known[value] = self._own(value)
         return self.known[root]
@@ -55,12 +55,12 @@ class _Signs:
 
 
 def _factors(value: Scalar) -> tuple[Scalar, ...]:
-    """The values whose signs tell a value's."""
+    """Returns the operands whose signs decide a value's sign."""
     return value.args if value.op in ("mul", "neg") else ()
 
 
 def with_signs(program: LoopProgram) -> LoopProgram:
-    """The program with such functions."""
+    """Returns the program with `exp_nonpositive` where the sign of the argument is known."""
     steps = [_kernel(step) if type(step) is Kernel else step for step in program.steps]
     return attrs.evolve(program, steps=tuple(steps))
 

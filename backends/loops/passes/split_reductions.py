@@ -1,8 +1,12 @@
-"""Reductions of few long rows as two kernels, so that they can run in parallel.
+"""Split reductions: few long rows are reduced by two kernels, so that threads share the work.
 
-Input: a program after fusion; output: one in which such a kernel stores partial results of chunks
-of its rows, and a second one combines them. The number of chunks depends on shapes and threads
-alone. This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
+    total[*i0<1000000]  b1[0] = sum of b0[i0]
+      ->  total[c<32, *i0<31250]    b2[c] = sum of b0[31250*c + i0]
+          total_rest[*c<32]         b1[0] = sum of b2[c]
+
+The number of chunks depends on shapes and the number of threads alone, so that a program is
+deterministic. Chunks also bound the error of float32 sums. This changes the order of sums, on
+purpose. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -36,21 +40,21 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
 
 SMALL = 1 << 15
-"""Points that one thread computes about as fast as several."""
+"""A kernel of fewer points runs as fast on one thread as on several."""
 UNITS = 4
-"""Units of work a thread should find."""
+"""The units of work for each thread, so that a slow one does not delay the rest."""
 LONGEST_LANE, LONGEST_COLUMN = 512, 4096
-"""Values that are added in order, in float32: by one of many partial results of a row, and by that
-of a column. NumPy adds columns in order, however long they are."""
+"""The most float32 values that are added one after the other, which bounds the rounding error: in a
+lane of a row, and in a column. (NumPy adds whole columns one after the other.)"""
 
 
 def split(program: LoopProgram, threads: int) -> LoopProgram:
-    """The program with long reductions in chunks."""
+    """Returns the program with long reductions in chunks."""
     return divided(program, lambda kernel: chunks_of(kernel, threads))
 
 
 def divided(program: LoopProgram, chunks_of: Callable[[Kernel], int]) -> LoopProgram:
-    """The program with the rows of each kernel in so many chunks; 1: it stays as it is."""
+    """Returns the program with the rows of each kernel in `chunks_of(kernel)` chunks."""
     buffers = list(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
@@ -63,7 +67,7 @@ def divided(program: LoopProgram, chunks_of: Callable[[Kernel], int]) -> LoopPro
 
 
 def chunks_of(kernel: Kernel, threads: int) -> int:
-    """How many chunks each row is divided into; 1: the kernel stays as it is."""
+    """Returns the number of chunks of each row; 1 for a kernel that is not split."""
     if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
         return 1
     vector = vector_axis(kernel)
@@ -76,7 +80,7 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
 
 
 def _exact(kernel: Kernel) -> int:
-    """How many chunks keep the error of sums small, which grows with what is added in order."""
+    """Returns the number of chunks that keeps the rounding error of sums small."""
     if not any(rounds(statement) for statement in reduces_of(kernel)):
         return 1
     if vector_axis(kernel) < kernel.space:
@@ -85,37 +89,39 @@ def _exact(kernel: Kernel) -> int:
 
 
 def is_inexact(kernel: Kernel) -> bool:
-    """Whether its sums ought to be divided, which those of kernels of several passes are not."""
+    """Whether the sums of a kernel should be split for their accuracy. Fusion keeps such a kernel
+    at one pass, since kernels of several passes are not split."""
     return points(kernel) >= SMALL and _exact(kernel) > 1
 
 
 def rounds(statement: Reduce) -> bool:
-    """Whether a reduction adds up rounding errors of float32."""
+    """Whether a reduction accumulates rounding errors in float32 or less."""
     dtype = statement.values[-1].dtype
     is_short = dtype.is_floating_point and dtype.itemsize <= 4
     return is_short and statement.kind in ("sum", "prod", "sum_exp", "moments")
 
 
 def chunks_for(extent: int, wanted: int) -> int:
-    """The least divisor from what is wanted to twice that; where there is none, what is wanted,
-    with fewer points than chunks left over."""
+    """Returns the number of chunks of `extent` points: the least divisor from `wanted` to twice
+    that. Without such a divisor it is `wanted`, and the last extent % wanted points are left over.
+    """
     most = min(extent, 2 * wanted)
     return next((n for n in range(wanted, most + 1) if extent % n == 0), min(wanted, extent))
 
 
 def is_divisible(kernel: Kernel) -> bool:
-    """Whether the kernel reduces, and nothing of element level waits for a reduction."""
+    """Whether a kernel can be split: it reduces, in one pass, and has no scan."""
     scans = any(type(statement) is Scan for statement in kernel.body)
     return bool(reduces_of(kernel)) and has_one_pass(kernel) and not scans
 
 
 def reduces_of(kernel: Kernel) -> list[Reduce]:
-    """The reductions of a kernel."""
+    """Returns the reductions of a kernel."""
     return [statement for statement in kernel.body if type(statement) is Reduce]
 
 
 class _Halves:
-    """The two kernels of one, or three if some points are left over."""
+    """The kernels of a split: two, or three if some points are left over."""
 
     def __init__(self, kernel: Kernel, chunks: int, buffers: list[ProgramBuffer]) -> None:
         self.kernel = kernel
@@ -127,14 +133,14 @@ class _Halves:
         self.parts = chunks + (self.left > 0)
 
     def kernels(self) -> list[Step]:
-        """Partial results of chunks, then their combination."""
+        """Returns the kernels: partial results of chunks, then their combination."""
         kernel = self.kernel
         partials = {k: self._partial(v) for s in reduces_of(kernel) for k, v in _parts(s)}
         first, second = self._first(partials), self._second(partials)
         return [first, self._last(partials), second] if self.left else [first, second]
 
     def _partial(self, value: Scalar) -> Scalar:
-        """The load of a partial result, over (chunk, *rows)."""
+        """Adds the buffer of a partial result and returns its load over (chunk, *rows)."""
         number = 1 + max([buffer.number for buffer in self.buffers])
         size = self.parts * math.prod(self.outer)
         self.buffers.append(ProgramBuffer(number, value.dtype, size, BufferKind.TEMPORARY))
@@ -142,7 +148,8 @@ class _Halves:
         return load(number, Affine(tuple(strides)), value.dtype)
 
     def _first(self, partials: dict[int, Scalar]) -> Kernel:
-        """Axes (chunk, *rows | rest of the first inner axis, *other inner axes)."""
+        """Returns the kernel of the chunks, over (chunk, *rows | rest of the first inner axis,
+        *other inner axes)."""
         kernel, space = self.kernel, self.kernel.space
         even = restricted(kernel, space, 0, self.even)
         whole = split_axis(even, space, self.even // self.chunks)
@@ -161,7 +168,7 @@ class _Halves:
         return Kernel(kernel.name, extents, space + 1, tuple(body))
 
     def _last(self, partials: dict[int, Scalar]) -> Kernel:
-        """The points that are left over, as one more chunk: axes (*rows | inner axes)."""
+        """Returns the kernel of the points left over, one more chunk: over (*rows | inner axes)."""
         space = self.kernel.space
         kernel = restricted(self.kernel, space, self.even, self.left)
         body = [s for s in kernel.body if not (isinstance(s, Store) and s.each_row)]
@@ -174,7 +181,7 @@ class _Halves:
         return Kernel(f"{kernel.name}_last", kernel.extents, space, tuple(body))
 
     def _second(self, partials: dict[int, Scalar]) -> Kernel:
-        """Axes (*rows | chunk)."""
+        """Returns the kernel that combines the partial results, over (*rows | chunk)."""
         kernel, space = self.kernel, self.kernel.space
         count = space + 1
         memo: dict[Scalar, Scalar] = {}

@@ -1,7 +1,8 @@
-"""Along which axis a kernel is vectorised, and in how many partial results it sums.
+"""The schedule: the vector axis of each kernel, and the lanes of its reductions.
 
-Input: a program after fusion; output: the same with `Kernel.vector` chosen and `Reduce.lanes` set,
-which changes the order of sums on purpose. Spec: `specs/fusion.md`.
+Input: a program after fusion; output: the same with `Kernel.vector` chosen and `Reduce.lanes` set.
+Lanes change the order of sums, on purpose (see the note on `lanes_of`). Spec: `specs/fusion.md`.
+
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from aotlite.backends.loops.program import (
 )
 
 PARTIAL_BYTES = 256
-"""Of the partial results of one reduction: four registers of 64 bytes."""
+"""Bytes of the partial results of one reduction: four registers of 64 bytes."""
 
 SHORT = 8
-"""Points of an axis along which it does not matter how memory lies."""
+"""Along an axis of fewer points strides do not matter."""
 
 
 SHORT_ROW, MANY_ROWS = 32, 64
-"""Rows of fewer points than the first are computed side by side if they are as many as the second,
-or more, and fill no vectors."""
+"""Rows of fewer than 32 points that fill no vectors are computed side by side, if there are at
+least 64 of them: the vector axis is then a space axis."""
 
 
 def scheduled(program: LoopProgram) -> LoopProgram:
-    """The program with the vector axis of each kernel chosen."""
+    """Returns the program with vector axis and lanes of each kernel chosen."""
     steps = [
         scheduled_kernel(step) if type(step) is Kernel and 0 not in step.extents else step
         for step in program.steps
@@ -42,7 +43,7 @@ def scheduled(program: LoopProgram) -> LoopProgram:
 
 
 def scheduled_kernel(kernel: Kernel) -> Kernel:
-    """The kernel with a vector axis and lanes."""
+    """Returns the kernel with vector axis and lanes chosen."""
     if not kernel.extents:
         return kernel
     vector = vector_axis(kernel)
@@ -51,11 +52,10 @@ def scheduled_kernel(kernel: Kernel) -> Kernel:
 
 
 def vector_axis(kernel: Kernel) -> int:
-    """The axis along which most bytes move with stride 1, those stored counted twice.
+    """Returns the axis along which most bytes move with stride 1; stored bytes count twice.
 
-    Of inner axes only the last can be: the order of reductions is that of the inner axes. What
-    does not move along an axis costs nothing there, what moves with another stride costs most.
-    Short rows that fill no vectors are computed side by side.
+    Of inner axes only the last one can be the vector axis, since reductions go in their order.
+    Short rows that fill no vectors are computed side by side, along a space axis.
     """
     best = axis_of_memory(kernel)
     if best >= kernel.space and _leaves_points_over(kernel):
@@ -65,13 +65,13 @@ def vector_axis(kernel: Kernel) -> int:
 
 
 def axis_of_memory(kernel: Kernel) -> int:
-    """The axis along which most bytes move with stride 1, however short rows are."""
+    """Returns the axis along which most bytes move with stride 1, however short rows are."""
     gains = neighbours(kernel)
     return max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
 
 
 def neighbours(kernel: Kernel) -> dict[int, int]:
-    """The bytes that move with stride 1 along each axis that could be the vector axis."""
+    """Returns, for each axis that could be the vector axis, the bytes that move with stride 1."""
     count = len(kernel.extents)
     gains = dict.fromkeys(range(min(kernel.space, count)), 0)
     if kernel.space < count:
@@ -84,14 +84,15 @@ def neighbours(kernel: Kernel) -> dict[int, int]:
 
 
 def _leaves_points_over(kernel: Kernel) -> bool:
-    """Whether rows are short, and their last points, computed one by one, much of the work."""
+    """Whether rows are short and no multiple of a vector: the scalar remainder loop would do much
+    of the work."""
     inner = kernel.extents[kernel.space :]
     least = min([value.dtype.itemsize for value in loads_of(kernel)], default=1)
     return kernel.space > 0 and math.prod(inner) < SHORT_ROW and inner[-1] % (32 // least) > 0
 
 
 def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple[int, ...]) -> None:
-    """Adds the bytes that an access moves to the axes along which they are neighbours."""
+    """Adds the bytes of an access to the axes along which it has stride 1."""
     weight = itemsize
     for coefficient, extent in zip(address.coefficients, extents, strict=True):
         weight *= extent if coefficient else 1
@@ -101,9 +102,11 @@ def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple
 
 
 def across(kernel: Kernel) -> int:
-    """How many accesses have stride 1 along another axis than the vector axis, and move along it:
-    between neighbours there they jump, unless a printer transposes them through tiles, which is
-    done in kernels without inner axes."""
+    """Returns the number of accesses that lie across the vector axis.
+
+    Neighbours along it are far apart in memory. In kernels without inner axes printers transpose
+    such accesses through tiles; in others each of them costs a cache line.
+    """
     vector = vector_axis(kernel)
     addresses = [value.args[1] for value in loads_of(kernel)]
     addresses += [store.address for store in stores_of(kernel)]
@@ -111,7 +114,7 @@ def across(kernel: Kernel) -> int:
 
 
 def lies_across(address: Affine, vector: int, extents: tuple[int, ...]) -> bool:
-    """Whether an access has stride 1 along another axis than this one."""
+    """Whether an access has a large stride along the vector axis and stride 1 along another."""
     if abs(address.coefficients[vector]) < 2 or extents[vector] < SHORT:
         return False
     return any(
@@ -128,10 +131,18 @@ def _with_lanes(statement: Statement, kernel: Kernel, vector: int) -> Statement:
     return attrs.evolve(statement, lanes=lanes)
 
 
+# Note [lanes]
+#     s = 0; for (i = 0; i < 1000; i++) s += x[i];
+# A compiler may not vectorize this sum: another order gives other bits, unless -ffast-math lets it
+# choose. So the order is part of the IR: with 64 lanes, x[i] goes to partial i mod 64, in ascending
+# order, and the partials are then added in halves. C compilers make vectors of that without any
+# licence (64 floats are four registers of AVX-512), and the interpreter, gcc and clang give the
+# same bits. The number of lanes depends on the shape alone, never on the machine.
 def lanes_of(kernel: Kernel, itemsize: int) -> int:
-    """Partial results of a reduction along the last inner axis: a power of two.
+    """Returns the number of lanes of a reduction along the last inner axis, a power of two.
 
-    Runs of the last axis begin at the first partial where there are several of them.
+    If there are several inner axes it divides the last extent, so that each run along the last axis
+    begins at lane 0.
     """
     inner = kernel.extents[kernel.space :]
     most = PARTIAL_BYTES // itemsize

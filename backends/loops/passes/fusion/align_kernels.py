@@ -1,8 +1,9 @@
-"""Two kernels brought onto the same axes.
+"""Alignment: two kernels are brought onto the same axes, so that their bodies can be joined.
 
-Input: a kernel, one that comes later, and a link: an address of each that means the same points.
-Output: both over common axes, or None. What they compute stays as it is; joining them is
-`merge`'s. Spec: `specs/fusion.md`.
+The link between them is an address that both have. Where a[i0<8, i1<4] stores b1[4*i0 + i1] and
+c[j0<32] loads b1[j0], j0 is split into (8, 4). Input: an earlier kernel, a later one and their
+link; output: both over common axes, a split of the later one's axes that must come before, or None.
+`merge` joins the bodies. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ Pair = tuple[Kernel, Kernel]
 
 @attrs.frozen
 class Link:
-    """What tells how the axes of two kernels belong together."""
+    """Two addresses of one buffer, which tell which points of two kernels belong together."""
 
     first: Affine
-    """An address in the earlier kernel."""
+    """The address in the earlier kernel."""
     second: Affine
-    """The same address in the later one."""
+    """The address in the later kernel."""
     of_rows: bool
-    """Whether `first` is of the space axes only."""
+    """Whether `first` uses space axes only."""
 
 
 def aligned(first: Kernel, second: Kernel, link: Link) -> Pair | Split | None:
-    """Both kernels over common axes; a Split of the second's axes that is needed before."""
+    """Returns both kernels over common axes; a Split of the second one's axes that must be made
+    before; None where their points do not correspond."""
     count = first.space if link.of_rows else len(first.extents)
     target = attrs.evolve(link.first, coefficients=link.first.coefficients[:count])
     if link.second.dynamic:
@@ -51,7 +53,7 @@ def aligned(first: Kernel, second: Kernel, link: Link) -> Pair | Split | None:
 
 
 def _alike(first: Kernel, second: Kernel, steps: tuple[int, ...]) -> Pair | None:
-    """Both as they are, where equal addresses are of equal points of the same axes."""
+    """Returns both kernels as they are, if equal addresses mean equal points; else None."""
     space = min(first.space, second.space)
     both_rigid = not (is_flexible(first) or is_flexible(second))
     if (both_rigid and first.space != second.space) or not is_injective(
@@ -63,12 +65,13 @@ def _alike(first: Kernel, second: Kernel, steps: tuple[int, ...]) -> Pair | None
 
 
 def is_flexible(kernel: Kernel) -> bool:
-    """Whether all axes are independent, so that any of them may become inner axes."""
+    """Whether all axes are independent, so that any of them may become an inner axis."""
     return kernel.space == len(kernel.extents)
 
 
 def _moved_onto(first: Kernel, second: Kernel, forms: Forms, address: Affine) -> Pair | None:
-    """The first, whose axes are all independent, over the second's axes or its space axes."""
+    """Returns the pair with the first kernel, which is flexible, moved onto the axes of the second,
+    or onto its space axes."""
     count = len(second.extents)
     used = [any(form.coefficients[k] for form in forms) for k in range(count)]
     extents = [n for n, u in zip(second.extents, used, strict=True) if u]
@@ -85,7 +88,7 @@ def _moved_onto(first: Kernel, second: Kernel, forms: Forms, address: Affine) ->
 
 
 class _Rigid:
-    """The alignment with a kernel whose inner axes stay as they are."""
+    """The alignment of a second kernel with a first one whose inner axes must stay."""
 
     def __init__(self, first: Kernel, second: Kernel, of_rows: bool) -> None:
         self.first = first
@@ -93,7 +96,7 @@ class _Rigid:
         self.of_rows = of_rows
 
     def pair(self, forms: Forms) -> Pair | Split | None:
-        """Both over the first's axes, some of them split."""
+        """Returns both kernels over the first one's axes, some of which are split."""
         first, second = self.first, self.second
         groups = _groups(forms, second.extents, first.extents)
         if groups is None:
@@ -111,7 +114,8 @@ class _Rigid:
         return self._placed(groups, each_row=self.of_rows)
 
     def _with_inner(self, groups: list[list[int]], rest: list[int]) -> Pair | Split | None:
-        """The second's other axes are the first's inner axes, or parts of them."""
+        """Returns the pair in which the second's remaining axes become the first's inner axes, or
+        parts of them."""
         inner = self.first.extents[self.first.space :]
         parts = common_parts([self.second.extents[k] for k in rest], inner)
         if parts is None:
@@ -124,7 +128,7 @@ class _Rigid:
         return self._placed([*groups, *inner_groups], each_row=False)
 
     def _ordered(self, rest: list[int]) -> list[int]:
-        """The axes in the order of the first's inner axes, as far as common loads tell."""
+        """Returns the axes in the order of the first's inner axes, as common loads tell it."""
         if len(rest) < 2 or not is_flexible(self.second):
             return rest
         space = self.first.space
@@ -137,7 +141,7 @@ class _Rigid:
         return rest
 
     def _placed(self, groups: list[list[int]], *, each_row: bool) -> Pair | None:
-        """The first with its axes split as the groups are, and the second over these axes."""
+        """The first with each axis split as its group is, and the second over the result."""
         second, space = self.second, self.first.space
         if not is_flexible(second):
             inner = [k for group in groups[space:] for k in group]
@@ -154,14 +158,15 @@ class _Rigid:
 
 
 def _filled(groups: list[list[int]], first: Kernel) -> list[list[int | None]]:
-    """A group for each axis of the first; None for an axis that the second does not have."""
+    """Returns a group for each axis of the first kernel; [None] for one that the second lacks."""
     missing = len(first.extents) - len(groups)
     filled: list[list[int | None]] = [[*group] if group else [None] for group in groups]
     return filled + [[None]] * missing
 
 
 def _groups(forms: Forms, extents: Sequence[int], wanted: Sequence[int]) -> list[list[int]] | None:
-    """The second's axes that each of the first's axes consists of, outermost first."""
+    """Returns, for each axis of the first, the axes of the second that make it up, outermost first;
+    None where they do not."""
     found: list[list[int]] = []
     for form, extent in zip(forms, wanted, strict=False):
         axes = sorted([(-c, k) for k, c in enumerate(form.coefficients) if c])
@@ -189,10 +194,10 @@ Parts = list[list[int]]
 
 
 def common_parts(first: Sequence[int], second: Sequence[int]) -> tuple[Parts, Parts] | None:
-    """The common refinement of two ways to divide the same points into axes.
+    """Returns the common refinement of two ways to divide the same points into axes.
 
-    Extents above 1 each. For each axis of either the extents of its parts, outermost first; None
-    where the bounds of axes do not lie at common places.
+    For each axis of either, the extents of its parts, outermost first; None where there is no
+    common refinement. Extents are above 1. (6, 4) and (3, 8) give [[3, 2], [4]] and [[3], [2, 4]].
     """
     parts: tuple[Parts, Parts] = ([[] for _ in first], [[] for _ in second])
     i = j = 0

@@ -1,8 +1,8 @@
-"""Programs of tiny kernels into programs of few good ones.
+"""Fusion: a program of many small kernels becomes one of few large ones, bit for bit the same.
 
-Input: what `lower` gives, or any program; output: one that computes the same, bit for bit.
-Pointwise values are inlined where they are used (`inline`), then kernels are merged: producers with
-consumers, and kernels that load the same (`merge`). Spec: `specs/fusion.md`.
+Pointwise values are inlined into their users (`inline`). Then kernels are merged (`merge`):
+producers with consumers first, then kernels that load the same buffers. A dependence graph of the
+steps says which merges keep the order of reads and writes. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ from aotlite.backends.loops.program import (
 
 
 def fused(program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> LoopProgram:
-    """The program with as few and as good kernels as the cost model finds; rows that load and store
-    more than `kept_bytes` are not gone over several times where two kernels would do."""
+    """Returns the program after all merges that the cost model calls worth it.
+
+    A merge is refused if it would go several times over rows that load and store more than
+    `kept_bytes`: they would come from memory each time.
+    """
     program = without_dead(inlined(program))
     steps = StepOrder(program, kept_bytes)
     steps.merge_producers(of_columns=False)
@@ -45,14 +48,18 @@ def fused(program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> LoopProgram:
 
 @attrs.frozen
 class Replacement:
-    """Kernels that do what two did: what computes, and what comes after."""
+    """The kernels that replace two: those that compute, and one that runs after them."""
 
     kernels: tuple[Kernel, ...]
     after: Kernel
 
 
 class StepOrder:
-    """The steps of a program with what must come before what."""
+    """The dependence graph of a program's steps, which merges change.
+
+    `before` and `after` are its edges. `below[k]` is its transitive closure, the steps that must
+    run after step k, as the bits of an int: whether a merge would make a circle is then one `&`.
+    """
 
     def __init__(self, program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> None:
         self.kept_bytes = kept_bytes
@@ -70,9 +77,9 @@ class StepOrder:
         self.below = self._reached()
 
     def _connect(self) -> None:
-        """Edges from writers to readers, from readers to later writers, among writers; and to what
-        writes inputs from all that may raise (K-11). What happens keeps its place among its like
-        and all that may raise (TOK-6)."""
+        """Adds the edges: from writers to readers, from readers to later writers, and from writers
+        to later writers; from steps that may raise to steps that write inputs (K-11); and between
+        effects and all steps that may raise, in their order (TOK-6)."""
         writers: dict[int, list[int]] = {}
         raising: list[int] = []
         happened: list[int] = []
@@ -98,7 +105,7 @@ class StepOrder:
                 self.before[k].add(source)
 
     def _reached(self) -> dict[int, int]:
-        """For each step the steps that must come later, as the bits of a number."""
+        """Returns, for each step, the steps that must run after it, as bits."""
         found: dict[int, int] = {}
         for k in sorted(self.steps, reverse=True):
             found[k] = 0
@@ -110,8 +117,8 @@ class StepOrder:
     def merge_producers(self, *, of_columns: bool) -> None:
         """Merges kernels with those whose results they load, the nearest first.
 
-        Kernels that reduce columns wait for a second round: what is computed for each row and each
-        point then belongs to the rows, where columns may join it (`columns`).
+        Kernels that reduce columns wait for the second round (`of_columns=True`). Pointwise work
+        then belongs to kernels of rows, which `row_column_reduction` lets columns join.
         """
         for k in list(self.steps):
             while k in self.steps and self._with_producer(k, of_columns=of_columns):
@@ -137,7 +144,7 @@ class StepOrder:
         """Merges kernels that load the same and do not depend on each other."""
         for k, other in self._neighbours():
             if k in self.steps and other in self.steps:
-                # Where one overwrites what the other reads, they come in this order.
+                # One may overwrite a buffer that the other reads: that one comes first.
                 self._merge(*((other, k) if self.below[other] >> k & 1 else (k, other)))
 
     def _neighbours(self) -> Iterator[tuple[int, int]]:
@@ -151,7 +158,8 @@ class StepOrder:
                     loading.setdefault(number, []).append(k)
 
     def _merge(self, first: int, second: int) -> bool:
-        """Merges two steps if they are kernels, may become one, and nothing must lie between."""
+        """Merges two steps if both are kernels that may become one, and no step must run between
+        them. Returns whether it did."""
         one, two = self.steps[first], self.steps[second]
         if not (type(one) is Kernel and type(two) is Kernel and self.may_be_one(first, second)):
             return False
@@ -162,13 +170,14 @@ class StepOrder:
         return True
 
     def may_be_one(self, first: int, second: int) -> bool:
-        """Whether nothing must run after the first and before the second, nor the second first."""
+        """Whether no step must run after the first and before the second, and the second need not
+        run before the first."""
         if self.below[second] >> first & 1:
             return False
         return not any(self.below[k] >> second & 1 for k in self.after[first] if k != second)
 
     def replace(self, first: int, second: int, parts: Replacement) -> None:
-        """Puts other kernels for two, the first of `parts.kernels` in the second's place."""
+        """Replaces two kernels. The first of `parts.kernels` takes the place of the second."""
         users = set(self.after[second])
         self.put(first, second, parts.kernels[0])
         sources = set(self.before[second])
@@ -189,14 +198,14 @@ class StepOrder:
         return k
 
     def _behind(self, k: int) -> int:
-        """The steps that must run after step k, as bits."""
+        """Returns the steps that must run after step k, as bits."""
         found = 0
         for each in self.after[k]:
             found |= self.below[each] | 1 << each
         return found
 
     def _without_dead(self, kernel: Kernel, first: int, second: int) -> Kernel:
-        """The merged kernel without stores that only it loaded."""
+        """Returns the merged kernel without stores that only the kernel itself has loaded."""
         for number in self.reads[first] | self.reads[second]:
             self.readers[number] -= {first, second}
         for number in reads(kernel):
@@ -206,7 +215,7 @@ class StepOrder:
         return kernel if alive == stored else with_stores(kernel, alive)
 
     def put(self, first: int, second: int, kernel: Kernel) -> None:
-        """The kernel in the second's place, and the first nowhere."""
+        """Puts the kernel in the place of the second step and removes the first."""
         gone = 1 << first
         below = (self.below[first] | self.below[second]) & ~(gone | 1 << second)
         for k in self.after.pop(first):
@@ -225,7 +234,7 @@ class StepOrder:
                 self.below[k] = (found | below | 1 << second) & ~gone
 
     def in_order(self) -> tuple[Step, ...]:
-        """The steps, each after those it depends on; otherwise as they were."""
+        """Returns the steps in topological order; of steps that are ready the first one comes."""
         waiting = {k: len(self.before[k]) for k in self.steps}
         ready = sorted([k for k, count in waiting.items() if not count])
         result: list[Step] = []
@@ -241,7 +250,7 @@ class StepOrder:
 
 
 def _reduces_columns(step: Step) -> bool:
-    """Whether a kernel goes over inner axes, but not along them in memory."""
+    """Whether a kernel reduces columns: it has inner axes, and its vector axis is a space axis."""
     if type(step) is not Kernel or step.space in (0, len(step.extents)):
         return False
     return vector_axis(step) < step.space

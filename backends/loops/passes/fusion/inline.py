@@ -1,8 +1,10 @@
-"""Values of pointwise kernels written into the expressions that load them.
+"""Inlining: the expression of a pointwise kernel replaces the loads of its result.
 
-Input: a program of small kernels; output: one where a pointwise value is computed where it is used,
-if that is cheaper than storing and loading it. What nothing loads any more is still stored: `dead`
-removes it. Spec: `specs/fusion.md`.
+    k0: b1[i0] = exp(b0[i0])
+    k1: b2[i0] = b1[i0] + 1.0    ->    k1: b2[i0] = exp(b0[i0]) + 1.0
+
+It happens if computing the value in each reader costs less than storing and loading it. The store
+in k0 stays, and `dead_code` removes it when nothing loads it. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -51,21 +53,21 @@ from aotlite.ir.geometry.overlap import has_internal_overlap
 
 @attrs.frozen(eq=False)
 class StoredValue:
-    """What a pointwise kernel stores in a buffer."""
+    """The value that a pointwise kernel stores in a buffer, and its cost."""
 
     buffer: int
     extents: tuple[int, ...]
     target: Affine
     value: Scalar
     place: int
-    """Of the storing step in the program."""
+    """The index of the storing step in the program."""
     operations: float
     loads: dict[int, int]
-    """The bytes that it loads of each buffer, each element once."""
+    """The bytes that it loads of each buffer, each element counted once."""
     moved: dict[tuple[Forms, int], Scalar] = attrs.field(factory=dict)
 
     def at(self, forms: Forms, count: int) -> Scalar:
-        """The value with its axes replaced."""
+        """Returns the value with axis k replaced by `forms[k]`, a form of `count` axes."""
         if forms == identity(count) and len(self.extents) == count:
             return self.value
         found = self.moved.get((forms, count))
@@ -75,29 +77,29 @@ class StoredValue:
 
 
 def prepared(step: Step) -> Step:
-    """The step as the passes of fusion take it: no lets, no axes of one point."""
+    """Returns the step without lets and axes of one point, as the passes of fusion expect it."""
     if type(step) is Kernel and 0 not in step.extents:
         return without_unit_axes(without_lets(step))
     return step
 
 
 def inlined(program: LoopProgram) -> LoopProgram:
-    """The program with pointwise values computed where they are used, where that is cheaper."""
+    """Returns the program with pointwise values inlined where that is cheaper."""
     return _Inliner(program).run()
 
 
 @attrs.define(eq=False)
 class _Pull:
-    """What is written into one kernel."""
+    """The state of inlining into one kernel: what keeps it within the cost model's limits."""
 
     place: int
-    """Of the kernel in the program."""
+    """The index of the kernel in the program."""
     streams: set[int]
-    """The buffers that it loads so far."""
+    """The buffers that it loads by now."""
     own: float
-    """Operations of the kernel itself."""
+    """The operations of the kernel itself."""
     operations: dict[int, float] = attrs.field(factory=dict)
-    """Of what is written into it, by the buffer that it would have loaded."""
+    """The operations of inlined values, by the buffer whose load each one replaces."""
 
 
 class _Inliner:
@@ -115,7 +117,7 @@ class _Inliner:
         self.chosen: dict[int, StoredValue] = {}
 
     def run(self) -> LoopProgram:
-        """The program with what is chosen inlined."""
+        """Returns the program with the chosen values inlined."""
         for place, step in enumerate(self.steps):
             if type(step) is Kernel and 0 not in step.extents:
                 kernel, found = self._pulled(step, place)
@@ -154,7 +156,7 @@ class _Inliner:
 
     # --- consumers
     def _pulled(self, kernel: Kernel, place: int) -> tuple[Kernel, dict[int, float]]:
-        """The kernel with what is chosen written into it, and the operations of that by buffer."""
+        """Returns the kernel with chosen values inlined, and their operations by buffer."""
         while True:
             streams = {value.args[0] for value in loads_of(kernel)}
             pull = _Pull(place, streams, operations(kernel))
@@ -194,7 +196,8 @@ class _Inliner:
         kernel: Kernel,
         pull: _Pull,
     ) -> Scalar | Split:
-        """What a load of the kernel becomes."""
+        """Returns the replacement of a load: the inlined value, or the load itself; a Split of the
+        kernel's axes that must be made before."""
         if inside is None:
             return const(0, value.dtype)
         found = self.chosen[value.args[0]]
@@ -213,7 +216,7 @@ class _Inliner:
         return new
 
     def _is_unchanged(self, found: StoredValue, new: Scalar, kernel: Kernel, place: int) -> bool:
-        """Whether what the value loads is still there when the kernel runs."""
+        """Whether no step overwrites the buffers that the value loads before the kernel runs."""
         for number in found.loads:
             between = [w for w in self.writers[number] if found.place < w <= place]
             if between and (between != [place] or not _in_place(number, new, kernel)):
@@ -222,25 +225,24 @@ class _Inliner:
 
 
 def _in_place(number: int, value: Scalar, kernel: Kernel) -> bool:
-    """Whether the value loads what the kernel overwrites at the same point only: K-6."""
+    """Whether the value loads a buffer that the kernel overwrites at the store's own address only
+    (K-6)."""
     addresses = {store.address for store in stores_of(kernel) if store.buffer == number}
     loads = [each for each in facts(value).loads if each.args[0] == number]
     if any(_meets_itself(each, kernel.extents) for each in addresses):
-        return False  # a later point would load what an earlier one has stored
+        return False  # a later point would load the value that an earlier one has stored
     return all({each.args[1]} == addresses for each in loads)
 
 
 def _meets_itself(address: Affine, extents: tuple[int, ...]) -> bool:
-    """Whether two points have one address: a tensor that overlaps itself is written."""
+    """Whether two points have one address, as in a tensor that overlaps itself."""
     steps = tuple([abs(step) for step in address.coefficients])
     return has_internal_overlap(extents[: len(steps)], steps)
 
 
 def _jumps(value: Scalar, new: Scalar, kernel: Kernel) -> bool:
-    """Whether a reduction would have to load across what a pointwise kernel can transpose.
-
-    One that may go over its inner axes in another order does so where that helps.
-    """
+    """Whether inlining makes a reduction load with a large stride along its vector axis, which a
+    pointwise kernel avoids by transposing in tiles. Other orders of inner axes are tried."""
     if kernel.space == len(kernel.extents) or points(kernel) <= LONG_ROW:
         return False
     vector = vector_axis(kernel)
@@ -259,12 +261,12 @@ def _forms(
         return identity(len(extents))
     forms = solve(address, bounds, found.target, found.extents)
     if isinstance(forms, Split) and extents[forms.axis] % forms.inner:
-        return None  # a part of the axis could be divided, but not all of it
+        return None  # the branch's part of the axis could be split, but not the whole axis
     return forms
 
 
 def is_pointwise(kernel: Kernel) -> bool:
-    """Whether a kernel computes each of its results from loads alone, point by point."""
+    """Whether a kernel stores pointwise values alone, and loads none of the buffers it stores."""
     if kernel.space != len(kernel.extents) or 0 in kernel.extents:
         return False
     stores = [s for s in kernel.body if type(s) is Store and is_plain(s)]
@@ -274,7 +276,7 @@ def is_pointwise(kernel: Kernel) -> bool:
 
 
 def is_plain(store: Store) -> bool:
-    """Whether a store replaces at an affine address."""
+    """Whether a store replaces, at an affine address."""
     return store.combine is None and not store.address.dynamic
 
 

@@ -1,8 +1,12 @@
-"""Two kernels as one: a producer with its consumer, or two that load the same.
+"""Merging: one kernel in place of two, a producer and its consumer or two with the same loads.
 
-Input: two kernels, the second of which comes later and depends on the first at most directly.
-Output: one kernel that does what both do, or None where their points do not belong together.
-Spec: `specs/fusion.md`.
+    amax[i0<4, *i1<8]:  v0 = reduce<max>(b0[8*i0 + i1])        fused[i0<4, *i1<8]:
+                        each row: b1[i0] = v0             ->     v0 = reduce<max>(b0[8*i0 + i1])
+    sub[j0<4, j1<8]:    b2[8*j0 + j1] = b0[..] - b1[j0]          b2[8*i0 + i1] = b0[..] - v0
+
+Input: two kernels, of which the second comes later and depends on the first directly or not at all.
+Output: one kernel that does what both do, or None where their points do not correspond or the cost
+model says no. Spec: `specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ from aotlite.backends.loops.rewrite import (
 
 
 def merged(first: Kernel, second: Kernel, kept_bytes: int = KEPT_BYTES) -> Kernel | None:
-    """One kernel for both, or None."""
+    """Returns one kernel that does what both do; None if that is impossible or slower."""
     if not (_is_mergeable(first) and _is_mergeable(second)):
         return None
     for _ in range(4):
@@ -81,7 +85,8 @@ def _merged(first: Kernel, second: Kernel, kept_bytes: int) -> Kernel | Split | 
 
 
 def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
-    """What may tell how axes belong together: what is stored and loaded, or else loaded by both."""
+    """Yields the links that may align the axes: buffers that the first stores and the second loads;
+    if there are none, buffers that both load."""
     stored = {store.buffer: store for store in stores_of(first)}
     loads = loads_of(second)
     direct = False
@@ -107,14 +112,15 @@ def _is_whole(value: Scalar, kernel: Kernel) -> bool:
 
 # ---------------------------------------------------------------------------------------- joining
 def joined(first: Kernel, second: Kernel) -> Kernel | None:
-    """Both bodies, the second's loads of what the first stores being the stored values."""
+    """Returns a kernel of both bodies, in which the second's loads of buffers that the first stores
+    are replaced by the stored values; None where a load needs another point's value."""
     later = renumbered(second.body, free_name(first.body))
     stored = {store.buffer: store for store in stores_of(first)}
     memo: dict[Scalar, Scalar] = {}
     for value in loads_in(later):
         store = stored.get(value.args[0])
         if store is not None:
-            # A gather's positions may be what the first stores as well: they come before it.
+            # The indices of a gather may be values of the first kernel, too: replace them before.
             positions = tuple([replaced(each, memo) for each in value.operands])
             new = _stored_value(with_operands(value, positions), store, first)
             if new is None:
@@ -126,7 +132,8 @@ def joined(first: Kernel, second: Kernel) -> Kernel | None:
 
 
 def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:
-    """What the load finds: the value at this point, or at another inner point of this row."""
+    """Returns the value that the load finds: the one stored at this point, or at another inner
+    point of this row, where it is computed again; None where neither is possible."""
     address = value.args[1]
     if address == store.address:
         return store.value
@@ -145,7 +152,7 @@ def _stored_value(value: Scalar, store: Store, kernel: Kernel) -> Scalar | None:
 
 
 def _keeps_memory(kernel: Kernel) -> bool:
-    """K-6, and no buffer is stored to twice."""
+    """Whether the kernel keeps K-6 and stores each buffer once."""
     stores = stores_of(kernel)
     addresses = {store.buffer: store.address for store in stores}
     return len(addresses) == len(stores) and all(
@@ -155,7 +162,8 @@ def _keeps_memory(kernel: Kernel) -> bool:
 
 # ------------------------------------------------------------------------------------------- cost
 def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel, kept_bytes: int) -> bool:
-    """Whether the one kernel has to go over its rows again where that is dear."""
+    """Whether the merged kernel is slower than two: it goes over rows more often, and these do not
+    stay in a cache, or it needs accesses with large strides."""
     if is_flexible(kernel):
         return False
     if points(kernel) > LONG_ROW and _lies_across_now(pair, kernel):
@@ -172,14 +180,15 @@ def _is_slower(pair: tuple[Kernel, Kernel], kernel: Kernel, kept_bytes: int) -> 
 
 
 def _lies_across_now(pair: tuple[Kernel, Kernel], kernel: Kernel) -> bool:
-    """Whether what a kernel without inner axes loads or stores across would be so beside them."""
+    """Whether accesses of a pointwise kernel, which it transposes in tiles, would get large strides
+    in the merged kernel, where inner axes forbid tiles."""
     before = sum([across(each) for each in pair if not is_flexible(each)])
     return across(kernel) > before
 
 
 def _passes(body: tuple[Statement, ...]) -> int:
-    """How often the inner points are gone over: the longest chain of reductions and what uses
-    them at element level."""
+    """Returns the number of passes over the inner points: the longest chain of reductions, and of
+    element-level statements that use their results."""
     depth: dict[int, int] = {}
     most = 0
     for statement in body:

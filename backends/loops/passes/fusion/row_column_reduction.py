@@ -1,10 +1,15 @@
-"""Sums of columns made while rows are computed, so that both share one reading of memory.
+"""Reductions of columns inside kernels of rows, so that both share one reading of memory.
 
-Input: a program of canonical kernels; output: one in which a kernel of rows (i | j) and a kernel
-that reduces the columns of the same data (j | i) are one kernel over (chunk, row | j): it combines
-what goes to column j into a partial result of the chunk, in ascending order of its rows. A small
-kernel after combines those of all chunks.
-This changes the order of sums, on purpose. Spec: `specs/fusion.md`.
+The backward of a layer norm computes a gradient row by row, and sums the same data by column for
+the weight's gradient. Rows are divided into chunks, each of which has partial sums of all columns:
+
+    rows[i0<1000, *i1<64]      b1[64*i0 + i1] = ... b0 ...
+    columns[i1<64, *i0<1000]   b2[i1] = sum of b0[64*i0 + i1]
+      ->  rows[c<8, r<125, *i1<64]    b1[..] = ... b0 ...;  from identity: b3[64*c + i1] sum= b0[..]
+          rest[i1<64, *c<8]           b2[i1] = sum of b3[64*c + i1]
+
+Within a chunk rows combine in ascending order. This changes the order of sums, on purpose. Spec:
+`specs/fusion.md`.
 """
 
 from __future__ import annotations
@@ -44,13 +49,14 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
 
 ChunksOf = Callable[[Kernel, Kernel], int]
-"""How many chunks a kernel of rows has beside which one of columns reduces."""
+"""From a kernel of rows and one of columns to the number of chunks of rows."""
 LONGEST = 4096
-"""Columns whose partial results stay in the nearest cache while rows go by."""
+"""The most columns: their partial results stay in the first-level cache while rows go by."""
 
 
 def with_columns(program: LoopProgram, threads: int) -> LoopProgram:
-    """The program with reductions of columns in the kernels of the rows that load the same."""
+    """Returns the program with reductions of columns merged into kernels of rows that load the
+    same."""
 
     def chunks_of(row: Kernel, columns: Kernel) -> int:
         wanted = max(UNITS * threads, -(-row.extents[0] // LONGEST_COLUMN))
@@ -60,14 +66,14 @@ def with_columns(program: LoopProgram, threads: int) -> LoopProgram:
 
 
 def with_columns_beside(program: LoopProgram, chunks_of: ChunksOf, most: int) -> LoopProgram:
-    """The same, the rows of each kernel in so many chunks, of at most so many columns."""
+    """Returns the same for another device: `chunks_of` chunks of rows, at most `most` columns."""
     found = _families(program, most)
     if not found:
         return program
     steps = StepOrder(program)
     buffers = list(program.buffers)
     taken: set[int] = set()
-    """Places where kernels of rows and columns are now."""
+    """The places of kernels that were merged already."""
     for row, columns in found:
         known = [k for k in columns if k in steps.steps and k not in taken]
         if row in steps.steps and known:
@@ -82,7 +88,8 @@ def with_columns_beside(program: LoopProgram, chunks_of: ChunksOf, most: int) ->
 
 
 def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
-    """The place of each kernel of rows, with those of columns of the same extents."""
+    """Returns the place of each kernel of rows, and the places of kernels of columns with the same
+    extents."""
     kernels = {
         place: step
         for place, step in enumerate(program.steps)
@@ -101,14 +108,14 @@ def _families(program: LoopProgram, most: int) -> list[tuple[int, list[int]]]:
 
 
 def _as_one(steps: StepOrder, columns: list[int]) -> int:
-    """The place of a kernel that does what those of columns do, as far as they may be one."""
+    """Merges kernels of columns, as far as possible, and returns the place of the result."""
     place = columns[0]
     for other in columns[1:]:
         one, two = steps.steps[place], steps.steps[other]
         assert type(one) is Kernel
         assert type(two) is Kernel
         kernel = joined(one, two) if steps.may_be_one(place, other) else None
-        # What waits for a whole column has to wait for all rows.
+        # A value that needs a whole column has to wait for all rows.
         if kernel is not None and _is_of_columns(kernel):
             steps.put(place, other, kernel)
             place = other
@@ -116,14 +123,14 @@ def _as_one(steps: StepOrder, columns: list[int]) -> int:
 
 
 def _is_of_columns(kernel: Kernel) -> bool:
-    """Whether a kernel does nothing but reduce, each value by itself."""
+    """Whether a kernel only reduces, by combiners of one part."""
     if not is_divisible(kernel) or not all(store.each_row for store in stores_of(kernel)):
         return False
     return all(combiner(statement.kind).parts == 1 for statement in reduces_of(kernel))
 
 
 class _Parts:
-    """The kernels that two become."""
+    """The kernels that replace one of rows and one of columns."""
 
     def __init__(
         self,
@@ -141,7 +148,8 @@ class _Parts:
         self.even = row.extents[0] - self.left
 
     def steps(self) -> Replacement | None:
-        """What computes, and what combines; None if nothing is shared."""
+        """Returns the kernels that compute and the one that combines; None if they share no
+        load."""
         inner = self.row.extents[1]
         if self.chunks < 2 or any(store.combine for store in stores_of(self.row)):
             return None
@@ -161,7 +169,8 @@ class _Parts:
         return Replacement(tuple(done), self._rest(numbers))
 
     def _joined(self, first: Kernel, row: Affine, into: Affine) -> Kernel | None:
-        """The kernel of rows with stores of what the columns reduce, to buffers below 0."""
+        """Returns the kernel of rows with a store of each value that the columns reduce, into
+        buffers with negative numbers, which `_combining` replaces."""
         count = len(first.extents)
         forms, memo = (unit(count - 1, count), row), dict[Scalar, Scalar]()
         values = [moved(s.values[0], forms, count, memo) for s in reduces_of(self.column)]
@@ -170,7 +179,7 @@ class _Parts:
         return joined(first, second) if _share(first, second) else None
 
     def _combining(self, kernel: Kernel, numbers: list[int]) -> Kernel:
-        """The kernel with those stores combining in the partial results."""
+        """Returns the kernel with these stores combining into the partial results."""
         kinds = [reduce.kind for reduce in reduces_of(self.column)]
         body: list[Statement] = []
         for statement in kernel.body:
@@ -192,7 +201,7 @@ class _Parts:
         return number
 
     def _rest(self, numbers: list[int]) -> Kernel:
-        """Axes (column | chunk)."""
+        """Returns the kernel over (column | chunk) that combines the partial results."""
         count = self.column.extents[0]
         partial = iter(numbers)
         body: list[Statement] = []
@@ -207,7 +216,7 @@ class _Parts:
 
 
 def _share(first: Kernel, second: Kernel) -> bool:
-    """Whether the second loads, at every point, something that the first loads or stores."""
+    """Whether the second loads, at each point, an element that the first loads or stores."""
     known = {(value.args[0], value.args[1]) for value in loads_of(first)}
     known |= {(store.buffer, store.address) for store in stores_of(first)}
     return any(
