@@ -189,7 +189,7 @@ def test_memory_that_grew_in_one_call_may_not_in_another():
 
 OUTSIDE: al.Tensor = al.ones(2)
 REFUSED = {
-    "by set_ and gets a history": lambda x, y, w: x.set_(y).mul_(w),
+    "by set_ and requires grad there": lambda x, y, w: x.set_(y).mul_(w),
     "onto memory that resize_ made grow": lambda x, y, w: y.set_(x.resize_(9)),
     "before resize_ made its memory grow": lambda x, y, w: _written_late(x),
     "set_ to a storage": lambda x, y, w: x.set_(y.untyped_storage()),

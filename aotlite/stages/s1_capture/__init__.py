@@ -1,8 +1,13 @@
-"""Stage 1, capture: runs the user's function once, on fake tensors, and records every op it runs.
+"""Stage 1, capture: runs the user's function once, on fake tensors, and records every op.
 
-Input: the function and its flat arguments. Output: `Captured`: the imperative graph (views,
-in-place ops and detach as nodes) and the run's own tape, alive. Does not look at values. Rules:
-GEN-7, GEN-8. Spec: `specs/s1_capture.md`.
+Input: the function and its flat arguments. Output: `Captured`, which holds
+
+    graph      imperative: views, in-place ops and detach are nodes, in the order in which they ran
+    recorder   the tracer, and through the fakes the live tape of the run, which stage 4 runs
+    inputs     arguments, and hidden inputs: tensors reached through closures, globals, Modules
+    results    the flat results, on fakes; guards, hooks and `.grad` writes beside them
+
+No value is read: fakes have no data. Rules: GEN-7, GEN-8. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -35,11 +40,11 @@ def capture(
     flatten: Callable[[Any], tuple[list[Any], Containers]],
     name: str = "graph",
 ) -> Captured:
-    """The captured run of `call(leaves)` with the listed leaves replaced by fake tensors.
+    """Runs `call(leaves)` with the listed `tensors` replaced by fakes; returns what was recorded.
 
-    `function` is what places are searched in; `flatten` gives the flat results and their
+    Hidden inputs are searched in `function`; `flatten` returns the flat results and their
     containers. Modes are restored on every exit. Raises UnsupportedError, with the user's line, for
-    what cannot be captured; a fake that the function put somewhere keeps nothing alive then.
+    a program that cannot be captured; then a fake that the function stored keeps nothing alive.
     """
     recorder = CaptureRecorder(function, list(leaves), HookDryRun)
     try:
@@ -50,9 +55,9 @@ def capture(
 
 
 def abandon(recorder: Trace) -> None:
-    """Makes the recorder of a capture that failed one that has recorded nothing.
+    """Empties the recorder of a failed capture.
 
-    A fake that the function put somewhere holds it, and neither arguments nor the function then.
+    A fake that the function stored holds the recorder, which must not hold the arguments then.
     """
     CaptureRecorder.__init__(recorder, None, [], HookDryRun)  # type: ignore[arg-type]
     recorder.close()
@@ -69,14 +74,14 @@ def _captured(
     recorder.note_surroundings()
     faked = list(leaves)
     seen: dict[int, Tensor] = {}
-    for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # what may be a part
+    for index, tensor in sorted(tensors, key=lambda each: nesting(each[1])):  # inner tensors first
         fake = seen.get(id(tensor))
         if fake is None:
             fake = seen[id(tensor)] = recorder.add_argument(index, tensor)
         faked[index] = fake
     before = STATE.grad_mode
     outer = STATE.recorder, STATE.watch
-    # Hooks of the caller are not for fakes (GEN-8); anomaly mode is for what the function runs.
+    # Hooks of the caller must not see fakes (GEN-8); anomaly mode still covers the function.
     mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
     try:
         with raising_refusals(recorder), observing():
@@ -115,7 +120,7 @@ def _captured(
 
 
 def _note_place(error: AotliteError) -> None:
-    """Adds the user's line that raised, unless the error names it."""
+    """Adds a note with the user's line that raised, unless the error has it already."""
     trace, location = error.__traceback__, None
     while trace is not None:
         if not is_internal(trace.tb_frame.f_code):

@@ -1,8 +1,7 @@
-"""What windows of as_strided show of inputs: they may reach outside the elements of the input.
+"""Records how far `as_strided` reaches beyond the elements of an input.
 
-as_strided counts from the storage, so that a captured function can see more of it than it was
-given. Used by stage 1, which notes how far; stage 3 makes a base that has all of it. Rules: TEN-1,
-FUN-11. Spec: `specs/s1_capture.md`.
+Stage 1 notes the range of each such input; stage 3 passes a base that spans the range.
+Rules: TEN-1, FUN-11. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -22,14 +21,25 @@ from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.memory.extents import Extent
 
 
+# Note [as_strided beyond an input]
+#     x = al.arange(6.)[2:4]
+#     f(x): return x.as_strided((6,), (1,), 0)      # all six elements: offsets are the storage's
+# A graph input is a window (buffer and start), so `x` alone would give the graph two elements.
+# Stage 1 notes the extent (-2, 4) of x, in elements from x's first one; stage 3 makes a synthetic
+# base of it, and every view of x starts at offset 2 of that base. The guards pin x's storage offset
+# (`offset_read`). If x requires grad, its family's base must cover the extent: the gradient of an
+# element outside of x has no other place. Otherwise the function is refused.
 @attrs.define(eq=False)
 class AsStridedExtents:
-    """How far windows reach, of the inputs of which some reach outside."""
+    """The extents of inputs beyond whose elements some window reaches.
+
+    Note [as_strided beyond an input].
+    """
 
     extents: dict[InputRole, Extent] = attrs.field(factory=dict)
 
     def note(self, given: CapturedInput, meta: TensorMeta, start: int) -> None:
-        """Notes a window that starts so many elements behind the input's first one."""
+        """Widens an input's extent by a window `start` elements after its first one."""
         first, end = self.extents.get(given.role, (0, given.entry_meta.span))
         self.extents[given.role] = min(first, start), max(end, start + meta.span)
 
@@ -48,7 +58,10 @@ def check_in_storage(op: Op, meta: TensorMeta, offset: int, have: int) -> None:
 def check_window(
     recorder: CaptureTrace, op: Op, tensor: Tensor, meta: TensorMeta, start: int
 ) -> None:
-    """TEN-1, FUN-11: a window lies inside the storage, and in what the graph is given of it."""
+    """Checks a window of `as_strided`: inside the storage, and inside what the graph is passed.
+
+    Where it is only inside the storage, the extent of the input is widened. Rules: TEN-1, FUN-11.
+    """
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]
     recorder.changes.check_old(root, op.name)
@@ -76,9 +89,10 @@ def check_window(
 
 
 def may_reach(given: CapturedInput | None, meta: TensorMeta, offset: int) -> bool:
-    """Whether a window may show memory outside of an input's elements.
+    """Whether a window may reach beyond an input's elements.
 
-    Where the input requires grad, its gradient must have a place for what is shown: in the base.
+    If the input requires grad, the base of its view family has to span the window: the gradient of
+    the outer elements is a gradient of that base.
     """
     if given is None:
         return False

@@ -1,6 +1,7 @@
-"""What the parts of the recorder ask of it, besides what later stages may ask (`records/trace.py`).
+"""`CaptureTrace`: the recorder's interface for the files of stage 1, which it is composed of.
 
-Used by stage 1 alone. Spec: `specs/s1_capture.md`.
+`Trace` (`records/trace.py`) is the smaller interface that later stages use.
+Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from aotlite.stages.records.trace import Trace
 
 
 class Extents(Protocol):
-    """What is seen of inputs of which more is seen than they span."""
+    """The range of each input's storage that `as_strided` reaches (`as_strided_extents`)."""
 
     def note(self, given: Any, meta: TensorMeta, start: int) -> None:
-        """A window that begins so many elements behind the input."""
+        """Notes a window that begins `start` elements after the input's first one."""
 
 
 class CaptureTrace(Trace, Protocol):
@@ -39,31 +40,31 @@ class CaptureTrace(Trace, Protocol):
     def reach(self) -> Extents: ...
 
     def refuse(self, what: str, advice: str, at: Location | None = None) -> Exception:
-        """An UnsupportedError about something that a capture cannot do, with the user's line."""
+        """An UnsupportedError for `what`, with `advice` and the user's line."""
 
     def check_is_argument(self, fake: Tensor, name: str) -> None:
-        """Refuses an op on what is (also) seen as a tensor from outside."""
+        """Refuses a geometry op on a tensor that Python also reaches outside the arguments."""
 
     def input_for(self, tensor: Tensor, role: Part, place: str) -> CapturedInput:
-        """The input that a part of a wrapper is."""
+        """The input record of an inner tensor of a wrapper."""
 
     def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
-        """From now on another record is that of an input."""
+        """Replaces the record of an input."""
 
     def real_at(self, placeholder: Node) -> Tensor | None:
-        """The tensor outside that a value of the graph is, if it is one."""
+        """The caller's tensor that a placeholder stands for; None for any other node."""
 
     def place_at(self, role: InputRole) -> AccessPath:
-        """Where an input lies."""
+        """The access path of an input: how each call finds it."""
 
     def learn(self, value: Any, place: AccessPath) -> None:
-        """Remembers the places of the tensors and objects in nested containers, in order."""
+        """Records the access paths of tensors and objects in nested containers, in order."""
 
     def compared(self) -> list[Any]:
-        """The functions whose variables are compared at each call."""
+        """The functions whose variables the guards compare at each call."""
 
     def note_reached(self, things: Sequence[Any]) -> None:
-        """A hook that is not tried may change these containers."""
+        """Excludes containers from the guards: a hook called at each backward may change them."""
 
     def guard_surroundings(self) -> None:
-        """Guards what the function can reach and leaves as it is."""
+        """Adds guards for all that the function can reach by name and did not change."""

@@ -1,9 +1,8 @@
-"""The `.grad` of tensors from outside, while a function is captured: what it is, and becomes.
+"""Reads and writes of `.grad` in a captured function: on inputs, and on leaves that it returns.
 
-A backward inside the function adds to the gradients of leaves from outside, and `zero_grad` clears
-them. Tensors that are there at the start are hidden inputs, which may be written in place; which
-tensor is there at the end is noted, and set by each call (`GradWrite`); so are gradients that the
-function's own leaves have which it returns.
+A `backward()` inside the function adds to the `.grad` of input leaves; `zero_grad` clears it. A
+tensor that is a `.grad` at the start becomes a hidden input, and may be written in place. The
+tensor that is there at the end becomes an extra result; each call sets it (`GradWrite`).
 Used by the recorder. Rules: CAP-4, DBL-3. Spec: `specs/gradients_inside.md`.
 """
 
@@ -23,19 +22,19 @@ from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 
 class GradAttributes:
-    """What the `.grad` of each tensor from outside is by now. The eager layer asks and tells."""
+    """The current `.grad` of each input. The eager layer calls `read`, `write` and `add`."""
 
     def __init__(self, recorder: CaptureTrace) -> None:
         self._recorder = recorder
         self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
-        """By id the fake, and what the function has put there."""
+        """By the fake's id: the fake, and the `.grad` that the function set."""
         self._looked_at: dict[int, tuple[Tensor, AccessPath]] = {}
-        """By id the fake, the gradient that was read, and its place."""
+        """By the fake's id: the caller's gradient that was read, and its access path."""
         self._over = False
-        """The function has returned: what writes now is users' Python in its backward."""
+        """The function has returned: a write now comes from users' Python in its backward."""
 
     def read(self, tensor: Tensor) -> Tensor | None:
-        """The `.grad` of a tensor; at the start a hidden input, or guarded to be None."""
+        """The `.grad` of a tensor. The first read of an input's adds a guard where it is None."""
         recorder = self._recorder
         fake = recorder.here(tensor)
         if not recorder.is_outside(fake):
@@ -53,7 +52,7 @@ class GradAttributes:
         return found
 
     def write(self, tensor: Tensor, value: Tensor | None) -> None:
-        """Puts another tensor there, or None."""
+        """Sets the `.grad` of an input."""
         recorder = self._recorder
         self._check_running()
         fake = recorder.here(tensor)
@@ -61,11 +60,11 @@ class GradAttributes:
             raise recorder.refuse(
                 "writing the .grad of a wrapper from outside", "return the gradient"
             )
-        recorder.unrecorded = True  # no op is left behind that says so
+        recorder.unrecorded = True  # no node of the graph says so
         self._now[id(fake)] = fake, None if value is None else recorder.here(value)
 
     def add(self, leaf: Tensor, grads: list[Any]) -> None:
-        """Adds the gradient, which `grads` holds, to that of a leaf from outside (TEN-29)."""
+        """Accumulates the gradient in `grads`, a list of one, into an input's `.grad` (TEN-29)."""
         self._check_running()
         self._recorder.ask_gradients([leaf])
         before = self.read(leaf)
@@ -77,7 +76,7 @@ class GradAttributes:
             before.add_(grads[0])
 
     def end(self) -> None:
-        """What is written from now on is written in a backward, and refused."""
+        """Refuses writes from now on: they come from a backward."""
         self._over = True
 
     def _check_running(self) -> None:
@@ -88,9 +87,9 @@ class GradAttributes:
             )
 
     def guard_unused(self) -> None:
-        """Guards that there are the gradients of which nothing else was asked (CAP-4).
+        """Guards that a `.grad` which was read, and then not used in an op, is still set (CAP-4).
 
-        Those that were used are inputs, which are guarded as such.
+        Those that an op used are hidden inputs, with guards of their own.
         """
         recorder = self._recorder
         used = {id(recorder.real_of(given.fake)) for given in recorder.inputs}
@@ -99,9 +98,10 @@ class GradAttributes:
                 recorder.guards.append(GradAttributeGuard(place, True))
 
     def written(self, results: list[Any]) -> tuple[GradWrite, ...]:
-        """What each call puts where; the tensors are added to the results of the function.
+        """The `.grad` assignments of each call; their tensors are appended to `results`.
 
-        Also what lies there already: at another call something else may (CAP-4).
+        An assignment of the tensor that was there already counts: another call may find another
+        one there (CAP-4).
         """
         self.end()
         found = []
@@ -117,6 +117,6 @@ class GradAttributes:
         return tuple(found)
 
     def _has_own(self, result: Any) -> bool:
-        """Whether a result is of the function's own making, and has a gradient."""
+        """Whether a result is no input, and has a `.grad`."""
         made = isinstance(result, Tensor) and not self._recorder.is_outside(result)
         return made and result._grad is not None

@@ -1,7 +1,8 @@
-"""What a captured function does to its inputs that is no op: changes of autograd state and memory.
+"""Mutations of tensors that are not ops: `detach_`, `requires_grad_`, `set_`, `resize_`.
 
-The recorder notes each change with its place among the recorded nodes; stage 2 asks for them
-(`timeline.py`). Rules: FUN-18, FUN-36. Spec: `specs/s1_capture.md`.
+They change autograd state or storage, and leave no node. Each is recorded with the number of nodes
+before it; stage 2 orders them among the writes (`s2_analyze/mutation_order.py`).
+Rules: FUN-18, FUN-36. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ from aotlite.stages.s1_capture.storage_resize import resized
 
 
 class MetadataMutations:
-    """The changes of one capture, in order, by input. The eager layer tells them."""
+    """The metadata mutations of one capture, by input, in order. The eager layer reports them."""
 
     def __init__(self, recorder: CaptureTrace) -> None:
         self._recorder = recorder
         self.of: dict[InputRole, list[MetadataMutation]] = {}
         self.puts: dict[Node, MemoryReplacement] = {}
-        """The inputs that were put onto other memory, by the values that they then had."""
+        """`set_` and growing `resize_` of inputs, by the graph value that the input had then."""
         self.moved: dict[int, Tensor] = {}
-        """The tensors of the function's own that were put onto other memory, by their id."""
+        """Tensors made by the function that were given another storage, by id."""
         self.counts = VersionCounts()
         self.growths: list[StorageGrowth] = []
         self.sizes: dict[InputRole, int] = {}
-        """The bytes of the storages of inputs that grow."""
+        """The size in bytes, at entry, of the storages of inputs that grow."""
         self.viewed: set[InputRole] = set()
-        """Inputs that were asked whether they are views."""
+        """Inputs of which it mattered whether they are views: guards pin that."""
 
     def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
-        """The tensor is about to be a leaf that requires grad, or one no longer; whether it stands
-        for a view, which its own views do not follow (TEN-23).
+        """Records `requires_grad_()`, which makes a tensor a leaf, or `requires_grad_(False)`.
+
+        Returns whether the tensor stands for a view: its own views keep their history (TEN-23).
         """
         self._recorder.unrecorded = True
         given = self._recorder.input_of(tensor)
@@ -62,13 +64,13 @@ class MetadataMutations:
         return is_view
 
     def _is_view(self, given: CapturedInput) -> bool:
-        """Whether the input is a view: on other memory it is none."""
+        """Whether the input is a view: after `set_` it is none."""
         self.viewed.add(given.role)
         put = any(p.role == given.role and not p.grows for p in self.puts.values())
         return not put and self._recorder.real_of(given.fake)._base is not None
 
     def detached(self, tensor: Tensor) -> bool:
-        """The tensor is taken out of its history; whether it stands for a view."""
+        """Records `detach_()`; returns whether the tensor stands for a view."""
         self._recorder.unrecorded = True
         given = self._recorder.input_of(tensor)
         if given is None:
@@ -77,7 +79,7 @@ class MetadataMutations:
         return self._is_view(given)
 
     def put_onto(self, tensor: Tensor, window: Tensor) -> None:
-        """Puts the tensor where the window is, on other memory."""
+        """Executes `set_`: gives the tensor the storage and geometry of `window`."""
         recorder = self._recorder
         recorder.check_is_argument(tensor, "set_")
         recorder.unrecorded = True
@@ -97,7 +99,7 @@ class MetadataMutations:
         tensor.value = window.value
 
     def resize(self, tensor: Tensor, meta: TensorMeta) -> None:
-        """The tensor is about to be this window from its first element on."""
+        """Executes `resize_`: gives the tensor the geometry `meta`, on larger memory if needed."""
         recorder = self._recorder
         recorder.check_is_argument(tensor, "resize_")
         tensor.value, growth = resized(recorder, tensor, meta)
@@ -111,7 +113,7 @@ class MetadataMutations:
             self.puts[growth.value] = MemoryReplacement(given.role, tensor.storage, grows=True)
 
     def check_old(self, root: Node, name: str) -> None:
-        """Refuses a window on memory that has grown since, of which the graph has the old part."""
+        """Refuses `as_strided` on memory that grew since: its node has the old elements only."""
         if any(growth.old is root for growth in self.growths):
             raise self._recorder.refuse(
                 f"{name} on memory that resize_ made grow", "take the window of what was resized"
@@ -127,10 +129,10 @@ class MetadataMutations:
 
 
 class VersionCounts:
-    """How often storages were written before and after tensors were put from one onto another.
+    """Writes to storages between `set_` calls, from which the final version counters follow.
 
-    Then the one's count becomes at least the other's: what a count is in the end depends on what
-    both were at entry (TEN-26).
+    At `set_` the version of the new storage becomes at least that of the old one. So the final
+    version depends on those of both at entry: a maximum, not a constant (TEN-26).
     """
 
     def __init__(self) -> None:
@@ -139,7 +141,7 @@ class VersionCounts:
         self._known: list[int] = []
 
     def put(self, old: Storage, new: Storage) -> None:
-        """A tensor is put from the old storage onto the new one."""
+        """Records that a tensor moved from storage `old` to `new`."""
         places = self._place(old), self._place(new)
         writes = [self._since(place) for place in places]
         tell_apart(old, new)
@@ -148,7 +150,7 @@ class VersionCounts:
         self.steps.append(CountStep(*places, writes[0], writes[1] if old is not new else 0))
 
     def rest(self) -> tuple[int, ...]:
-        """The writes of each storage since the last step."""
+        """The number of writes to each storage since the last step."""
         return tuple([self._since(place) for place in range(len(self.storages))])
 
     def _since(self, place: int) -> int:

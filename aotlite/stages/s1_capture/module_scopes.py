@@ -1,7 +1,7 @@
-"""`ModuleScopes`: in which Module ops are run while a function is captured, and under which tags.
+"""`ModuleScopes`: the Module path and the tags of each recorded node (`Node.scope`).
 
-Part of the recorder of stage 1. Modules are found by their ids in a table that is made when the
-outermost one is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
+Part of the recorder. The path of a Module (`encoder.layers.0`) is looked up by its id in a table
+that is made when the outermost Module is called. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,18 @@ class ModuleScopes:
 
     @property
     def state(self) -> State:
-        """Where the program is: `leave` goes there."""
+        """The current scope and table, for `leave`."""
         return self.now, self._table
 
     def leave(self, before: State) -> None:
-        """Goes back to where the caller was."""
+        """Restores a state that `enter` or `tag` returned."""
         self.now, self._table = before
 
     def enter(self, module: TrackedCallable) -> State:
-        """A Module is called. One that no attribute leads to is part of its caller."""
+        """Enters the scope of a called Module; returns the state before.
+
+        A Module that is no attribute below the outermost one keeps the scope of its caller.
+        """
         before = now, table = self.now, self._table
         found = None if table is None else table.get(id(module))
         if found is None:
@@ -58,14 +61,14 @@ class ModuleScopes:
         return before
 
     def tag(self, tags: Mapping[str, Any]) -> State:
-        """Adds tags to those around."""
+        """Adds tags to the current scope; returns the state before."""
         before = now, _ = self.state
         path, around = ("", NO_TAGS) if now is None else (now.module, now.tags)
         self.now = Scope(path, MappingProxyType({**around, **tags}))
         return before
 
     def around(self, scope: Scope | None) -> Scope | None:
-        """The scope of a backward node: that of its forward op, and tags that are set around."""
+        """The scope of a backward node: its forward op's, with the tags that are set now."""
         if scope is None or self.now is None:
             return scope or self.now
         return Scope(scope.module, MappingProxyType({**self.now.tags, **scope.tags}))
@@ -82,10 +85,10 @@ class ModuleScopes:
 
 @contextmanager
 def backward_in(recorder: CaptureTrace) -> Iterator[None]:
-    """A block that is a backward which the captured function runs itself (SEQ-1).
+    """A block in which the captured function runs a backward itself (SEQ-1).
 
-    Its nodes have the records of the ops that they differentiate, and take no numbers. Which mode
-    the call is in is guarded, since the backward is looked at in anomaly mode (JNT-8).
+    Its nodes take the location and scope of the ops that they differentiate, and no sequence
+    numbers. Anomaly mode is guarded: it decides whether such a backward is checked (JNT-8).
     """
     if recorder.outer_mode is not None and recorder.outer_mode not in recorder.guards:
         recorder.guards.append(recorder.outer_mode)
@@ -99,7 +102,7 @@ def backward_in(recorder: CaptureTrace) -> Iterator[None]:
 
 
 def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """What `add` gives; what it records is of no op of the forward (SEQ-5)."""
+    """Calls `add`; the nodes that it records get the scope of gradient sums (SEQ-5)."""
     start = len(nodes)
     total = add(*args)
     for node in nodes[start:]:
@@ -108,9 +111,9 @@ def sum_in(nodes: list[Node], add: Callable[..., Any], args: tuple[Any, ...]) ->
 
 
 def _paths(module: TrackedCallable, path: str) -> Iterator[tuple[int, str]]:
-    """(id, path) of a module and of those below it, each by the first way that leads to it.
+    """(id, path) of a Module and of those below it, each by the first path found.
 
-    Attributes are not read as attributes: no guard comes of it.
+    Reads `__dict__` directly, so that no guard is added.
     """
     seen: set[int] = set()
     stack: list[tuple[Any, str]] = [(module, path)]
@@ -126,7 +129,7 @@ def _paths(module: TrackedCallable, path: str) -> Iterator[tuple[int, str]]:
 
 
 def _inside(held: Any) -> Iterable[tuple[Any, Any]]:
-    """(name, value) of what a Module or a container holds."""
+    """(name, value) of the attributes of a Module or the items of a container."""
     if type(held) is dict:
         return held.items()
     if isinstance(held, TrackedCallable):

@@ -1,7 +1,7 @@
-"""The recorder of a capture: turns dispatched ops into nodes and what is met outside into inputs.
+"""The recorder, the tracer of a capture: ops become nodes, the caller's tensors become inputs.
 
-Used by stage 1, between the eager engine (its protocol: `eager.base.capture_protocol`) and the
-graph. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+The eager engine calls it (`eager.base.capture_protocol`): `record` for an op, `here` for a tensor,
+`read_attribute` for a Module. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CaptureRecorder:
     """Collects nodes, inputs and guards while the user's function runs."""
 
     refusal: BaseException | None = None
-    """The first that users' Python has met (CAP-13)."""
+    """The first refusal that was raised: users' Python may have caught it (CAP-13)."""
 
     def __init__(self, function: Any, leaves: list[Any], dry_run: Callable[[], DryRun]) -> None:
         self.function = function
@@ -72,7 +72,7 @@ class CaptureRecorder:
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
         self.changes = MetadataMutations(self)
-        """What the function does to inputs besides ops."""
+        """Mutations of inputs that are not ops."""
         self.streams = RngTracker(self)
         self.offset_read: set[InputRole] = set()
         self.phase = Phase.FORWARD
@@ -80,12 +80,12 @@ class CaptureRecorder:
         self.recompute: bool | None = None
         self.failed: TapeNode | None = None
         self.sequence = 0
-        """Number of the next tape node, which an op that makes none shares (SEQ-1, SEQ-3); when
-        the capture is over, that of the tape node which ran last."""
+        """The number of the next tape node; an op that makes none shares it (SEQ-1, SEQ-3). In a
+        recorded backward, that of the tape node that runs."""
         self.counts = True
         self.scopes = ModuleScopes()
         self.outer_mode: AnomalyModeGuard | None = AnomalyModeGuard.now()
-        """That of the call; None when the function has run."""
+        """The anomaly mode of the call; None after the function has returned."""
         self._location: Location | None = None
         self.closed = self.unrecorded = False
         self.leaves = leaves
@@ -98,9 +98,9 @@ class CaptureRecorder:
         self._storages: dict[int, Storage] = {}
         self._places: dict[int, AccessPath] = {}
         self._parts: dict[int, AccessPath] = {}
-        """Where the parts of wrappers lie that attributes were read as."""
+        """Access paths of the inner tensors of wrappers that were read from attributes, by id."""
         self._hidden: list[AccessPath] = []
-        """Where the hidden inputs lie, in order."""
+        """Access paths of the hidden inputs, in order."""
         self._guarded: set[tuple[int, str]] = set()
         self._created: dict[int, Any] = {}
         self.around = EnvironmentBefore()
@@ -137,7 +137,7 @@ class CaptureRecorder:
         return fake
 
     def _reach(self, tensor: Tensor, role: Primal | Part) -> None:
-        """Notes that the function reached an argument by another way than as an argument."""
+        """Notes that the function reached an argument through a closure, global or Module too."""
         self._reached.add(id(tensor))
         places = self._index.all_of(tensor)
         if not places and self._place_of(tensor) is None:
@@ -182,8 +182,8 @@ class CaptureRecorder:
         return node
 
     def check_is_argument(self, fake: Tensor, name: str) -> None:
-        """Refuses an op on what is (also) seen as a tensor from outside: Python code reads its
-        geometry.
+        """Refuses a geometry op on a hidden input, or on an argument that is also reached so: on
+        that path Python reads the geometry of the caller's tensor.
         """
         given = self.input_of(fake)
         if given is not None and (
@@ -194,7 +194,7 @@ class CaptureRecorder:
             )
 
     def drop_from(self, start: int) -> None:
-        """Forgets the nodes recorded since there were so many."""
+        """Removes the nodes from number `start` on."""
         self.wrapped.forget(self.nodes[start:])
         del self.nodes[start:]
 
@@ -203,7 +203,7 @@ class CaptureRecorder:
             self.sequence += 1
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
-        """A fresh copy of data made in the function: writing it leaves the constant alone
+        """A clone of a `get_attr` node, for data made in the function: writes spare the constant
         (FUN-27).
         """
         meta = tensor.meta
@@ -217,7 +217,7 @@ class CaptureRecorder:
         return copy
 
     def run_before(self, node: TapeNode) -> None:
-        """Backward nodes stand at the place of the forward op they differentiate (JNT-8)."""
+        """Nodes recorded from now on get the location of `node`'s forward op (JNT-8)."""
         self.origin = node.origin
         if self.origin is not None:
             self.sequence = self.origin.sequence
@@ -234,7 +234,7 @@ class CaptureRecorder:
         return self._fake_input(tensor, Primal(index), f"argument {index}")
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        """The fake of a tensor from outside, which becomes a hidden input."""
+        """The fake of an outer tensor met for the first time: it becomes a hidden input."""
         if tensor.storage.capture is not None:
             error = self.refuse(
                 "a tensor of another capture",
@@ -248,7 +248,7 @@ class CaptureRecorder:
         role = Hidden(len(self._hidden), str(place))
         self._hidden.append(place)
         self.guards.append(HiddenInputGuard(role.index, place))
-        if id(tensor) not in self._places:  # which of its places the function used is not known
+        if id(tensor) not in self._places:  # unknown which of its paths the function used
             others = self._index.all_of(tensor)[1:]
             self.guards.extend(SameTensorGuard(other, role) for other in others)
         return self._fake_input(tensor, role, str(place))
@@ -261,7 +261,7 @@ class CaptureRecorder:
         )
 
     def input_for(self, tensor: Tensor, role: Part, place: str) -> CapturedInput:
-        """The input that a part of a wrapper is: perhaps the same as another's, or an argument."""
+        """The input record of a wrapper's inner tensor, which may be an input in its own right."""
         fake = self._fakes.get(id(tensor))
         return self._inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
 
@@ -290,7 +290,7 @@ class CaptureRecorder:
         entry = None if is_stale(tensor) else edge_of(fake)
         family = self.families.join(tensor, fake, role)
         if family is not None and entry is not None and not fake._leaf:
-            entry = fake._node, fake._index  # what was written before is behind the family's root
+            entry = fake._node, fake._index  # earlier writes are part of the family root's history
         given = CapturedInput(
             role,
             node,
@@ -315,7 +315,7 @@ class CaptureRecorder:
         return fake
 
     def input_of(self, tensor: Tensor) -> CapturedInput | None:
-        """The input that this is, or that stands for it."""
+        """The input record of a fake or of a caller's tensor; None if it is no input."""
         return self._inputs.get(id(self._fakes.get(id(tensor), tensor)))
 
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
@@ -327,15 +327,15 @@ class CaptureRecorder:
         return first is second or (first.buffer is second.buffer and first.buffer is not None)
 
     def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """The fakes of inputs that were met too late to share their family's root."""
+        """Pairs of fakes that share memory, but were met too late to join one view family."""
         return tuple([(self._fakes[id(a)], self._fakes[id(b)]) for a, b in self.families.late])
 
     def real_of(self, fake: Tensor) -> Tensor:
-        """The tensor outside that an input's fake stands for."""
+        """The caller's tensor that an input's fake stands for."""
         return self._reals[id(fake)]
 
     def real_at(self, placeholder: Node) -> Tensor | None:
-        """The tensor outside that a value of the graph is, if it is one."""
+        """The caller's tensor that a placeholder stands for; None for any other node."""
         return self._real_by_node.get(placeholder)
 
     def is_outside(self, tensor: Tensor) -> bool:
@@ -370,7 +370,7 @@ class CaptureRecorder:
         return place or self._parts.get(id(thing))
 
     def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
-        """Notes that attribute `name` of a Module or optimizer is read (CAP-5)."""
+        """Guards attribute `name` of a Module or optimizer, which is read; returns it (CAP-5)."""
         if id(owner) in self._created or (id(owner), name) in self._guarded:
             return value
         self._guarded.add((id(owner), name))
@@ -391,18 +391,18 @@ class CaptureRecorder:
             self.guards.append(ValueGuard(place.then("attr", name), snapshot_of(NOTHING)))
 
     def _note(self, value: Any, place: AccessPath) -> None:
-        """Remembers where tensors and objects lie, and guards what is plain."""
+        """Records the access paths of tensors and objects in a value; guards a plain value."""
         self.learn(value, place)
         if not isinstance(value, Tensor):
             self.guards.append(ValueGuard(place, snapshot_of(value)))
 
     def learn(self, value: Any, place: AccessPath) -> None:
-        """Remembers the places of the tensors and objects in nested containers, in order."""
+        """Records the access paths of tensors and objects in nested containers, in order."""
         above: set[int] = set()
         stack: list[tuple[Any, AccessPath | None]] = [(value, place)]
         while stack:
             value, at = stack.pop()
-            if at is None:  # all that is in this container has been seen
+            if at is None:  # this container is done
                 above.discard(id(value))
             elif isinstance(value, (Tensor, TrackedObject)):
                 self._alive.append(value)
@@ -422,30 +422,30 @@ class CaptureRecorder:
         self.guards.append(SameTensorGuard(place, role))
 
     def note_surroundings(self) -> None:
-        """Looks at what the function can reach, before it runs."""
+        """Takes snapshots of all that the function can reach, before it runs."""
         observed = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, TrackedObject)]
         places = [AccessPath(i, self.function) for i in observed] + self._index.roots()
         self.around.look(places, self.leaves)
         self.families.look_at(with_parts_of(self._index.tensors()))
 
     def guard_surroundings(self) -> None:
-        """Guards what the function can reach and leaves as it is."""
+        """Adds guards for all that the function can reach by name and did not change."""
         tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
         self.around.guard(self, tensors)
 
     def compared(self) -> list[Any]:
-        """The functions whose variables are compared at each call."""
+        """The functions whose variables the guards compare at each call."""
         return self._index.functions()
 
     def note_reached(self, things: Sequence[Any]) -> None:
-        """A hook that is not tried may change these containers."""
+        """Excludes containers from the guards: a hook called at each backward may change them."""
         self.around.note_reached(things, self.leaves)
 
     def check_numbers(self) -> None:
         self.around.numbers.check(self)
 
     def finish_guards(self) -> None:
-        """Guards that are known when the function has run."""
+        """Adds the guards that are known once the function has returned."""
         self.check_numbers()
         self.guard_surroundings()
         # An argument that was also reached through a Module must stay that same object.
@@ -456,14 +456,14 @@ class CaptureRecorder:
                 self.guards.append(SameTensorGuard(place, given.role))
 
     def place_at(self, role: InputRole) -> AccessPath:
-        """Where an input lies."""
+        """The access path of an input."""
         if isinstance(role, Part):
             return self.place_at(role.of).then("part", role.attr)  # type: ignore[arg-type]
         is_argument = isinstance(role, Primal)
         return AccessPath(role.index, self.function) if is_argument else self._hidden[role.index]
 
     def created(self, thing: Any) -> None:
-        """A Module or optimizer made during the capture may be written."""
+        """Notes a Module or optimizer made during the capture: it may be written, unguarded."""
         self._created[id(thing)] = thing
 
     def is_created(self, thing: Any) -> bool:
@@ -471,7 +471,7 @@ class CaptureRecorder:
         return id(thing) in self._created
 
     def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
-        """From now on another record is that of an input."""
+        """Replaces the record of an input."""
         self._inputs[id(given.fake)] = later
         self.inputs = [later if each is given else each for each in self.inputs]
 
@@ -484,7 +484,7 @@ class CaptureRecorder:
         return note_refusal(noted(error, place, f"Instead: {advice}."), self)
 
     def close(self) -> None:
-        """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""
+        """Drops all references: fakes that stay alive hold the recorder, and nothing through it."""
         self.closed = True
         self.leaves, self.inputs = [], []
         tables = self._fakes, self._reals, self._inputs, self._storages, self._places, self._parts

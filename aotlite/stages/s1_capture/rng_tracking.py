@@ -1,9 +1,9 @@
-"""Where the default generator stands while a function is captured.
+"""Tracks the state (seed and offset) of the default generator during a capture.
 
-Used by the recorder of stage 1, and by stage 4 for the backward. Draws are recorded as random ops,
-each behind the one before, as long as the function leaves the generator alone. From where it puts
-the generator elsewhere, and in backwards, they are recorded in their pure form, at a place that
-stands in the graph: the seed and offset of the call, those of the backward, or numbers.
+Used by the recorder, and by stage 4 for the backward. A draw is recorded as a random op, whose
+position follows from the draws before it; stage 6 makes it pure. After `manual_seed` or
+`set_rng_state`, and in backwards, a draw is recorded in its pure form `op(seed, offset, advance)`.
+Its seed and offset are inputs of the graph (those of the call, or of the backward) or constants.
 Rules: RNG-2 to RNG-6, RNG-8. Spec: `specs/randomness.md`.
 """
 
@@ -57,9 +57,9 @@ _Moments = Callable[[], Any]
 
 
 class TrackedState:
-    """A state of the generator in a captured function: `set_rng_state` takes it, it has no numbers.
+    """What `get_rng_state` returns in a captured function: only `set_rng_state` can use it.
 
-    Each call of the compiled function begins elsewhere.
+    Its seed and offset are those of each call, so they cannot be read as numbers.
     """
 
     __slots__ = ("_state", "_streams")
@@ -83,7 +83,7 @@ class TrackedState:
 
 # --------------------------------------------------------------------------------------- tracking
 class RngTracker:
-    """The tracked state of one capture, and the inputs by which graphs know it."""
+    """The generator's state in one capture, and the graph inputs that it is computed from."""
 
     def __init__(self, recorder: CaptureTrace) -> None:
         self.recorder = recorder
@@ -93,25 +93,29 @@ class RngTracker:
         self.inputs: dict[type, Node] = {}
         """Placeholders by the class of their role."""
         self.flags: dict[Any, Node] = {}
-        """Inputs that say whether moments of the backward come, or gradients of some results."""
+        """Bool placeholders (`Arrived`): does a moment of the backward come, or some gradient?
+
+        A moment is the turn of a tape node: it comes if a gradient arrives at some of its results
+        and one of its inputs is asked for.
+        """
         self.moments: dict[Any, None] = {}
-        """All in which something is drawn, or set, that do not come in every backward."""
+        """The moments at which something is drawn or set, unless they come in every backward."""
         self._explicit = False
         """Draws are recorded in their pure form."""
         self._replays = False
         self._forward_says = False
-        """The function has put the generator elsewhere: its graph says itself where it ends."""
+        """The function set the generator: its graph returns the final state itself."""
         self._backward = False
         self._of_forward: dict[type, Node] = {}
-        """The inputs when the results had been read, before a backward was recorded."""
+        """The inputs of the forward alone, to return to if the backward is dropped."""
         self._last: Any = None
-        """The last draw: where the generator is left has its line."""
+        """The last draw: the nodes of the final state get its location."""
         self._now: _Moments = lambda: None
         self._made: dict[tuple[RngState, Any], tuple[Any, Any]] = {}
 
     # --- what the generator is asked while a function is captured
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
-        """Records a draw; gives the graph value of its result."""
+        """Records a draw; returns the node of its result."""
         called: Op = op
         consumed = op.consumes(meta)
         if self.recorder.recompute and self._moment() is not None and not self._replays:
@@ -129,7 +133,7 @@ class RngTracker:
         return value
 
     def get(self) -> Any:
-        """The present state; its numbers where they are known."""
+        """The present state: (seed, offset) if these are constants, else a `TrackedState`."""
         count, state = 0, self.state
         while type(state) is Advanced and state.moment is None:
             count, state = count + state.count, state.before
@@ -138,7 +142,7 @@ class RngTracker:
         return TrackedState(self, self.state)
 
     def put(self, state: Any) -> None:
-        """Goes to a state of `get`, or to (seed, offset)."""
+        """Sets the generator to a state of `get`, or to (seed, offset)."""
         self._explicit = True
         to = state._state if type(state) is TrackedState else KnownState(*state)
         moment = self._moment()
@@ -146,7 +150,7 @@ class RngTracker:
         self.state = to if moment is None or before is to else Reseeded(before, to, moment)
 
     def knows(self, state: Any) -> bool:
-        """Whether this is a state that `get` gave. UnsupportedError for one of another capture."""
+        """Whether `get` returned this state. UnsupportedError for a state of another capture."""
         if type(state) is TrackedState and state._streams is not self:
             raise self.recorder.refuse(
                 "a state of the generator that another captured function has kept",
@@ -155,7 +159,7 @@ class RngTracker:
         return type(state) is TrackedState
 
     def seed(self) -> int:
-        """The present seed. UnsupportedError where each call has another."""
+        """The present seed. UnsupportedError where it is an input: each call may have another."""
         state = self.get()
         if type(state) is TrackedState:
             raise self.recorder.refuse("initial_seed()", "call it before the compiled function")
@@ -164,7 +168,7 @@ class RngTracker:
 
     @contextmanager
     def replaying(self, state: Any) -> Iterator[None]:
-        """A block in which draws are made from a state of `get`, and which leaves no trace."""
+        """A block that draws from a state of `get`; afterwards the state is as before (CKP-3)."""
         before = self.state, self._explicit, self._replays
         self.state = state._state if type(state) is TrackedState else KnownState(*state)
         self._explicit = self._replays = True
@@ -179,7 +183,7 @@ class RngTracker:
         self.forward, self._forward_says = self.state, self._explicit
 
     def begin_backward(self, now: _Moments = lambda: None) -> None:
-        """A backward is recorded; `now()` is the moment of what is recorded now (RNG-5)."""
+        """Begins a backward; `now()` returns the moment of the tape node that runs (RNG-5)."""
         self.state = StateAtEntry(Phase.BACKWARD)
         self._explicit = self._backward = True
         self._now = now
@@ -190,7 +194,7 @@ class RngTracker:
             self.inputs.pop(kind, None)
 
     def after_forward(self) -> FinalRngState | None:
-        """Where the function leaves the generator; None where it leaves it alone."""
+        """The state in which the function leaves the generator; None if it does not touch it."""
         if (
             type(self.forward) is StateAtEntry
             and not self._forward_says
@@ -200,7 +204,7 @@ class RngTracker:
         return FinalRngState(self.forward, Phase.FORWARD)
 
     def after_backward(self) -> FinalRngState | None:
-        """Where the recorded backward leaves the generator; None where it leaves it alone."""
+        """The state in which the backward leaves the generator; None if it does not touch it."""
         state = self.state
         untouched = type(state) is StateAtEntry and state.phase is Phase.BACKWARD
         if not self._backward or (untouched and BackwardOffset not in self.inputs):
@@ -214,11 +218,11 @@ class RngTracker:
         return (*self.flags.values(), *found)
 
     def arrivals(self) -> tuple[frozenset[Any], ...]:
-        """For each of `flags` what must not all be absent for it."""
+        """For each of `flags` the moments, or results, of which one must come to set it."""
         return tuple([f if type(f) is frozenset else frozenset((f,)) for f in self.flags])
 
     def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
-        """Records where the generator is left, if that is not for stage 6 to count (RNG-3)."""
+        """The final state as graph outputs; none where stage 6 counts the draws itself (RNG-3)."""
         after = self.after_backward()
         if phase is Phase.FORWARD:
             after = self.after_forward() if self._forward_says else None
@@ -228,7 +232,7 @@ class RngTracker:
         return found
 
     def drop_backward(self) -> None:
-        """Forgets the inputs that are those of a backward which is not kept."""
+        """Forgets the inputs of a backward that is not kept."""
         self.inputs, self._backward = dict(self._of_forward), False
         for known in (self.flags, self.moments, self._made):
             known.clear()
@@ -259,12 +263,12 @@ class RngTracker:
     # Note [draws of a backward that may not come]
     #     y, z = Noisy.apply(x), Noisy.apply(x)   # whose backward draws noise
     # Eager's backward of z alone draws once, from where the generator is; that of both draws twice.
-    # So where y's draw begins depends on whether a gradient of z arrives. The state is a chain of
-    # changes, each with its moment (None: it always comes), and the place of a draw is found along
-    # it: what is implied by the draw's own moment adds to the offset, and any other change becomes
-    # where(its moment comes, offset after, offset before).
+    # So the offset of y's draw depends on whether a gradient of z arrives. The state is a chain of
+    # changes, each with its moment (None: always). The offset of a draw is computed along it: a
+    # change whose moment the draw's own implies adds a constant; any other change becomes
+    # where(arrived[its moment], offset after, offset before).
     def _place(self, state: RngState, moment: Any) -> tuple[Any, Any, int]:
-        """(seed, offset, advance) of a state, for what happens in this moment.
+        """(seed, offset, advance) of a state, as a draw at this moment sees it.
 
         Note [draws of a backward that may not come].
         """
@@ -303,7 +307,7 @@ class RngTracker:
         return self._add(WHERE, (self.flag(of), yes, no))
 
     def flag(self, of: Any) -> Node:
-        """The input that says whether a moment comes, or any of these results' gradients."""
+        """The bool input of a moment, or of a set of results: does a gradient of one arrive?"""
         found = self.flags.get(of)
         if found is None:
             role = Arrived(len(self.flags))
@@ -313,7 +317,7 @@ class RngTracker:
         return found
 
     def _input(self, kind: type) -> Node:
-        """The placeholder of this role; seed and offset come together."""
+        """The placeholder of this role; seed and offset are made together."""
         if kind not in self.inputs:
             phase = Phase.FORWARD if kind in (Seed, Offset) else Phase.BACKWARD
             for each in _START[phase]:
@@ -338,14 +342,14 @@ class RngTracker:
 
 
 def _implied(moment: Any, of: Any) -> bool:
-    """Whether `of` comes whenever `moment` does."""
+    """Whether moment `of` comes whenever `moment` comes."""
     if of is None or moment is None:
         return of is None
     return bool(moment.arrivals <= of.arrivals and moment.reachable_inputs <= of.reachable_inputs)
 
 
 def _without(state: RngState, moment: Any) -> RngState:
-    """The state without the last changes, as far as they are made in this moment."""
+    """The state before the latest changes that were made at this moment."""
     while isinstance(state, (Advanced, Reseeded)) and state.moment is moment:
         state = state.before
     return state

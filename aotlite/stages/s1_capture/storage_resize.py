@@ -1,8 +1,7 @@
-"""Captured `resize_`: within the memory that the graph is given a window, beyond it new memory.
+"""`resize_` in a captured function: `as_strided_` where the memory suffices, else a larger copy.
 
-What grows is, in the graph, a larger memory that begins with the old one's elements and goes on
-with zeros, as eager's does. Used by the recorder and stage 2. Rules: FUN-18, TEN-25.
-Spec: `specs/s1_capture.md`.
+The larger memory holds the old elements, then zeros, as eager's does. Used by the recorder and
+stage 2. Rules: FUN-18, TEN-25. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ AS_STRIDED_ = OPS["as_strided_"]
 def resized(
     recorder: CaptureTrace, tensor: Tensor, meta: TensorMeta
 ) -> tuple[Any, StorageGrowth | None]:
-    """The value of a tensor that is given this window from its first element on."""
+    """The graph value of a resized tensor, and the growth of its storage, if it grows."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]
     real = recorder.real_at(root)
@@ -42,7 +41,7 @@ def resized(
 def _check_input(
     recorder: CaptureTrace, tensor: Tensor, real: Tensor, meta: TensorMeta, start: int
 ) -> None:
-    """An input grows by itself, where all of its memory is known to the graph."""
+    """Refuses to grow an input unless it spans its storage and no other input shares that."""
     root = storage_root(tensor.value)
     held: TensorMeta = root.meta  # type: ignore[assignment]
     have = held.span * held.dtype.itemsize

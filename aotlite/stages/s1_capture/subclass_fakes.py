@@ -1,10 +1,15 @@
-"""Wrappers in a capture: fakes of those from outside, and nodes for those that are made inside.
+"""Wrapper subclasses in a capture: fakes of those that are inputs, nodes for those made inside.
 
-Used by the recorder alone. A wrapper's fake is an instance of its class over fakes of its parts,
-which are inputs with roles of their own. An op that gives or writes a wrapper is noted as a node;
-what its class computes for it is recorded beside it, by ops on the parts. No node of a part reads a
-wrapper, so that what is left when the wrappers' nodes are taken away is a graph of dense tensors.
-Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
+A wrapper's fake is an instance of its class over fakes of its parts (inner tensors), which are
+inputs with roles of their own. An op on wrappers is recorded twice: as a node of the wrapper, and
+as the ops on parts that its class runs. For w = Two(a, b):
+
+    mul(w, 2)        a node of the wrapper: stage 2 reads aliases and writes from it
+    mul(a, 2)        nodes of the parts: they read parts only
+    mul(b, 2)
+
+So stage 5 removes the wrappers' nodes, and a graph of dense tensors remains.
+Used by the recorder alone. Rules: SUB-2, SUB-3, SUB-8, SUB-9. Spec: `specs/s5_desugar.md`.
 """
 
 from __future__ import annotations
@@ -42,16 +47,16 @@ class SubclassFakes:
     def __init__(self, recorder: CaptureTrace) -> None:
         self.recorder = recorder
         self.nodes: dict[Node, Tensor | None] = {}
-        """Every node that stands for a wrapper, and the object, where the node made one."""
+        """Each node whose value is a wrapper, with the tensor, if the node made a new one."""
         self.parts: dict[InputRole, dict[str, InputRole]] = {}
         """The roles of the parts of each input that is a wrapper."""
         self.required_arrivals: list[RequiredArrivals] = []
         """Gradients that have to arrive together, unless each choice of them is recorded."""
         self.unlike = False
-        """Whether gradients are other ones for each choice of results: they are summed, and of
-        several classes or forms, or a custom function is told which of them arrive."""
+        """Whether a gradient's class or spec depends on which tangents arrive: wrappers of several
+        forms are summed, or a custom function gets None for absent ones."""
         self._given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = []
-        """Fakes from outside, the parts and geometry that they had, and where they lie."""
+        """Fakes of input wrappers, with their parts and geometry at entry, and their places."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes)
@@ -78,7 +83,7 @@ class SubclassFakes:
         return storage
 
     def adopted(self, wrapper: Tensor) -> Tensor:
-        """A wrapper that the program has made of tensors, with a node of its own."""
+        """Gives a wrapper that the program constructed from tensors a `wrap` node."""
         parts = [self.recorder.here(part).value for part in inner_tensors(wrapper).values()]
         meta = wrapper.meta
         geometry = meta.shape, meta.stride, meta.dtype, meta.device
@@ -90,7 +95,7 @@ class SubclassFakes:
     def record(
         self, op: Op, args: tuple[Any, ...], outs: tuple[Tensor, ...], meta: Any
     ) -> tuple[Node | None, ...]:
-        """The nodes of the wrappers among the results of a call."""
+        """Records a call that returns or writes wrappers; the nodes of those among `outs`."""
         for out in outs:
             for part in inner_tensors(out).values() if is_wrapper(out) else ():
                 self.recorder.here(part)
@@ -109,22 +114,20 @@ class SubclassFakes:
         return tuple(found)
 
     def forget(self, nodes: Iterable[Node]) -> None:
-        """Wrappers that were noted by these nodes are noted again when they are met again."""
+        """Forgets dropped nodes: their wrappers get new nodes when they are used again."""
         for node in nodes if self.nodes else ():
             wrapper = self.nodes.pop(node, None)
             if wrapper is not None and wrapper.value is node:
                 wrapper.value = None
 
     def put_in_order(self, inputs: list[Any], placeholders: list[Node]) -> None:
-        """Inputs stand as the arguments do, parts in the order of names, depth first (SUB-4)."""
+        """Sorts inputs: arguments before hidden ones, the parts of each with it (SUB-4)."""
         if self.parts:
             inputs.sort(key=lambda given: _place(given.role))
             placeholders.sort(key=lambda node: _place(node.role))
 
     def check_parts(self) -> None:
-        """Refuses a function that puts other tensors at the attributes of the caller's wrappers, or
-        gives these another geometry.
-        """
+        """Refuses a function that replaced the parts, or the geometry, of an input wrapper."""
         for fake, inner, meta, place in self._given:
             if getattr(fake, "meta", None) is not meta:
                 raise noted(
@@ -148,7 +151,7 @@ class SubclassFakes:
 
 
 def with_parts_of(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The tensors, and all that those are made of which are wrappers."""
+    """The tensors, and the parts of wrappers among them, at any depth."""
     for tensor in tensors:
         yield tensor
         if is_wrapper(tensor) and tensor.storage.capture is None:

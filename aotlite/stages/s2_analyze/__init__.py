@@ -1,10 +1,15 @@
-"""Stage 2, analyze: what the function does to its inputs and what its results alias.
+"""Stage 2, analyze: which inputs are mutated, what the results alias, what requires grad.
 
-Input: `Captured`. Output: the frozen `FunctionMeta`. Reads the imperative graph, and of the fakes
-their autograd state; changes nothing. In order: the inputs (`s2_analyze/inputs.py`), refusals
-(`unsupported.py`), the results (`outputs.py`), and from both the tangents, which stand here.
-`set_`, `resize_` and changes of autograd state are in `mutation_order.py`, `storage_resize.py` and
-`metadata_mutations.py`. Rules: META-2..META-16, GEN-5. Spec: `specs/s2_analyze.md`.
+Input: `Captured`. Output: the frozen `FunctionMeta` (AOTAutograd's ViewAndMutationMeta). Reads
+the imperative graph, and the autograd state of the fakes; changes nothing. In order:
+
+    inputs.py         one `InputMeta` for each input: data and geometry writes, history
+    unsupported.py    refusals
+    outputs.py        one `OutputMeta` for each result: new memory, or an alias and of what
+    here              the tangents: results at which a gradient may arrive
+
+`mutation_order.py`, `metadata_mutations.py` and `storage_resize.py` handle `set_`, `resize_`,
+`detach_` and `requires_grad_`. Rules: META-2..META-16, GEN-5. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ from aotlite.stages.shared.memory.view_analysis import ViewAnalysis
 def analyze(captured: Captured) -> FunctionMeta:
     """The metadata of a captured function.
 
-    Raises AliasError, before anything ran, for inputs that overlap while one of them is written.
+    Raises AliasError or UnsupportedError, before anything ran, for mutations and aliases that a
+    compiled call could not reproduce (`unsupported.py`).
     """
     seen = ViewAnalysis(captured.graph)
     inputs = InputAnalysis(captured, seen)
@@ -78,9 +84,9 @@ def _tangents(
     outputs: tuple[OutputMeta, ...],
     bases: tuple[BaseMeta, ...],
 ) -> Iterator[ResultRole]:
-    """META-16: updated inputs, plain outputs, bases, where a gradient can arrive.
+    """The differentiable results, in order: updated inputs, plain outputs, bases (META-16).
 
-    A family stands where its first member does (SYN-7).
+    Each gets a tangent in the joint graph. A family takes the place of its first member (SYN-7).
     """
     first = {f.members[0]: f.role for f in families if f.changes_history}
     for each in inputs:
@@ -100,9 +106,9 @@ def _tangents(
 
 
 def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[FamilyMeta]:
-    """The families, with the member through which each is written, if one is.
+    """The view families of inputs, each with the member through which it is written.
 
-    A leaf that requires grad is not, where a history changes.
+    A leaf that requires grad cannot be that member: writes to it have no history.
     """
     written = [m.role for m in metas if m.writes_data and not (m.is_leaf and m.requires_grad)]
     for family in captured.families:

@@ -1,4 +1,4 @@
-"""What the function does to each input: writes of its data, changes of geometry, of its history.
+"""The mutations of each input: of its data, its geometry, its history.
 
 Used by stage 2 alone. Rules: META-2..META-4, FUN-17, FUN-19, FUN-20. Spec: `specs/s2_analyze.md`.
 """
@@ -19,7 +19,7 @@ from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_
 
 
 class InputAnalysis:
-    """Collects the writes to each input."""
+    """Collects the writes to each storage of the graph, and makes the records of inputs."""
 
     def __init__(self, captured: Captured, seen: ViewAnalysis) -> None:
         self.captured = captured
@@ -38,7 +38,7 @@ class InputAnalysis:
             yield self._meta(given)
 
     def final(self, node: Node) -> ViewOf:
-        """How the object that this value is of is seen in the end."""
+        """The view of the Python object `node` after its last in-place op."""
         return self.seen[self.last.get(node, node)]
 
     def _meta(self, given: CapturedInput) -> InputMeta:
@@ -69,7 +69,7 @@ class InputAnalysis:
 
 
 def _root_changed(given: CapturedInput) -> bool:
-    """Whether a data write gave the input's family another history."""
+    """Whether a data write gave the input another tape edge."""
     fake = given.fake
     if fake._kind in RESTRICTED:
         return False  # a write that would change it is refused (TEN-19)
@@ -81,7 +81,7 @@ def _root_changed(given: CapturedInput) -> bool:
 
 
 def is_written(node: TapeNode | None, entry: Edge | None) -> bool:
-    """Whether a write made the node, and no change of who is a leaf (FUN-36)."""
+    """Whether a write made this tape node: not the edge at entry, not `requires_grad_` (FUN-36)."""
     if node is None or type(node) is AccumulateGrad:
         return False
     return entry is None or node is not entry[0]

@@ -1,7 +1,7 @@
-"""Inputs that the function puts onto other memory, or that change their autograd state.
+"""Inputs that `set_` moves to another storage, or whose autograd state changes.
 
-Used by stage 2 alone, after the results: the memory may be that of a base, which then may get the
-input's history. Rules: FUN-18, FUN-36. Spec: `specs/s2_analyze.md`.
+Used by stage 2 alone, after the results: the other storage may be that of an intermediate base,
+which then takes over the input's history. Rules: FUN-18, FUN-36. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_changes(
     results: OutputAnalysis,
     outputs: Sequence[OutputMeta],
 ) -> Iterator[InputMeta]:
-    """The records of inputs with their changes of memory and autograd state (FUN-18, FUN-36)."""
+    """The input records, with their changes of storage and autograd state (FUN-18, FUN-36)."""
     shown = {o.role for o in outputs if isinstance(o, AliasOfInput)}
     for given, meta in zip(inputs.captured.inputs, metas, strict=True):
         steps = results.timeline.steps(given, shown=given.role in shown)
@@ -47,7 +47,7 @@ def with_changes(
                 changes=tuple([_step(results, s) if isinstance(s, Node) else s for s in steps]),
             )
         last = next((step for step in reversed(steps) if isinstance(step, Node)), None)
-        if meta.resizes_storage:  # a history that it has is that of the memory it grew into
+        if meta.resizes_storage:  # its history, if any, belongs to the storage it grew into
             meta = attrs.evolve(meta, changes_history=False)
         yield (
             meta
@@ -59,7 +59,7 @@ def with_changes(
 def _with_replaced_memory(
     given: CapturedInput, meta: InputMeta, final: ViewOf, results: OutputAnalysis, put: Node
 ) -> InputMeta:
-    """The record of an input on other memory, with the geometry that it has there."""
+    """The record of an input that `set_` moved, with its geometry on the new storage."""
     fake = given.fake
     has_history = fake.requires_grad_outside() and not (fake._leaf and fake._node is None)
     kept = not has_history or edge_of(fake) == given.entry
@@ -72,12 +72,12 @@ def _with_replaced_memory(
 
 
 def _step(results: OutputAnalysis, value: Node) -> MemoryStep:
-    """The step by which an input gets this value, on other memory (FUN-18)."""
+    """The change of storage after which the input has this value (FUN-18)."""
     return MemoryStep(_window(results, value), results.timeline.puts[value].grows)
 
 
 def _hand_over(results: OutputAnalysis, role: InputRole, meta: InputMeta, put: Node) -> bool:
-    """Whether an input is put onto the whole of a base, whose history then is the input's."""
+    """Marks the base that an input now spans as the holder of its history; whether it can be."""
     last = meta.changes[-1]
     window = last.window if isinstance(last, MemoryStep) else None
     whole = all(step.op.cuts_history for step in results.seen[put].chain)
@@ -91,7 +91,7 @@ def _hand_over(results: OutputAnalysis, role: InputRole, meta: InputMeta, put: N
 
 
 def _window(results: OutputAnalysis, value: Node) -> Alias:
-    """The view that an input is of the memory it was put onto."""
+    """The alias that an input is after `set_`: of another input, a base or a result."""
     sight = results.seen[value]
     if not results.timeline.puts[value].grows:
         refuse_grown(results.timeline, value)

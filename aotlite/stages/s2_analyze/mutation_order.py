@@ -1,6 +1,7 @@
-"""Which changes of inputs came before what, and what follows for results, gradients and counts.
+"""The order of metadata mutations (`set_`, `detach_`, ..) relative to views and writes.
 
-Stage 1 notes the changes (`s1_capture/metadata_mutations.py`); stages 2 and 4 ask for their order.
+A result that is a view of an input is rebuilt from the input as it was when the view was taken: so
+many of its changes are done before. Stage 1 records the changes (`s1_capture/metadata_mutations`).
 Rules: FUN-18, FUN-36, TEN-26. Spec: `specs/s2_analyze.md`.
 """
 
@@ -32,7 +33,7 @@ from aotlite.stages.shared.user_frames import describe
 
 
 class MutationOrder:
-    """Which changes of an input came before what."""
+    """The metadata mutations of a capture, and their places among the nodes."""
 
     def __init__(self, changes: MetadataTrace, nodes: tuple[Node, ...]) -> None:
         self.of = changes.of
@@ -42,9 +43,9 @@ class MutationOrder:
         self._places = {node: i for i, node in enumerate(calls)}
 
     def before(self, role: InputRole, view: Node) -> int:
-        """The number of changes of the input before a view of it was taken.
+        """The number of the input's changes before `view` was taken.
 
-        A view of a view was taken when the first was: it has that one's memory and history.
+        Of a view of a view the first one counts: both have its storage and history.
         """
         changes = self.of.get(role)
         if not changes:
@@ -54,18 +55,14 @@ class MutationOrder:
         return sum(change.position <= place for change in changes)
 
     def put(self, value: Node) -> Node | None:
-        """The value that an input had when it had been put onto other memory, if this value is a
-        view of that.
-        """
+        """The value that an input got by `set_`, if `value` is a view of it; else None."""
         last = value
         for node in self._way(value):
             last = node
         return last if last in self.puts else None
 
     def _way(self, node: Node) -> Iterator[Node]:
-        """The values from this one back to the one that the object viewed had when its memory
-        became its.
-        """
+        """`node` and its operands through views and writes, back to a `set_` or a new storage."""
         while node.op == "call":
             yield node
             op = node.target
@@ -79,8 +76,8 @@ class MutationOrder:
                 return
 
     def steps(self, given: CapturedInput, *, shown: bool) -> tuple[StateStep | Node, ...]:
-        """What is to be done to the input at each call: if no result shows what was in between,
-        the net of the changes (FUN-36).
+        """The changes that each call makes to the input; only their net effect where no result is
+        a view that was taken in between (FUN-36).
         """
         steps = tuple([change.step for change in self.of.get(given.role, ())])
         states = tuple([step for step in steps if isinstance(step, StateStep)])
@@ -95,7 +92,7 @@ def _net(steps: tuple[StateStep, ...], given: CapturedInput) -> tuple[StateStep,
 
 
 def _is_as_it_was(given: CapturedInput) -> bool:
-    """Whether the input is the leaf, or has the history, that it was or had at entry."""
+    """Whether the input's autograd state is that at entry."""
     fake = given.fake
     if given.requires_grad != fake.requires_grad_outside():
         return False
@@ -109,13 +106,13 @@ def _is_view(node: Node) -> bool:
 
 
 def refuse_grown(timeline: MutationOrder, value: Node) -> None:
-    """Raises where an input is put onto the memory of one that grew in the same call."""
+    """Raises where `set_` moves an input to a storage that `resize_` made grow."""
     source = timeline.put(value.args[0])
     if source is not None and timeline.puts[source].grows:
         raise noted(
             UnsupportedError(
-                "analyze: set_ puts an input onto memory that resize_ made grow, expected memory "
-                "that does not grow in the same call"
+                "analyze: set_ moves an input to a storage that resize_ made grow, expected a "
+                "storage that does not grow in the same call"
             ),
             describe(value.location),
             "Call one of the two outside of the compiled function. (FUN-18)",
@@ -125,7 +122,7 @@ def refuse_grown(timeline: MutationOrder, value: Node) -> None:
 def count_plan(
     captured: Captured, outputs: Sequence[OutputMeta], inputs: Sequence[InputMeta]
 ) -> CountPlan | None:
-    """How the counts of writes come about where tensors were put onto other memory."""
+    """How version counters follow from those at entry, where `set_` was called; None elsewhere."""
     counts: StorageCounts = captured.recorder.changes.counts
     if not counts.steps:
         return None
@@ -143,7 +140,7 @@ def count_plan(
 
 
 def _owner(captured: Captured, index: int, output: OutputMeta) -> Result | None:
-    """Whose storage result number `index` lies on, if not on an input's or one of its own."""
+    """The role of the result or base that owns the storage of result `index`; None for others."""
     match output:
         case Plain():
             return captured.role_of(index)

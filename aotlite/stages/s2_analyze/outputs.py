@@ -1,4 +1,13 @@
-"""The kind of each result: an input, a view of an input or of an intermediate, or new memory.
+"""Classifies each result: an input, an alias of an input or intermediate, or new memory.
+
+    result                                      OutputMeta       a call
+    is an input object                          IsInput          returns the argument
+    a view of an input                          AliasOfInput     replays its view chain
+    the object that made its storage            Plain            returns it
+    a view of another result that is Plain      AliasOfOutput    replays its view chain
+    several views of one intermediate           AliasOfBase      returns the base, replays on it
+    the same object as an earlier result        Repeated         returns that
+    no tensor                                   Fixed            returns the constant
 
 Used by stage 2 alone. Rules: META-5..META-15. Spec: `specs/s2_analyze.md`.
 """
@@ -44,8 +53,19 @@ from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is
 from aotlite.stages.shared.user_frames import describe
 
 
+# Note [aliases of results and bases]
+#     def f(x): y = x * 2; return y[0], y[1]
+# In eager both results share one storage: a write to the one raises the version of the other, and
+# backward through it goes on to y. A graph that returned two tensors would give two storages, and
+# one that wrote the second would miss the first. So the graph returns y itself, as an intermediate
+# base, and the runtime replays `select` on it for both results. One view alone (`return y[0]`) is
+# returned as it is: nobody can tell. A base needs its edge on the tape at stage 4: it is found
+# through `witness`, a result in y's view family, since y may have been written through any view.
 class OutputAnalysis:
-    """Decides the kind of each result, first match wins (META-7)."""
+    """Classifies each result; the first match wins (META-7).
+
+    Note [aliases of results and bases].
+    """
 
     def __init__(self, captured: Captured, seen: ViewAnalysis, timeline: MutationOrder) -> None:
         self.captured = captured
@@ -54,9 +74,9 @@ class OutputAnalysis:
         self.results = captured.results
         self.first = _first_places(self.results)
         self.sharing: dict[Node, list[int]] = {}
-        """For each storage, by the node that made it, the places of the distinct results on it."""
+        """By the node that made a storage: the indices of the distinct results on it."""
         self.made: dict[Node, int] = {}
-        """The place of the result, if there is one, that is the object which made the storage."""
+        """By the node that made a storage: the result that is this first object, if one is."""
         for index in self.first.values():
             sight = seen[self.results[index].value]
             self.sharing.setdefault(sight.root, []).append(index)
@@ -77,7 +97,7 @@ class OutputAnalysis:
         return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
 
     def _after_put(self, index: int, result: Tensor, put: Node) -> OutputMeta:
-        """A view of an input that was put onto other memory before (META-7)."""
+        """The record of a view of an input that `set_` had moved before (META-7)."""
         sight = self.seen[result.value]
         role = self.timeline.puts[put].role
         sight = attrs.evolve(sight, chain=behind(sight.chain, self.seen[put]))
@@ -86,7 +106,7 @@ class OutputAnalysis:
         return self._of_input(role, result, view)
 
     def _of_input(self, role: InputRole, result: Tensor, view: ViewFacts) -> AliasOfInput:
-        """A result that is rebuilt from an input as it was when the view was taken."""
+        """The record of a view of an input, with the input's changes before it was taken."""
         if role not in self.timeline.of:
             return AliasOfInput(role, view)
         outdated = result._root is not None and result._seen != result.storage.version
@@ -126,7 +146,7 @@ class OutputAnalysis:
             refuse_view_of_moved_kin(index, result, given.place)
 
     def _view(self, index: int, result: Tensor, sight: ViewOf) -> ViewFacts:
-        """What is said of every result that is rebuilt as a view."""
+        """The facts by which the runtime rebuilds a result as a view."""
         is_leaf = result._leaf and result._node is None
         return ViewFacts(
             own_history=self._own_history(index, result, sight),
@@ -169,7 +189,10 @@ class OutputAnalysis:
         return BaseMeta(sight.root, meta, False, -1, version, exported)
 
     def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
-        """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
+        """Refuses a view of a leaf after `as_strided_`.
+
+        Rebuilt from the leaf's geometry at entry, its gradient would be summed where it overlaps.
+        """
         last = self.seen[given.fake.value]
         if given.is_leaf and given.requires_grad and any(s.op is AS_STRIDED for s in last.moves):
             refuse_leaf_window(index, given)
@@ -182,7 +205,7 @@ class OutputAnalysis:
             return True
         family = result._root
         if _detached(sight.chain):
-            if sight.chain[-1].op.cuts_history:  # its history is that of writes, seen or not yet
+            if sight.chain[-1].op.cuts_history:  # detach(): its history is that of later writes
                 return True
             how = None if self._is_of_detached(sight) else "a view of what detach() gave"
         else:
@@ -196,7 +219,7 @@ class OutputAnalysis:
             raise noted(
                 UnsupportedError(
                     f"analyze: output {index} is {how}, shares memory with another tensor and has "
-                    "a history of its own, expected one history for one memory"
+                    "a history of its own, expected one history for tensors that share memory"
                 ),
                 describe(result.value.location),
                 "Return a clone() of it, or what it is a view of, too. (META-8)",
@@ -204,9 +227,9 @@ class OutputAnalysis:
         return False
 
     def _under_grad(self, result: Tensor, sight: ViewOf) -> bool:
-        """Whether grad mode was on, so that the view has its source's history.
+        """Whether grad mode was on when the view was taken, so that it has its source's history.
 
-        A view of a leaf that does not require grad was taken through one made under no_grad.
+        A view of a leaf, if it does not require grad, goes back to a view made under no_grad.
         """
         taken = result._kind is not CreationKind.NO_GRAD or result._node is not None
         return taken and (result.requires_grad_outside() or not self._is_of_leaf(sight))
@@ -216,14 +239,14 @@ class OutputAnalysis:
         return given is not None and given.fake._leaf
 
     def _is_of_detached(self, sight: ViewOf) -> bool:
-        """Whether what detach() gave is a result, of which this is then a view like any other."""
+        """Whether the result of `detach()` is a result too: then this is a plain view of it."""
         made = [self.seen[self.results[i].value] for i in self.sharing[sight.root]]
         last = [step for step in sight.chain if step.op.cuts_history][-1]
         return any(other.chain and other.chain[-1] is last for other in made)
 
 
 def _first_places(results: tuple[Any, ...]) -> dict[int, int]:
-    """The first place of each tensor among the results, by its id."""
+    """The first index of each tensor among the results, by its id."""
     first: dict[int, int] = {}
     for index, result in enumerate(results):
         if isinstance(result, Tensor):
@@ -236,7 +259,8 @@ def _detached(chain: ViewChain) -> bool:
 
 
 def _plain(result: Tensor, meta: TensorMeta, steps: ViewChain) -> Plain:
-    """The record of a result that the forward returns with this meta, before these geometry ops."""
+    """The record of a result that the forward returns with `meta`; the runtime then replays the
+    geometry ops `steps` on it."""
     is_leaf = result._leaf and result._node is None
     storage = result.storage
     grad = result.requires_grad_outside()

@@ -1,4 +1,8 @@
-"""Refuses values taken of memory before it grew, if they tell it from the new one (TEN-25)."""
+"""Refuses views taken before `resize_` made a storage grow, if a program could tell (TEN-25).
+
+The graph has two memories, the old elements and a larger copy; eager has one. A view of the old
+memory that is returned, or read beside a later write, would show the difference.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,9 @@ def check_growths(
     results: Sequence[Any],
     puts: Sequence[Node],
 ) -> None:
-    """Raises where values on the old memory and writes tell it from the new one.
+    """Raises where a value on the old memory is returned, or used while either memory is written.
 
-    `puts`: the values of inputs that were put onto other memory.
+    `puts`: the values of inputs that `set_` moved to another storage.
     """
     ends = [*[r.value for r in results if isinstance(r, Tensor)], *puts]
     for each in growths:
@@ -35,8 +39,8 @@ def check_growths(
         if used is not None:
             raise noted(
                 UnsupportedError(
-                    "analyze: what was taken of a tensor before resize_ made its memory grow is "
-                    "used afterwards, expected views of what was resized"
+                    "analyze: a view that was taken before resize_ made its storage grow is used "
+                    "afterwards, expected views that are taken after resize_"
                 ),
                 describe(used.location),
                 "Take the views after resize_, or make a new tensor of that size. (TEN-25)",

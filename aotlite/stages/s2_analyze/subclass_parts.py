@@ -1,4 +1,8 @@
-"""The dense parts of wrappers among inputs and results, level by level (SUB-3, SUB-4)."""
+"""Appends the inner tensors of returned wrappers to the results, level by level (SUB-3, SUB-4).
+
+A graph returns dense tensors only; the runtime rebuilds the wrapper from them (`SubclassMeta`).
+Stage 2 runs inside this function: it has to analyze the inner tensors as results of their own.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +31,10 @@ from aotlite.stages.shared.subclass_rebuild import (
 def with_parts(
     captured: Captured, analyze: Callable[[Captured], FunctionMeta]
 ) -> tuple[Captured, FunctionMeta]:
-    """The captured function with the parts of the wrappers that it makes among its results.
+    """The capture with the parts of new wrappers as further results, and its metadata.
 
-    Those of nested ones are added level by level: parts of what is the caller's are not asked for.
+    Repeats `analyze` until no new wrapper has unknown parts. Wrappers that are inputs, or views of
+    inputs, are not taken apart.
     """
     meta = analyze(captured)
     if not captured.recorder.wrapped:
@@ -52,7 +57,7 @@ def with_parts(
 
 
 def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor]]:
-    """The wrappers that the compiled function has to make: new results, and bases."""
+    """(role, wrapper) for wrappers that the runtime has to build: plain results, and bases."""
     for index, output in enumerate(meta.outputs):
         result = captured.results[index]
         if isinstance(output, Plain) and is_wrapper(result):
@@ -65,7 +70,10 @@ def _made(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[Role, Tensor
 
 
 def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple[int, str]]]:
-    """The results that are parts of views, which classes make at run time, without own history."""
+    """(index, (outer, path)) of results that are inner tensors of another result, a wrapper view.
+
+    The class makes that view at run time, and its inner tensor with it.
+    """
     places: dict[int, tuple[int, str]] = {}
     for index, output in enumerate(meta.outputs):
         result = captured.results[index]
@@ -79,7 +87,7 @@ def _inside(captured: Captured, meta: FunctionMeta) -> Iterator[tuple[int, tuple
 
 
 def _within(wrapper: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """All that a wrapper is made of, at any depth, and where it is, such as `a.b`."""
+    """(path, inner tensor) at any depth; a path is such as `a.b`."""
     for name, part in inner_tensors(wrapper).items():
         yield name, part
         if is_wrapper(part):

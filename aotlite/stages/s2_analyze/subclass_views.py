@@ -1,9 +1,9 @@
-"""That views of wrappers are made again, by single ops, as the program made them.
+"""Checks that replaying a view chain on a wrapper gives the view that the program made.
 
-Used by `wrappings` alone, before anything ran. A result that is a view of a wrapper is made at run
-time by its class, step by step: by `slice` where the program asked for `split`. What the class
-makes of that has to be what it made in the capture. Rules: SUB-17, RT-6. Spec:
-`specs/s5_desugar.md`.
+A result that is a view of a wrapper is rebuilt at run time by its class, step by step, with
+`slice` for a `split` and `select` for an `unbind`. The class might treat these differently. So the
+chain is replayed once at compile time, and compared. Used by `subclass_parts` alone.
+Rules: SUB-17, RT-6. Spec: `specs/s5_desugar.md`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aotlite.stages.records.trace import Trace
 
 
 def check_views(captured: Captured, meta: FunctionMeta) -> None:
-    """Raises SubclassError where a class makes other views of the steps of a view than of it."""
+    """Raises SubclassError for a result that its replayed view chain does not give."""
     for index, output in enumerate(meta.outputs):
         result = captured.results[index]
         if isinstance(output, Alias) and is_wrapper(result):
@@ -62,7 +62,7 @@ def _check(recorder: Trace, index: int, origin: Tensor, view: ViewFacts, result:
 
 
 def _replayed(recorder: Trace, origin: Tensor, view: ViewFacts) -> Tensor:
-    """What the steps make of the origin; nothing of it is kept."""
+    """The chain applied to the origin; the nodes recorded for it are removed."""
     start, mode = len(recorder.nodes), STATE.grad_mode
     STATE.grad_mode = None if mode is None else False
     try:
@@ -76,7 +76,7 @@ def _replayed(recorder: Trace, origin: Tensor, view: ViewFacts) -> Tensor:
 
 
 def _difference(one: Tensor, other: Tensor, shared: set[int]) -> str | None:
-    """What tells the two views apart: class, spec, geometry of parts, or where those lie."""
+    """A difference of two views in class, spec, or the geometry or storage of parts; else None."""
     if type(other) is not type(one):
         return f"they give a {type(other).__name__}"
     names, spec = flatten(one)

@@ -1,8 +1,7 @@
-"""What an analysis refuses, before anything has run: histories that cannot be put back, bases of
-results that have left their memory.
+"""The refusals of stage 2: mutations and aliases that a compiled call could not reproduce.
 
-Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-2. Spec:
-`specs/s2_analyze.md`.
+Used by stage 2 alone. Rules: TEN-7, TEN-24, TEN-26, FUN-11, FUN-18, SYN-5, GEN-2.
+Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from aotlite.stages.shared.user_frames import describe
 
 
 def refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
-    """A tensor that overlaps a written one of its family must be known before the write."""
+    """Refuses a written input that overlaps one which was met after the function had begun.
+
+    Both need one view family before the write; the second became an input too late for that.
+    """
     writers = {id(g.fake): m for g, m in zip(captured.inputs, metas, strict=True)}
     for first, second in captured.late:
         if any(writers[id(fake)].changes_history for fake in (first, second)):
@@ -28,14 +30,17 @@ def refuse_late(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
             raise noted(
                 AliasError(
                     f"analyze: {places[0]} and {places[1]} overlap in memory, one of them is "
-                    "written, and the second was found late, expected to see both from the start"
+                    "written, and the second was found late, expected both to be known at the start"
                 ),
                 "Pass it as an argument.",
             )
 
 
 def refuse_reach_with_history(captured: Captured, metas: tuple[InputMeta, ...]) -> None:
-    """FUN-11: a gradient of memory that an input does not span has no place to go."""
+    """Refuses `as_strided` beyond an input that requires grad and has no view family (FUN-11).
+
+    The gradient of the outer elements would belong to no tensor.
+    """
     for given, meta in zip(captured.inputs, metas, strict=True):
         if given.role in captured.reach and given.family is None and meta.requires_grad_at_exit:
             raise noted(
@@ -50,7 +55,10 @@ def refuse_reach_with_history(captured: Captured, metas: tuple[InputMeta, ...]) 
 def refuse_overlap_with_history(
     metas: tuple[InputMeta, ...], families: tuple[FamilyMeta, ...]
 ) -> None:
-    """TEN-7: a base that overlaps itself has no differentiable new value."""
+    """Refuses a differentiable write to memory with two elements in one place (TEN-7).
+
+    The new value is an output of the graph, with one gradient for each element.
+    """
     written = [(m.meta, m.place) for m in metas if m.changes_history]
     for family in families:
         if not family.changes_history:
@@ -69,7 +77,7 @@ def refuse_overlap_with_history(
 
 
 def refuse_leaf_window(index: int, given: CapturedInput) -> None:
-    """A view of the leaf's new window, rebuilt from its old one, would sum what overlaps."""
+    """Refuses a result that is a view of a leaf after `as_strided_`."""
     raise noted(
         UnsupportedError(
             f"analyze: output {index} is a view of {given.place}, a leaf that is used after "
@@ -80,22 +88,25 @@ def refuse_leaf_window(index: int, given: CapturedInput) -> None:
 
 
 def refuse_history(given: CapturedInput) -> None:
-    """Raises where the history of an input is one that its caller cannot be given."""
+    """Refuses an input that requires grad after `set_`, or leaves a storage that does."""
     raise noted(
         UnsupportedError(
-            f"analyze: {given.place} is put onto other memory by set_ and gets a history there, or "
-            "what it left does, expected writes without one"
+            f"analyze: {given.place} is put onto other memory by set_ and requires grad there, or "
+            "the memory that it leaves does, expected memory without gradients on both sides"
         ),
-        "Write with a history before, into the tensor whose memory it is. (FUN-18)",
+        "Do the differentiable write before set_, into the tensor that owns the memory. (FUN-18)",
     )
 
 
 def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
-    """A view is rebuilt from who made its memory, and not from who has left it for another."""
+    """Refuses a result that is a view of another result which `set_` moved away since.
+
+    A view is rebuilt from its base, and that base has another storage now.
+    """
     raise noted(
         UnsupportedError(
             f"analyze: output {index} is a view of output {base}, which was put onto other memory "
-            "by set_ since, expected a base that lies where its views do"
+            "by set_ since, expected a base on the memory of its views"
         ),
         describe(result.value.location),
         "Return a clone() of the view, or a new tensor in the place of the base. (TEN-26)",
@@ -103,12 +114,12 @@ def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
 
 
 def refuse_view_of_moved_kin(index: int, result: Tensor, place: str) -> None:
-    """A view of an input that shares a root with others, and leaves that memory by set_."""
+    """Refuses a differentiable view of a member of a view family that `set_` moves away."""
     raise noted(
         UnsupportedError(
-            f"analyze: output {index} is a view, with a gradient, of {place}, which is a view of "
-            "what others are views of, too, and is put onto other memory by set_, expected a view "
-            "that is taken outside"
+            f"analyze: output {index} is a view, with a gradient, of {place}, which shares its "
+            "base with other inputs and is put onto other memory by set_, expected a view that is "
+            "taken outside"
         ),
         describe(result.value.location),
         "Return a clone() of the view, or call set_ outside of the compiled function. (TEN-26)",
@@ -116,7 +127,10 @@ def refuse_view_of_moved_kin(index: int, result: Tensor, place: str) -> None:
 
 
 def refuse_hooks_of_leaf(index: int, result: Any) -> None:
-    """TEN-41: the hooks of a leaf that is made inside would be on that of the capture."""
+    """Refuses to return a leaf with hooks that the function made (TEN-41).
+
+    The hooks are on the captured leaf; those of later calls would have none.
+    """
     if not isinstance(result, Tensor) or result._node is not None or not result._leaf:
         return
     node = result._accumulator

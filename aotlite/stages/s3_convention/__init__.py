@@ -1,9 +1,12 @@
-"""Stage 3, convention: how compiled code is called.
+"""Stage 3, convention: the inputs of the compiled forward, in order.
 
-Input: `Captured` and `FunctionMeta`. Output: `Convention`: which tensors the graph takes, in order,
-and the generator's seed and offset where random ops are drawn. A tensor passed twice is one input:
-the pattern of equal objects is guarded, so every repeat is known (DUP-1, DUP-2). Spec:
-`specs/s3_convention.md`.
+Input: `Captured` and `FunctionMeta`. Output: `Convention`, whose inputs are
+
+    synthetic bases · other arguments and hidden inputs · parts of wrappers · seed and offset
+
+Synthetic bases replace overlapping inputs of which one is written. Seed and offset are there if
+random ops are. A tensor passed twice is one input: guards fix which arguments are the same object
+(DUP-1, DUP-2). Spec: `specs/s3_convention.md`.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ class Convention(Record):
 
     inputs: tuple[Role, ...]
     consumed: int
-    """Offsets of the generator that one call uses up (RNG-4)."""
+    """How far one call advances the generator's offset (RNG-4)."""
     bases: tuple[BaseInput, ...] = ()
-    """Synthetic bases: the inputs that are views of them are none of the graph's (SYN-1)."""
+    """Synthetic bases; the inputs that are views of them are not among `inputs` (SYN-1)."""
     tokens: tuple[Token, ...] = ()
-    """The effects of the forward, for each of which graphs have a token (TOK-2, TOK-4)."""
+    """The tokens of the forward, one for each type of effect (TOK-2, TOK-4)."""
     sets_generator: bool = False
-    """A call puts the generator where the graph says, whatever it uses up (RNG-6)."""
+    """The graph returns the generator's final seed and offset, which the call sets (RNG-6)."""
 
     @property
     def arguments(self) -> tuple[Primal, ...]:
@@ -41,7 +44,7 @@ class Convention(Record):
 
     @property
     def hidden(self) -> tuple[Hidden, ...]:
-        """The inputs that are read from their places."""
+        """The hidden inputs, which each call finds by their access paths."""
         return tuple(role for role in self.inputs if isinstance(role, Hidden))
 
 

@@ -1,9 +1,13 @@
-"""Synthetic bases: inputs that overlap while one of them is written are views of one memory.
+"""Synthetic bases: one graph input for inputs that overlap while one of them is written.
 
-Stage 3 plans them: connected components of overlap with a written member, each with the memory that
-becomes one input, and the views by which members are seen in it. `with_bases` puts these views in
-the members' places, in any graph of the capture. Rules: ALI-1, ALI-6, SYN-1..SYN-6.
-Spec: `specs/s3_convention.md`.
+    bytes      0        4        8        12       16
+    a = x[:3]  ├──────────────────────────┤            is written
+    b = x[2:]                    ├─────────────────┤
+    base       ├───────────────────────────────────┤   the input: a = base[0:3], b = base[2:4]
+
+Stage 3 plans the bases: the connected components of overlap with a written member, the memory that
+each spans, and the view chain of each member. `with_bases` rewrites any graph of the capture.
+Rules: ALI-1, ALI-6, SYN-1..SYN-6. Spec: `specs/s3_convention.md`.
 """
 
 from __future__ import annotations
@@ -30,8 +34,21 @@ _SLICE: Any = OPS["slice"]
 _VIEW: Any = OPS["view"]
 
 
+# Note [synthetic bases]
+#     def f(a, b): a.mul_(2); return b.sum()
+#     x = al.ones(4); f(x[:3], x[2:])
+# Functionalization keeps one value for each storage: with two placeholders it would not see that
+# b[0] is a[2], and return the sum before the write. So both become views of one base, written in
+# the graph as `a = slice(base)`, `b = slice(base)`, and stage 6 sees one storage. Which inputs
+# overlap, and how, is guarded. If one member has the dtype and the bytes of the whole component, it
+# is the base itself, and no flat copy of its geometry is needed (SYN-4). Members of two dtypes get
+# a base of bytes; its first byte is aligned for the largest of them.
 def plan_bases(captured: Captured, meta: FunctionMeta) -> tuple[BaseInput, ...]:
-    """The synthetic bases, in the order of their first members (SYN-3)."""
+    """The synthetic bases, in the order of their first members (SYN-3). Note [synthetic bases].
+
+    Also a base for each input beyond whose elements as_strided reaches: Note [as_strided beyond an
+    input] in `s1_capture/as_strided_extents.py`.
+    """
     wanted = {each.role for each in meta.inputs if each.writes_data} | captured.reach.keys()
     found: list[BaseInput] = []
     for component in _components(captured) if wanted else ():
@@ -42,7 +59,7 @@ def plan_bases(captured: Captured, meta: FunctionMeta) -> tuple[BaseInput, ...]:
 
 
 class _Entry:
-    """An input's window at entry, with all that is seen of its memory (FUN-11)."""
+    """An input's window at entry, widened to the extent that as_strided reaches (FUN-11)."""
 
     __slots__ = ("given", "meta", "offset")
 
@@ -61,16 +78,16 @@ class _Entry:
 
     @property
     def end(self) -> int:
-        """The byte behind the last."""
+        """The end of the last byte."""
         return self.start + self.meta.span * self.meta.dtype.itemsize
 
 
 def _components(captured: Captured) -> list[list[_Entry]]:
-    """Inputs that overlap, directly or through others (ALI-6), and those that do not, alone."""
+    """The connected components of inputs under overlap (ALI-6), single inputs among them."""
     storages: dict[int, list[_Entry]] = {}
     for given in captured.inputs:
         if given.role in captured.recorder.wrapped.parts:
-            continue  # its parts have memory
+            continue  # a wrapper has no memory; its parts are inputs
         entry = _Entry(given, captured.reach.get(given.role))
         storages.setdefault(given.memory, []).append(entry)
     found = [group for family in storages.values() for group in _connected(family)]
@@ -117,7 +134,10 @@ def _end(given: CapturedInput) -> int:
 
 
 def _seen_in(base: CapturedInput, member: CapturedInput) -> ViewChain:
-    """The views from a member that is the base to another: as they were taken, if that is known."""
+    """The view chain from a member that spans the component to another member.
+
+    The caller's own views where these are known, else `as_strided`.
+    """
     meta, start = member.entry_meta, member.entry_offset - base.entry_offset
     if meta is base.entry_meta and start == 0:
         return EMPTY_CHAIN
@@ -126,7 +146,7 @@ def _seen_in(base: CapturedInput, member: CapturedInput) -> ViewChain:
 
 
 def _recipe(base: CapturedInput, member: CapturedInput) -> ViewChain | None:
-    """The steps by which a member's views go on from the base's (SYN-4); None if they do not."""
+    """The rest of a member's view chain, where it continues the base's (SYN-4); else None."""
     if base.family is None or base.family != member.family:
         return None
     before, steps = base.entry_chain.steps, member.entry_chain.steps
@@ -139,7 +159,7 @@ def _recipe(base: CapturedInput, member: CapturedInput) -> ViewChain | None:
 
 
 def _window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
-    """The views from a flat base to a member that starts so many bytes behind it (SYN-4)."""
+    """The view chain from a flat base to a member that starts `start` bytes into it (SYN-4)."""
     size = flat.dtype.itemsize
     if flat.dtype is not meta.dtype:
         return bytes_window(flat, meta, start)
@@ -157,7 +177,7 @@ def _window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
 
 # ----------------------------------------------------------------------------------- in the graph
 def with_bases(graph: Graph, bases: Sequence[BaseInput]) -> Graph:
-    """The graph with synthetic bases as its first inputs, and views of them for the members."""
+    """The graph with synthetic bases as its first inputs, and views of them as the members."""
     if not bases:
         return graph
     new: dict[Node, Node] = {}

@@ -1,14 +1,18 @@
-"""Stage 4, joint: continues the captured run's own tape, so that forward and backward are one
-graph.
+"""Stage 4, joint: runs the captured tape on fake tangents, and records forward and backward as one.
 
-Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`, an imperative graph. In
-order: final values of results and of updated inputs are read (`results.py`); the tape is walked for
-what gradients meet (`gradient_paths.py`); the engine runs backwards on fake tangents while the
-recorder goes on (`tape_recording.py`). Gradients are collected at the edges taken before the
-function ran, and not beyond them (JNT-3). One engine, the eager one, decides everything about
-gradients. What users' Python does in a backward is in `user_code_recording.py`, which results'
-backwards are recorded together in `result_sets.py`. Rules: JNT-1..JNT-15.
-Spec: `specs/s4_joint.md`.
+    (primals, tangents) -> (updated inputs, outputs, bases, gradients)
+
+Input: `Captured` (its tape alive) and `FunctionMeta`. Output: `Joint`, an imperative graph. There
+is one autograd engine, the eager one: it runs here on fakes, while the recorder is on. In order:
+
+    results.py               reads the final values of results and updated inputs
+    gradient_paths.py        walks the tape: reachable inputs, saved tensors, errors
+    tape_recording.py        runs the engine, which records the backward
+    user_code_recording.py   the same, for custom functions, hooks and wrappers
+    result_sets.py           chooses which results' backwards are recorded together
+
+Gradients are collected at the edges that inputs had before the function ran, and not beyond
+(JNT-3). Rules: JNT-1..JNT-15. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ from aotlite.stages.s4_joint.user_code_recording import UserCodeRecording
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
     """The imperative joint graph `(primals, tangents) -> (results, gradients)`.
 
-    Where recording the backward of a result raises an AutogradError, as eager's backward would, the
-    forward is kept and the error is noted for that result (JNT-15).
+    If the backward of a result raises an AutogradError, as it would in eager, the result has no
+    gradients in the graph, and the error is kept for the run-time backward (JNT-15).
     """
     with recording_backwards(captured.recorder):
         captured.recorder.counts = False  # tape nodes: the backward's take the forward's (SEQ-1)
@@ -49,10 +53,10 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
 
 @attrs.frozen(eq=False)
 class _Backward:
-    """The inputs and outputs of the joint graph that are those of its backward."""
+    """The inputs and outputs that the backward adds to the joint graph."""
 
     exists: bool = False
-    """It gives gradients, or does what somebody can observe (TOK-4)."""
+    """It computes gradients, or has effects that a program can observe (TOK-4)."""
     tangents: tuple[Node, ...] = ()
     gradients: tuple[tuple[Role, Any], ...] = ()
     subclass_metas: Mapping[Role, Any] = attrs.field(factory=dict)
@@ -60,7 +64,7 @@ class _Backward:
 
 
 def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
-    """Records the engine's run from fake tangents; of what gives nothing all is forgotten."""
+    """Records the engine's run from fake tangents; drops it if it computes and does nothing."""
     recorder, start = recording.recorder, len(recording.recorder.nodes)
     tangents: list[Node] = []
     wrappings: dict[Role, Any] = {}
@@ -82,7 +86,7 @@ def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
 
 
 def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backward) -> Joint:
-    """The joint graph and the facts about its backward, of all that has been recorded."""
+    """The `Joint` of all nodes recorded: the graph, and the facts on its backward."""
     paths, streams = recording.paths, recording.recorder.streams
     mutations = recording.mutations(_graph(results, recording, backward))
     effects = recording.effects()
@@ -115,7 +119,7 @@ def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backw
 
 
 def _graph(results: JointResults, recording: UserCodeRecording, backward: _Backward) -> Graph:
-    """One graph of the nodes that were captured, and of those that the backward has added."""
+    """One graph of the captured nodes and those of the backward."""
     recorder = recording.recorder
     outputs = [*results.outputs, *backward.gradients]
     closing = output_node([value for _, value in outputs], [role for role, _ in outputs])

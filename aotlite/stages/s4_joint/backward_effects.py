@@ -1,10 +1,9 @@
-"""Which effects of a backward happen: those of the tape nodes that eager would run.
+"""The conditions under which an effect in a backward happens: when eager would run its tape node.
 
-Used by stages 4 and 10. A compiled backward is one graph; eager runs the nodes that gradients
-arrive at, and, where gradients of some inputs alone are asked for, those of them that lead there.
-For each effect of the backward, in order, stage 4 notes both; the variant of the backward that
-stage 10 makes leaves out those that do not happen. Rules: TOK-4, TOK-6, TAN-8.
-Spec: `specs/tokens.md`.
+Eager runs a node if a gradient arrives at it and, under `grad(inputs=..)`, if it leads to one of
+the inputs asked for. A compiled backward is one graph of all nodes. So stage 4 records both
+conditions for each effect (`BackwardEffect`), and stage 10 makes variants of the backward without
+the effects that do not happen. Rules: TOK-4, TOK-6, TAN-8. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from aotlite.stages.shared.user_frames import describe
 
 
 class ArrivalConditions:
-    """When what users' code does in a backward happens, told while it is recorded (RNG-5).
+    """Answers, while a backward is recorded, under which condition the running node runs (RNG-5).
 
-    `reach` are all inputs that any gradient flows to: what happens on the way to all of them, and
-    from all results, happens in every backward.
+    `reach` are all inputs to which any gradient flows. A node that every result's gradient passes,
+    on the way to all of them, runs in every backward.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ArrivalConditions:
         self.found: dict[tuple[int, frozenset[Any]], BackwardEffect] = {}
 
     def now(self) -> BackwardEffect | None:
-        """The draws of this moment; None if they happen in every backward."""
+        """The condition of the node that runs now; None if it runs in every backward."""
         if not self.run.turns:
             return None
         turn = self.run.turns[-1]
@@ -79,11 +78,10 @@ class ArrivalConditions:
     # where(arrived, grad, 0), and `arrived` is an input of the backward, a constant once a variant
     # of it is specialised for the tangents that arrive.
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
-        """A gradient of users' code, which is none if none of these results' arrived (TAN-8).
+        """`where(arrived, grad, 0)`, for a gradient of users' code (TAN-8).
 
-        Note [no gradient is not zeros]. A number stands for none: zeros could be a gradient, too.
-        Of a wrapper the parts that hold numbers are guarded; a mask stays, and says of zeros what
-        it says of others.
+        `bits` are the results of which one's gradient has to arrive. Note [no gradient is not
+        zeros]. Of a wrapper the differentiable parts are guarded; a mask of bools stays.
         """
         if is_wrapper(grad):
             parts = inner_tensors(grad).items()
@@ -95,7 +93,7 @@ class ArrivalConditions:
         return guarded
 
     def _part(self, part: Tensor, bits: int) -> Tensor:
-        """A part of a gradient, in the layout that it has, which the wrapper may count on."""
+        """A guarded part of a wrapper gradient, with the part's own strides."""
         if not part.dtype.is_differentiable:
             return part
         guarded = self.guarded(part, bits)
@@ -108,7 +106,7 @@ _DRAWS = "draws from the generator"
 
 
 def has_backward_effects(nodes: Iterable[Node]) -> bool:
-    """Whether a backward was recorded that has effects, or draws random numbers."""
+    """Whether a recorded backward has effects, or draws random numbers."""
     return any(n.phase is Phase.BACKWARD and type(n.target) in _LATE for n in nodes)
 
 
@@ -116,9 +114,9 @@ _LATE = (EffectOp, RandomOp)
 
 
 def can_be_told(recorder: Trace, start: int, late_inputs: Sequence[Any]) -> bool:
-    """Whether the backward recorded from there does more than to make gradients (TOK-4, RNG-5).
+    """Whether a program can observe the backward, apart from its gradients (TOK-4, RNG-5).
 
-    One with inputs of its own counts as such.
+    It has effects, draws, writes memory of the forward, or reads inputs that only it reaches.
     """
     nodes = recorder.nodes[start:]
     draws = recorder.streams.after_backward() is not None
@@ -133,7 +131,7 @@ def writes_forward(node: Node) -> bool:
 
 
 def what_happens(nodes: Sequence[Node], start: int) -> str:
-    """What the nodes from a place on do besides computing; empty where it is nothing."""
+    """A phrase on what the nodes from `start` on do besides computing; empty if nothing."""
     new = set(nodes[start:])
     for node in nodes[start:]:
         if type(node.target) is EffectOp:
@@ -144,7 +142,7 @@ def what_happens(nodes: Sequence[Node], start: int) -> str:
 
 
 def refuse_again(nodes: Iterable[Node]) -> None:
-    """A failed recording is done again; what users' Python has written would stay written."""
+    """Refuses to record a backward again that wrote memory of the forward: it would write twice."""
     for node in nodes:
         if writes_forward(node):
             raise noted(
@@ -181,7 +179,7 @@ def backward_effects(
 
 
 def _reached(start: TapeNode, sinks: Mapping[TapeNode, Any]) -> frozenset[Any]:
-    """The inputs to which a tape node leads, or whose gradient it collects."""
+    """The inputs to which a tape node leads; that of a sink itself."""
     found: set[Any] = set()
     seen = {start}
     stack = [start]

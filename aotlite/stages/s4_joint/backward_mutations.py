@@ -1,9 +1,13 @@
-"""What a backward does to memory that outlives the forward: that of inputs, results, bases.
+"""Reads and writes of a backward on memory of the forward: inputs, results, bases.
 
-Used by stage 4, for tapes on which users' Python runs: backwards of custom functions, and hooks.
-They write what they like, and read what they kept beside `save_for_backward`, as it is by then. In
-the joint graph such memory is an input of the backward (`Current`), through which it is read and
-written; what is left in it at the end is an output (`Rewritten`), which the runtime puts back.
+A custom function that keeps a tensor on its context, without `save_for_backward`, reads it in the
+backward as it is by then, and may write it. A value computed in the forward would be outdated:
+
+    forward ──> x ....... the caller writes x ....... backward
+                          Current(x) ──> read, write ──> Rewritten(x) ──> copied into x
+
+So the joint graph gets an input `Current` for such memory, and an output `Rewritten` if the
+backward writes it, which the runtime copies back. Used by stage 4.
 Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 """
 
@@ -58,16 +62,16 @@ WHERE = OPS["where"]
 # -------------------------------------------------------------------------------- graph to graph
 @attrs.frozen(eq=False)
 class BackwardMutations:
-    """A joint graph in which memory that outlives the forward is an input of the backward."""
+    """A joint graph whose backward takes memory of the forward as inputs, and facts on these."""
 
     graph: Graph
     bases: tuple[BaseMeta, ...] = ()
-    """Memory of the call's own that the backward writes."""
+    """Intermediates that the backward writes: further bases, which the forward returns."""
     memory: tuple[BackwardMemory, ...] = ()
     arrivals: tuple[frozenset[ResultRole], ...] = ()
-    """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
+    """For each `Arrived` input of the graph: the results of which one's tangent has to arrive."""
     reads: tuple[tuple[SavedOf, frozenset[ResultRole]], ...] = ()
-    """What is saved of `bases`, and the results whose gradients read it."""
+    """The saved tensors on memory of `bases`, and the results whose gradients read them."""
 
 
 @attrs.frozen(eq=False)
@@ -76,9 +80,9 @@ class Recorded:
 
     turns: Sequence[NodeVisit]
     results: Sequence[ResultRole]
-    """Those whose gradients `turns` have as bits."""
+    """The results that the bits of `turns` stand for."""
     recorder: Trace
-    """Its draws ask by inputs which gradients arrived (RNG-5)."""
+    """Its random state has `Arrived` inputs of its own (RNG-5)."""
 
 
 def settled(
@@ -88,24 +92,22 @@ def settled(
     backward: Recorded,
     wrappers: dict[Node, Any],
 ) -> BackwardMutations:
-    """The joint graph, with `Current` inputs for what its backward finds in memory.
+    """The joint graph with `Current` inputs, for memory that its backward reads late or writes.
 
-    Nodes of `wrappers`, which have none, do not count; what becomes of them is added to it.
-
-    Raises UnsupportedError for what a compiled backward cannot do: change a geometry, or write the
-    gradient that it is given.
+    Nodes of `wrappers` have no memory; those that are rebuilt are added to it. Raises
+    UnsupportedError if the backward changes the geometry of a forward tensor, or writes a tangent.
     """
     return _Settling(graph, meta, inputs, backward, wrappers).run()
 
 
 @attrs.define(eq=False)
 class _Found:
-    """A storage that the backward writes, or reads unchecked."""
+    """A storage that the backward writes, or reads without a version check."""
 
     owner: Any
     current: Node
     writes: list[int] = attrs.field(factory=list)
-    """For each write the results, as bits, of which one's gradient has to arrive for it."""
+    """For each write: the results, as bits, of which one's tangent has to arrive for it."""
 
 
 class _Settling:
@@ -130,14 +132,14 @@ class _Settling:
         self.inputs = {given.placeholder: given for given in inputs}
         self.owners: dict[Node, Any] = {n: given.role for n, given in self.inputs.items()}
         self.parts: dict[Node, int] = {}
-        """Storages of which only a part is returned, as memory of its own."""
+        """Storages of which the forward returns a copy of a part, by the node that made them."""
         self.bases = list(meta.bases)
         self.private: dict[Node, IntermediateBase] = {}
         self.found: dict[Node, _Found] = {}
         self.masks: dict[Node, int] = {}
-        """For each write the results, as bits, of which one's gradient has to arrive for it."""
+        """For each write: the results, as bits, of which one's tangent has to arrive for it."""
         self.counted: dict[Node, _Found] = {}
-        """Inputs that are wrappers, and are written."""
+        """Input wrappers that are written."""
         self._own_results()
 
     def _own_results(self) -> None:
@@ -174,9 +176,9 @@ class _Settling:
         memory += tuple([attrs.evolve(each, is_counted_alone=True) for each in wrappers])
         return BackwardMutations(graph, bases, memory, tuple(masks), self._reads())
 
-    # --- what is met
+    # --- the nodes of the backward
     def _count(self, node: Node, turn: NodeVisit) -> None:
-        """A write of a wrapper: what becomes of its parts is noted beside it (SUB-15)."""
+        """Counts a write of a wrapper; the writes of its parts are nodes of their own (SUB-15)."""
         if isinstance(node.target, InplaceOp):
             root = self.root(node.args[0])
             if root in self.inputs:
@@ -214,13 +216,13 @@ class _Settling:
                 self._read(value, checked)
 
     def _kept(self, tensor: Tensor) -> list[Node]:
-        """The nodes whose memory a saved tensor is: those of a wrapper's parts."""
+        """The node of a saved tensor; of a wrapper the nodes of its parts."""
         parts = inner_tensors(tensor).values() if is_wrapper(tensor) else ()
         found = [value for part in parts for value in self._kept(part)]
         return found or [self.here(tensor).value]
 
     def _asking(self, turn: NodeVisit) -> int:
-        """The results, as bits, whose backward asks for what is computed again in this turn."""
+        """The results, as bits, whose backward needs the checkpoint regions recomputed here."""
         regions = set(computed_again(turn.node.kept_records()))
         mask = 0
         for each in self.turns:
@@ -229,7 +231,10 @@ class _Settling:
         return mask
 
     def _read(self, value: Node, checked: Iterable[Node]) -> None:
-        """A read of what the caller may have written by then, unless its version is checked."""
+        """Notes a read of memory that the caller may write meanwhile.
+
+        A saved tensor is exempt: a write to it is an error.
+        """
         root = self.root(value)
         if root in self.owners and root not in checked:
             self._find(root, value)
@@ -278,7 +283,7 @@ class _Settling:
         return self.bases[owner.index].requires_grad
 
     def _reads(self) -> tuple[tuple[SavedOf, frozenset[ResultRole]], ...]:
-        """What is saved of memory that is the call's own, and that its backward writes."""
+        """The saved tensors on intermediates that the backward writes, and who reads them."""
         reads: list[tuple[SavedOf, frozenset[ResultRole]]] = []
         for turn in self.turns:
             for saved in turn.node.kept_tensors() if self.private else ():
@@ -289,7 +294,7 @@ class _Settling:
 
 
 class _Rewriting:
-    """One rewriting of a joint graph: its backward sees memory that was found by its new inputs."""
+    """One rewriting of a joint graph: the backward's nodes read forward memory from `Current`s."""
 
     def __init__(self, facts: _Settling) -> None:
         self.facts = facts
@@ -318,7 +323,7 @@ class _Rewriting:
         return self._closed(own)
 
     def _final(self, root: Node) -> Node:
-        """The read of what the forward leaves in memory that only the backward knows."""
+        """The final value of an intermediate that the backward writes: a new forward output."""
         self.build.source = root
         return self.build.emit(DETACH, (root,))
 
@@ -356,7 +361,7 @@ class _Rewriting:
             self.new[node] = self._conditional(made, self.flags[mask])
 
     def _conditional(self, write: Node, flag: Node) -> Node:
-        """A write that is undone where no gradient arrived for the node whose backward writes."""
+        """A write, followed by `copy_(where(flag, written, old))`: undone if no tangent arrived."""
         build = self.build
         build.source = write
         old = build.emit(CLONE, (write.args[0],))
@@ -372,7 +377,7 @@ class _Rewriting:
         return value if found is None else found
 
     def _seen(self, value: Node, current: Node) -> Node:
-        """Memory of the forward as it is seen through the views that lead to `value`."""
+        """The view of `current` through the view chain of the forward value `value`."""
         self.build.source = attrs.evolve(value, phase=Phase.BACKWARD)
         for step in self.facts.sights[value].chain:
             current = self.build.emit(step.op, (current, *step.args))
@@ -380,7 +385,7 @@ class _Rewriting:
 
 
 def widened(captured: Captured, meta: FunctionMeta, both: Joint) -> tuple[Captured, FunctionMeta]:
-    """The capture and its metadata with what only the backward reaches, or writes."""
+    """The capture and metadata with the inputs and bases that only the backward reads or writes."""
     if not (both.backward.memory or both.late_inputs):
         return captured, meta
     written = {each.owner for each in both.backward.memory if each.writes}
@@ -435,7 +440,7 @@ def _overlapping(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> I
 
 
 def _refuse_overlap(found: dict[Node, Any], inputs: dict[Node, CapturedInput]) -> None:
-    """ALI-1, for writes of a backward."""
+    """Refuses a backward that writes an input which overlaps another one (ALI-1)."""
     for given, other in _overlapping(found, inputs):
         raise noted(
             AliasError(

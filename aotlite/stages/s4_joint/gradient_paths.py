@@ -1,7 +1,8 @@
-"""Gradient paths: the tape nodes that the gradient of each result passes, and what they read.
+"""Walks the tape from each differentiable result: its sinks, its saved tensors, its errors.
 
-Used by stage 4 alone, before the backward is recorded. The tape is walked, and no node is run.
-Rules: JNT-15, SAV-1, SAV-2, CKP-1. Spec: `specs/s4_joint.md`.
+Used by stage 4 before the backward is recorded; no node runs. Sets of results are bits of an int,
+since n results may share nearly all of a tape. Rules: JNT-15, SAV-1, SAV-2, CKP-1.
+Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -35,30 +36,31 @@ class GradientPaths:
     """The paths of all differentiable results of one function."""
 
     edges: dict[ResultRole, Edge | None]
-    """Where the gradient of each result enters the tape."""
+    """The tape edge of each result: its tangent enters there."""
     sinks: Mapping[TapeNode, SourceRole]
-    """The nodes that collect a gradient, and of which source."""
+    """The nodes at which gradients are collected, each with its input or family."""
     owners: Mapping[Storage, Any]
-    """Of the memory that outlives the call."""
+    """The storages that outlive the call, each with the input, result or base that owns it."""
     inner_leaves: list[Edge]
-    """Where gradients of leaves end that the function made."""
+    """The edges of leaves that the function made; their gradients are dropped."""
     new_leaves: frozenset[InputRole]
-    """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
+    """Inputs that the function made leaves: the gradient is that of the new leaf (FUN-36)."""
     has_user_code: bool
     """Users' Python runs in the backward."""
     errors: dict[ResultRole, Exception] = attrs.field(factory=dict)
-    """What eager's backward of a result raises. Recording the backward may find more."""
+    """The error that eager's backward of a result raises. Recording may find more."""
     reachable_inputs: dict[ResultRole, frozenset[SourceRole]] = attrs.field(factory=dict)
     """The sources to which the tape of each result leads."""
     reads: dict[SavedOf, int] = attrs.field(factory=dict)
     """Saved tensors on memory of an owner, with the results, as bits, whose gradients read them."""
     run_once_nodes: dict[int, bool] = attrs.field(factory=dict)
-    """Results, as bits, that pass nodes spent once (SAV-1); whether these hold tensors (CKP-1)."""
+    """Sets of results, as bits, whose gradients pass a node that may run once only (SAV-1); True
+    if one such node saves tensors (CKP-1)."""
 
     def note_saved(self, node: TapeNode, saved: SavedTensor, bits: int) -> None:
-        """Notes a read of memory. What was written since is an error, as in eager.
+        """Notes that a node unpacks a saved tensor; an error if it was written since.
 
-        Eager runs all these nodes, also those that lead to no input.
+        Eager unpacks it in all these nodes, also in those that lead to no input.
         """
         storage = saved.tensor.storage
         if storage.version != saved.version:
@@ -107,7 +109,7 @@ def _edges(
 
 
 def _walk(paths: GradientPaths, nodes: Mapping[TapeNode, int], captured: Captured) -> None:
-    """Notes what gradients meet at these nodes, each with the results, as bits, that pass it."""
+    """Fills in the paths from the nodes, each with the bits of the results that pass it."""
     results = tuple(paths.edges)
     reach: dict[ResultRole, set[Any]] = {result: set() for result in results}
     ends = {**paths.sinks, **captured.recorder.hooks.ends()}

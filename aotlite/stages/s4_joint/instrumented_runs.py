@@ -1,8 +1,9 @@
-"""The runs of the tape that stage 4 records, and what they note of each tape node.
+"""The engine runs that stage 4 records: the plain one, and one that tracks which tangents arrive.
 
-They run what eager's backward runs, also the nodes that lead to no input (TOK-4). Where users'
-Python runs in the backward, and where gradients are wrappers, they note whose gradients each node
-is given, and when its turn is. Rules: FUN-31, TAN-8, TOK-4. Spec: `specs/s4_joint.md`.
+`EngineRun` runs what eager's `backward()` runs, also nodes that lead to no input (TOK-4).
+`InstrumentedRun` notes for each node the results from whose tangents its gradients come, as bits.
+Users' Python, and sums of wrappers, depend on which tangents arrive; ops' formulas do not.
+Rules: FUN-31, TAN-8, TOK-4. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from aotlite.stages.s4_joint.recording_blocks import in_grad_mode
 
 Result = Hashable
 Flows = dict[Any, frozenset[Any]]
-"""For each result the sources of which one gets a gradient where a gradient of it arrives."""
+"""For each result the sources that get a gradient if its tangent arrives."""
 
 
 def runs_user_code(nodes: Iterable[TapeNode]) -> bool:
@@ -41,25 +42,25 @@ def _runs_user_code(node: TapeNode) -> bool:
 
 
 def _has_user_code(node: TapeNode) -> bool:
-    """Whether its gradients are what users' code says: perhaps not zeros where none arrives."""
+    """Whether users' code computes a node's gradients: of zeros it may make something else."""
     is_users = type(node) is CustomNode and not node.is_formula
     return is_users or (node.extra is not None and not node.extra.is_idle)
 
 
 def sees_absence(node: TapeNode) -> TypeGuard[CustomNode]:
-    """Whether it is a user's backward that is given None, not zeros, for what does not arrive."""
+    """Whether a node is a user's backward that gets None, not zeros, for an absent gradient."""
     return type(node) is CustomNode and not (node.is_formula or node.ctx._materialize_grads)
 
 
 @attrs.define
 class EngineRun(BackwardPass):
-    """A run of the tape up to its sinks that enters all nodes, whether they lead to a sink or not.
+    """A backward pass up to the sinks that runs all nodes, whether they lead to a sink or not.
 
-    What stands for a history outside of the capture is not entered.
+    Nodes that stand for the history of inputs outside the capture are not run.
     """
 
     arrived: list[TapeNode] = attrs.field(init=False, factory=list)
-    """The nodes of the sinks, in the order of their turns."""
+    """The nodes of the sinks, in the order in which they ran."""
 
     def _step(self, node: TapeNode) -> None:
         if node in self._wanted:
@@ -67,7 +68,7 @@ class EngineRun(BackwardPass):
         super()._step(node)
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """The gradients of the sinks, in grad mode off."""
+        """Runs the pass in grad mode off; returns the gradients of the sinks."""
         with in_grad_mode(False):
             return self(roots)
 
@@ -86,22 +87,22 @@ class EngineRun(BackwardPass):
 
 @attrs.frozen(eq=False)
 class NodeVisit:
-    """One tape node's turn in a recorded backward."""
+    """The run of one tape node in a recorded backward."""
 
     start: int
-    """The number of nodes that were recorded before."""
+    """The number of graph nodes recorded before."""
     node: TapeNode
     arrived: int
-    """The results, as bits, whose gradients it was given."""
+    """The results, as bits, from whose tangents its gradients come."""
 
 
 def flows_of(
     run: InstrumentedRun, results: Sequence[Result], ends: Mapping[Any, Sequence[Edge]]
 ) -> Flows:
-    """The sources to which a gradient of each result has flowed in a run that started from these.
+    """For each result the sources that its gradient reached in a run.
 
-    The tape leads to more where users' backwards give None. `ends` are where each one's gradient is
-    collected.
+    These can be fewer than the tape leads to: a user's backward may return None. `ends` are the
+    edges at which each source's gradient is collected.
     """
     given = {source: run.given(edges) for source, edges in ends.items()}
     return {
@@ -112,31 +113,32 @@ def flows_of(
 
 @attrs.define
 class InstrumentedRun(EngineRun):
-    """A run of the tape that notes whose gradients each node is given, and when its turn is."""
+    """A backward pass that tracks, as bits, from which tangents each gradient comes."""
 
     recorded: Sequence[Node] = attrs.field(kw_only=True)
     turns: list[NodeVisit] = attrs.field(init=False, factory=list)
     _bits: dict[int, int] = attrs.field(init=False, factory=dict)
-    """The bit of each gradient that the run starts from, by its id."""
+    """The bit of each tangent, by its id."""
     _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
     now: int | None = attrs.field(init=False, default=None)
-    """The results whose gradients the node was given whose turn it is."""
+    """The bits of the node that runs now."""
     guard: Callable[[Any, int], Any] = attrs.field(kw_only=True, default=lambda grad, bits: grad)
-    """What is made of gradients that users' code gives if any of these results' arrived."""
+    """Called with a gradient of users' code, and the results of which one has to arrive for it;
+    returns the gradient to use. Note [no gradient is not zeros]."""
     _guards: bool = attrs.field(init=False, default=False)
-    """Whether those of this turn are such."""
+    """Whether the gradients of the node that runs now are guarded."""
     join: Callable[[Any, Any], Any] | None = attrs.field(kw_only=True, default=None)
-    """The sum of two gradients, each with the results, as bits, that it comes of."""
+    """Adds two gradients, each given with its bits; None for the engine's own sum."""
     tell: Callable[[CustomNode, tuple[int, int]], None] | None = attrs.field(
         kw_only=True, default=None
     )
-    """Told of each gradient by which a custom function knows what arrives: the results, as bits,
-    that its backward runs for, and those of the gradient."""
+    """Called where a custom function can see which tangents arrive, since it gets None for an
+    absent gradient: with the bits of all its gradients, and those of one of them."""
     _slots: dict[Edge, int] = attrs.field(init=False, factory=dict)
-    """The results, as bits, whose gradients each slot of a node has been given."""
+    """The bits of the gradients that each edge has received."""
 
     def given(self, edges: Iterable[Edge]) -> int:
-        """The results, as bits, of which one's gradient has to arrive for any at these edges."""
+        """The bits of the gradients that these edges have received."""
         found = 0
         for edge in edges:
             found |= self._slots.get(edge, 0)

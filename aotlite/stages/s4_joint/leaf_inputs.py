@@ -1,4 +1,4 @@
-"""Inputs that became leaves in the function: their gradients are those of the leaves (FUN-36)."""
+"""Inputs that `requires_grad_()` made leaves: the gradient of the new leaf is theirs (FUN-36)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 def new_leaves(
     inputs: Sequence[CapturedInput], passed: Container[TapeNode]
 ) -> frozenset[InputRole]:
-    """The inputs whose gradient, if one comes, is that of the leaf that they became.
+    """The inputs that became leaves, and get gradients as such.
 
-    Raises UnsupportedError where gradients go to an input's history at entry as well.
+    Raises UnsupportedError if a gradient goes to such an input's history at entry as well.
     """
     found = set()
     for given in inputs:

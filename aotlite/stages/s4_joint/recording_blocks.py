@@ -1,7 +1,7 @@
-"""Blocks in which the recorder goes on elsewhere, and puts back where it was.
+"""Context managers that set the recorder's state for a block, and restore it.
 
-Used by stage 4 alone. Modes and positions of the recorder are changed by these blocks and nowhere
-by hand. Spec: `specs/s4_joint.md`.
+Used by stage 4 alone; it changes modes, phase and position of the recorder through these only.
+Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from aotlite.stages.records.trace import Trace
 
 @contextmanager
 def recording_engine(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
-    """A block that records what the engine does, in grad mode or not, and no user's watch sees."""
+    """A block that records what the engine does; hooks on ops of the user's do not see it.
+
+    With `create_graph` in grad mode, so that the engine builds a tape of what it does.
+    """
     outer, mode, watch = STATE.recorder, STATE.grad_mode, STATE.watch
     STATE.recorder, STATE.grad_mode, STATE.watch = recorder, create_graph, None
     try:
@@ -36,8 +39,8 @@ def recording_engine(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
 def recording_backwards(recorder: Trace) -> Iterator[None]:
     """A block that records backwards, in grad mode off.
 
-    What users' Python reads of Modules is guarded (CAP-5). What is raised in anomaly mode says
-    where the forward was (JNT-8).
+    Attributes of Modules that users' Python reads are guarded (CAP-5). In anomaly mode errors get
+    a note with the line of the forward op (JNT-8).
     """
     watch, recorder.failed = STATE.watch, None
     try:
@@ -51,7 +54,7 @@ def recording_backwards(recorder: Trace) -> Iterator[None]:
 
 @contextmanager
 def in_phase(recorder: Trace, phase: Phase) -> Iterator[None]:
-    """A block that records nodes of this phase, at no op's place when it ends."""
+    """A block that records nodes of this phase; at its end no origin is set."""
     before, recorder.phase = recorder.phase, phase
     try:
         yield
@@ -61,7 +64,7 @@ def in_phase(recorder: Trace, phase: Phase) -> Iterator[None]:
 
 @contextmanager
 def at_node(recorder: Trace, node: Node) -> Iterator[None]:
-    """A block that records at the user's line of this node, with its scope (JNT-8)."""
+    """A block that records nodes with this node's location and scope (JNT-8)."""
     before, recorder.origin = recorder.origin, node
     try:
         yield
@@ -71,7 +74,7 @@ def at_node(recorder: Trace, node: Node) -> Iterator[None]:
 
 @contextmanager
 def in_grad_mode(mode: bool) -> Iterator[None]:
-    """A block in grad mode, or out of it. What is recorded has it in its records."""
+    """A block in this grad mode, which recorded nodes store."""
     before, STATE.grad_mode = STATE.grad_mode, mode
     try:
         yield
@@ -81,7 +84,7 @@ def in_grad_mode(mode: bool) -> Iterator[None]:
 
 @contextmanager
 def nothing_kept(recorder: Trace) -> Iterator[None]:
-    """A block of which no recorded node stays."""
+    """A block whose recorded nodes are dropped at its end."""
     start = len(recorder.nodes)
     try:
         yield
@@ -93,7 +96,7 @@ def nothing_kept(recorder: Trace) -> Iterator[None]:
 def continuing(
     recorder: Trace, nodes: Sequence[Node], wrappers: dict[Node, Tensor | None]
 ) -> Iterator[None]:
-    """A block that goes on behind these nodes of a kept tape; the recorder is as before then."""
+    """A block that records after the nodes of a kept tape; then the recorder is as before."""
     before = recorder.nodes, recorder.sequence
     wrapped, state = recorder.wrapped.nodes, recorder.streams.state
     recorder.nodes, recorder.wrapped.nodes = list(nodes), wrappers

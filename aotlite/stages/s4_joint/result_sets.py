@@ -1,7 +1,7 @@
-"""The sets of results from which stage 4 records a backward.
+"""Chooses the sets of results whose backwards stage 4 records together.
 
-All at once; where that raises, all but those whose own backward raises; and where gradients differ
-with which others arrive, each choice of results (`tangent_variants.py`).
+First all results at once. If that raises, all but those whose own backward raises. If gradients
+depend on which others arrive, one backward for each subset of results (`tangent_variants.py`).
 Rules: JNT-15, TAN-8, TEN-26. Spec: `specs/s4_joint.md`.
 """
 
@@ -27,7 +27,7 @@ from aotlite.stages.s4_joint.user_code_recording import UserCodeRecording
 
 
 def recorded_gradients(recording: UserCodeRecording) -> Flat:
-    """The outputs that gradients from the recording's roots are, and how wrappers are made of them.
+    """The gradients as graph outputs, and the metas by which wrappers are made of them.
 
     Results whose backward raises are noted in `recording.paths.errors`.
     """
@@ -46,7 +46,7 @@ def recorded_gradients(recording: UserCodeRecording) -> Flat:
 
 
 def _has_choices(recording: UserCodeRecording) -> bool:
-    """Whether gradients differ for each choice of results, and there are few choices."""
+    """Whether to record each subset of results: gradients depend on it, and there are few."""
     recorder = recording.recorder
     draws = recorder.streams.after_backward() is not None
     few = 1 < len(recording.healthy()) <= MOST
@@ -59,7 +59,7 @@ def _has_choices(recording: UserCodeRecording) -> bool:
 # their sum raises, as in eager's backward of both. Others raise alone, as a result does whose saved
 # tensor was written. Which it is, one run does not tell. So: all at once; if that raises, one by
 # one, noting those that fail alone; then the rest at once. If that raises too, the rest fail
-# together, and either each choice of results is recorded, or the function is refused.
+# together, and either each subset of results is recorded, or the function is refused.
 def _of_healthy(recording: UserCodeRecording) -> list[Tensor | None]:
     """The gradients of all results whose backward does not raise.
 
@@ -91,10 +91,10 @@ def _of_healthy(recording: UserCodeRecording) -> list[Tensor | None]:
 
 
 def _expected_errors(recording: UserCodeRecording) -> tuple[type[Exception], ...]:
-    """The errors of eager's backward, which the compiled one raises when it runs."""
+    """The errors that eager's backward raises too: the compiled one raises them when it runs."""
     if recording.recorder.wrapped or not recording.meta.training:
-        return (Exception,)  # what classes of wrappers raise, or what few have asked for
-    # A leaf that is put onto other memory may get gradients of two shapes (TEN-26).
+        return (Exception,)  # a wrapper's class may raise any; without training few need gradients
+    # A leaf that set_ moved to another storage may get gradients of two shapes (TEN-26).
     put = recording.meta.count_plan is not None
     return (AutogradError, ShapeError) if put else (AutogradError,)
 
@@ -105,7 +105,7 @@ def _note_users_error(
     """Notes the error for the results that lead to the node at which users' Python has failed."""
     recorder, run = recording.recorder, recording.run
     assert run is not None
-    if len(roots) > 1:  # which of them fail, together or alone, is not known
+    if len(roots) > 1:  # unknown whether they fail together or alone: recorded again
         refuse_again(recorder.nodes[start:])
     bits = run.now or 0
     recording.paths.errors.update(

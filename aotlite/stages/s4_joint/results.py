@@ -1,7 +1,7 @@
 """The results of a captured function in the joint graph: final values, tape edges, layouts.
 
-Used by stage 4 alone. Final values are read before anything of the backward is recorded, since a
-hook could write later. Rules: JNT-2, FUN-18. Spec: `specs/s4_joint.md`.
+Used by stage 4 alone. Final values are read, by a detach, before the backward is recorded: a hook
+in it may write them. Rules: JNT-2, FUN-18. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from aotlite.stages.shared.memory.extents import extent_view
 
 @attrs.frozen(eq=False)
 class JointResults:
-    """The results of one captured function. Making it records the reads of their final values."""
+    """The results of one captured function. The constructor records reads of the final values."""
 
     captured: Captured
     meta: FunctionMeta
     outputs: list[tuple[Role, Any]] = attrs.field(init=False, factory=list)
-    """The outputs of the joint graph that its forward computes."""
+    """The forward's outputs of the joint graph, in order."""
     _values: dict[Role, Node] = attrs.field(init=False, factory=dict)
     _sources: dict[Role, Any] = attrs.field(init=False)
     """Inputs and families, by role."""
@@ -49,9 +49,9 @@ class JointResults:
 
     # --- final values
     def _read_updated_inputs(self) -> None:
-        """Reads updated inputs whole, in their geometry at entry.
+        """Reads updated inputs in their geometry at entry.
 
-        After a geometry op the object may show less than what was written.
+        After a geometry op (`t_`, `resize_`) the input may not span all elements that were written.
         """
         for each in self.meta.updated:
             node = self._sources[each.role].placeholder
@@ -78,9 +78,9 @@ class JointResults:
             self.outputs.append((role, node))
         self._values[role] = node
 
-    # --- what stands for a differentiable result
+    # --- the tape edge and the layout of a differentiable result
     def edge(self, result: ResultRole) -> Edge | None:
-        """Where its gradient enters the tape. AutogradError where eager has none."""
+        """The tape edge at which a result's tangent enters. AutogradError if eager raises one."""
         match result:
             case MutatedInput(Family() as family):
                 root: ViewRoot = self._sources[family].root
@@ -100,7 +100,7 @@ class JointResults:
                 return root.edge()
 
     def layout(self, result: ResultRole) -> TensorMeta:
-        """Its meta: that of its final value, or of the view that is rebuilt."""
+        """The meta of a result: that of its final value, or of the view that is rebuilt."""
         if isinstance(result, (Output, Part)) and result not in self._values:
             rebuilt: TensorMeta = self.captured.results[self.captured.index_of(result)].meta
             return rebuilt

@@ -1,9 +1,12 @@
-"""Backwards recorded for each choice of results whose gradients arrive (TAN-8).
+"""Backwards recorded for each subset of results whose tangents may arrive (TAN-8).
 
-A sum of gradients of several classes is of one of them, or of a third, and what one alone is told
-by which of them arrive. What follows the sum may be other ops. So where such a sum was met, the
-joint graph has the gradients of each choice of results, side by side, and a backward takes those of
-its own. Used by stages 4 and 10. Spec: `specs/s5_desugar.md`.
+The sum of gradients of two classes may have either class, or a third, and other ops follow it. So
+which tangents arrive decides the graph, not only values in it. Then the joint graph holds the
+backwards of all subsets side by side, and each run-time backward uses that of its own subset:
+
+    results y, z   ->   gradients {y, z}: dx.0 .. · {y}: dx.1 .. · {z}: dx.2 ..
+
+Used by stages 4 and 10. Spec: `specs/s5_desugar.md`.
 """
 
 from __future__ import annotations
@@ -28,11 +31,11 @@ from aotlite.stages.s4_joint.recording_blocks import nothing_kept
 T = TypeVar("T")
 
 MOST = 4
-"""So many results at most: of n, 2**n - 1 choices are recorded."""
+"""The largest number of results: of n results 2**n - 1 subsets are recorded."""
 
 
 def choices_of(results: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """All choices of at least one, the whole first.
+    """All non-empty subsets, the whole first.
 
     >>> list(choices_of("ab"))
     [('a', 'b'), ('a',), ('b',)]
@@ -42,7 +45,7 @@ def choices_of(results: Sequence[T]) -> Iterator[tuple[T, ...]]:
 
 
 Flat = tuple[list[tuple[Role, Any]], dict[Any, Any]]
-"""The outputs that gradients are, and how those are made that are wrappers."""
+"""Gradients as graph outputs, and the metas by which wrappers are made of them."""
 
 
 def recorded_choices(
@@ -51,9 +54,9 @@ def recorded_choices(
     record: Callable[[Sequence[Any]], Flat],
     choices: list[ArrivalChoice],
 ) -> Flat:
-    """The outputs for each choice of results, as recorded; `choices` gets what they are.
+    """Records the backward of each subset of roots; returns all outputs, appends to `choices`.
 
-    A root begins with the result that it is of.
+    The first item of a root is its result.
     """
     found: list[tuple[Role, Any]] = []
     known: dict[Any, Any] = {}
@@ -63,7 +66,7 @@ def recorded_choices(
         made: dict[Any, Any] = {}
         try:
             outputs, made = record(each)
-        except Exception as raised:  # what classes of wrappers raise
+        except Exception as raised:  # a wrapper's class may raise any
             check_is_eagers(raised)
             recorder.drop_from(start)
             error = raised
@@ -81,7 +84,7 @@ def note_failing(
     errors: dict[Any, Exception],
     expected: type[Exception] | tuple[type[Exception], ...] = Exception,
 ) -> None:
-    """Notes the results whose backwards fail alone. Nothing that is recorded stays (JNT-15)."""
+    """Notes in `errors` the results whose backward alone raises; records nothing (JNT-15)."""
     for root in roots:
         try:
             with nothing_kept(recorder):
@@ -92,8 +95,10 @@ def note_failing(
 
 
 def can_repeat(nodes: Sequence[Node]) -> bool:
-    """Whether a backward that was recorded so can be recorded once for each choice: users' Python
-    has had no effect in it, drawn nothing, and written no memory of the forward."""
+    """Whether the backward recorded as these nodes can be recorded several times.
+
+    It has no effects, draws nothing, and writes no memory of the forward.
+    """
     return not has_backward_effects(nodes) and not any(map(_writes_forward, nodes))
 
 
@@ -105,7 +110,7 @@ def _writes_forward(node: Node) -> bool:
 def turns_among(
     turns: Sequence[NodeVisit], ran: Sequence[Any], every: Sequence[Any]
 ) -> Iterator[NodeVisit]:
-    """Turns of the backward of a choice of results, which they have as bits among all of them."""
+    """The visits of a subset's backward, with bits renumbered to those of all results."""
     places = [every.index(result) for result in ran]
     for turn in turns:
         bits = [1 << place for k, place in enumerate(places) if turn.arrived >> k & 1]
@@ -113,12 +118,12 @@ def turns_among(
 
 
 def check_is_eagers(error: Exception) -> None:
-    """Raises what is an error of the capture alone; frames of others are not kept."""
+    """Raises an error that eager would not raise: a refusal, or a bug. Others lose their frames."""
     if isinstance(error, (UnsupportedError, GraphError)):
         raise error
     error.__traceback__ = error.__context__ = None
 
 
 def _of_choice(role: Role, number: int) -> Role:
-    """The role of a gradient of a choice, while those of all choices are in one graph."""
+    """The role of a gradient of subset `number`, in the graph that has all of them."""
     return Gradient(Piece(role.of, str(number)))  # type: ignore[union-attr]

@@ -1,8 +1,8 @@
-"""Recordings of the engine's run backwards from results to the sources of their gradients.
+"""Runs the engine on the captured tape, from the results' fake tangents to the inputs' edges.
 
-Used by stage 4 alone. This is the plain case; what users' Python in a backward and wrapper
-subclasses add is in `user_code_recording.py`. Rules: JNT-3, SEQ-1, TEN-24.
-Spec: `specs/s4_joint.md`.
+Every op that the engine runs is recorded with phase BACKWARD. This is the plain case; custom
+functions, hooks and wrappers are in `user_code_recording.py`. Used by stage 4 alone.
+Rules: JNT-3, SEQ-1, TEN-24. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from aotlite.stages.s4_joint.recording_blocks import in_phase
 from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 
 Root = tuple[ResultRole, Edge | None, Tensor]
-"""A result, where its gradient enters the tape, and the fake tangent."""
+"""A result, the tape edge at which its gradient enters, and its fake tangent."""
 
 
 @attrs.define(eq=False)
 class TapeRecording:
-    """Records backwards of one captured function, perhaps several times."""
+    """Records the backward of one captured function, if need be several times."""
 
     captured: Captured
     meta: FunctionMeta
     paths: GradientPaths
     roots: list[Root] = attrs.field(init=False, factory=list)
-    """All that the backward starts from, unless one's gradient raises."""
+    """All differentiable results, with edges and tangents."""
     started: list[ResultRole] = attrs.field(init=False, factory=list)
-    """The results whose gradients the last run started from."""
+    """The results from which the last run started."""
     arrived: Sequence[TapeNode] = attrs.field(init=False, default=())
-    """Where gradients are collected, in the order in which they arrive (CAG-10)."""
+    """The sinks, in the order in which gradients arrived (CAG-10)."""
     recorder: Trace = attrs.field(init=False)
     sequence: int = attrs.field(init=False)
-    """The number of the forward's last tape node (SEQ-1)."""
+    """The sequence number of the forward's last tape node (SEQ-1)."""
 
     @recorder.default
     def _recorder(self) -> Any:
@@ -54,11 +54,11 @@ class TapeRecording:
         return max(self.captured.recorder.sequence - 1, 0)
 
     def healthy(self) -> list[Root]:
-        """The roots whose backward does not raise, as far as is known."""
+        """The roots whose backward is not known to raise."""
         return [root for root in self.roots if root[0] not in self.paths.errors]
 
     def gradients(self, roots: Sequence[Root]) -> list[Tensor | None]:
-        """The gradient of each source, in its geometry at entry."""
+        """Records the backward from `roots`; the gradient of each source, as it was at entry."""
         sources, recorder = self.captured.sources, self.recorder
         sinks = [sinks_of(source) for source in sources]
         recorder.sequence = self.sequence
@@ -72,7 +72,7 @@ class TapeRecording:
             ]
 
     def _arriving(self, roots: Sequence[Root], edges: Sequence[Edge]) -> list[Tensor | None]:
-        """The gradients that arrive at these edges, and then those of leaves made inside."""
+        """The gradients at these edges, followed by those of leaves that the function made."""
         self.started = [result for result, _, _ in roots]
         run = self._engine_run([*edges, *self.paths.inner_leaves])
         found = run.begin([(edge, tangent) for _, edge, tangent in roots])

@@ -1,8 +1,9 @@
-"""Recordings of backwards in which users' Python runs, or gradients are wrappers.
+"""Records backwards in which users' Python runs (custom functions, hooks), or wrappers are summed.
 
-Used by stage 4 alone. Users' Python has effects, draws, reads and writes memory, and may give None.
-So the engine's run notes which results each gradient comes of, and what happens only where some of
-them arrive is told by that. Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
+Users' Python has effects, draws random numbers, reads and writes memory, and may return None. All
+of this happens only if its tape node runs, which depends on the tangents that arrive. So an
+`InstrumentedRun` tracks the results from which each gradient comes. Used by stage 4 alone.
+Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ from aotlite.stages.shared.gradient_sinks import sinks_of
 
 @attrs.define(eq=False)
 class UserCodeRecording(TapeRecording):
-    """A recording that takes notes of the engine's run where the function needs them."""
+    """A tape recording that instruments the engine's run where the function needs it."""
 
     user_code: bool = attrs.field(init=False)
-    """Users' Python runs in the backward, or formulas and classes have effects in it."""
+    """Users' Python runs in the backward, or ops in it have effects or draw."""
     run: InstrumentedRun | None = attrs.field(init=False, default=None)
-    """The last run of which notes were taken."""
+    """The last instrumented run."""
     choice_visits: list[NodeVisit] | None = attrs.field(init=False, default=None)
-    """Where each choice of results is recorded: visits of all, with the healthy as bits."""
+    """If each subset of results is recorded: the visits of all runs, with common bits."""
     receiving_inputs: Flows = attrs.field(init=False, factory=dict)
-    """For each result the sources that a gradient of it has reached (TAN-8)."""
+    """For each result the sources that its gradient reached (TAN-8)."""
     arrival_choices: list[ArrivalChoice] = attrs.field(init=False, factory=list)
 
     @user_code.default
@@ -59,7 +60,7 @@ class UserCodeRecording(TapeRecording):
 
     @property
     def visits(self) -> list[NodeVisit]:
-        """What the nodes are given in the last run, or in those of all choices of results."""
+        """The node visits of the last run, or of the runs of all subsets of results."""
         assert self.run is not None
         return self.run.turns if self.choice_visits is None else self.choice_visits
 
@@ -73,11 +74,11 @@ class UserCodeRecording(TapeRecording):
             start = len(recorder.nodes)
             found = super()._arriving(roots, edges)
             if not has_backward_effects(recorder.nodes[start:]):
-                return found  # formulas give gradients wherever the tape leads
-            self.user_code = True  # formulas or classes have effects, or draw: again, with notes
+                return found  # ops' formulas give gradients wherever the tape leads
+            self.user_code = True  # some op has effects, or draws: run again, instrumented
             recorder.drop_from(start)
         for given in recorder.inputs:
-            given.fake.storage.writable = True  # whether it is, is asked when the backward runs
+            given.fake.storage.writable = True  # checked on the real tensor when the backward runs
         self.started = [result for result, _, _ in roots]
         ends = [*edges, *self.paths.inner_leaves]
         self.run = run = self._instrumented_run(ends, recorder.nodes)
@@ -85,7 +86,7 @@ class UserCodeRecording(TapeRecording):
         pairs = [(edge, tangent) for _, edge, tangent in roots]
         if self.choice_visits is None:
             return self._begin(run, pairs)
-        recorder.streams.begin_backward()  # all that is asked for arrives, and nothing happens
+        recorder.streams.begin_backward()  # all tangents of the subset arrive: no conditions
         found = run.begin(pairs)
         healthy = [result for result, _, _ in self.healthy()]
         self.choice_visits += turns_among(run.turns, self.started, healthy)
@@ -94,7 +95,7 @@ class UserCodeRecording(TapeRecording):
     def _begin(
         self, run: InstrumentedRun, pairs: Sequence[tuple[Edge | None, Any]]
     ) -> list[Tensor | None]:
-        """The gradients that arrive; what users' Python does is told by which others arrive."""
+        """The gradients of a run in which users' code depends on which tangents arrive."""
         recorder, paths = self.recorder, self.paths
         every = frozenset[Any]().union(*paths.reachable_inputs.values())
         conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
@@ -117,30 +118,30 @@ class UserCodeRecording(TapeRecording):
         )
 
     def _join(self) -> Callable[..., Any] | None:
-        """How wrappers are added up of which some may not arrive; None if that does not matter."""
+        """The function that adds wrapper gradients that may be absent; None for plain sums."""
         if self.choice_visits is not None or not self.recorder.wrapped:
             return None
         return partial(joined, self.recorder, tuple(self.started))
 
-    # --- what it has come to
+    # --- the facts for `Joint`
     def late_inputs(self) -> tuple[CapturedInput, ...]:
-        """Tensors from outside that only the backward reaches."""
+        """The hidden inputs that only the backward reaches."""
         known = len(self.captured.inputs)
         return tuple([attrs.evolve(i, entry=None) for i in self.recorder.inputs[known:]])
 
     def is_observable(self, start: int) -> bool:
-        """Whether the backward recorded from that node on gives gradients, or does anything."""
+        """Whether the backward recorded from node `start` on gives gradients, or has effects."""
         return self.meta.training or can_be_told(self.recorder, start, self.late_inputs())
 
     def drop(self, start: int) -> None:
-        """Forgets the backward that was recorded from that node on."""
+        """Drops the backward that was recorded from node `start` on."""
         self.recorder.drop_from(start)
         self.recorder.streams.drop_backward()
         self.recorder.wrapped.required_arrivals.clear()
         self.run, self.roots, self.arrival_choices = None, [], []
 
     def mutations(self, graph: Graph) -> BackwardMutations:
-        """The graph whose backward finds what users' Python reads and writes in memory."""
+        """The graph whose backward reads and writes memory of the forward as it is by then."""
         if self.run is None:
             return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
         backward = Recorded(self.visits, self.started, self.recorder)
@@ -148,7 +149,7 @@ class UserCodeRecording(TapeRecording):
         return settled(graph, self.meta, self.recorder.inputs, backward, wrappers)
 
     def effects(self) -> tuple[BackwardEffect, ...]:
-        """What happens in the backward, and when (TOK-4)."""
+        """The effects of the backward, in order, with their conditions (TOK-4)."""
         if self.run is None:
             return ()
         nodes, wrappers = self.recorder.nodes, self.recorder.wrapped.nodes
@@ -158,7 +159,7 @@ class UserCodeRecording(TapeRecording):
     def kept_tape(
         self, memory: Sequence[BackwardMemory], effects: Sequence[BackwardEffect]
     ) -> KeptTape | None:
-        """What derivatives of the backward are recorded from (DBL-2); None if it has none."""
+        """The tape from which a double backward is recorded (DBL-2); None if there can be none."""
         recorder = self.recorder
         draws = recorder.streams.after_backward() is not None
         happens = draws or effects or any(each.writes for each in memory)

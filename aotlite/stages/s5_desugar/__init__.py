@@ -1,8 +1,13 @@
-"""Stage 5, desugar: takes the wrappers out of a joint graph; only tensors with memory are left.
+"""Stage 5, desugar: removes the nodes of wrapper subclasses from a joint graph.
 
-Input: `Captured` and the imperative `Joint`, in which each op on a wrapper is noted beside the ops
-on parts that its class made of it. Output: the `Joint` of the parts alone. A graph without wrappers
-is left as it is (SUB-2). Rules: SUB-2, SUB-4, SUB-6. Spec: `specs/s5_desugar.md`.
+Input: `Captured` and the imperative `Joint`, in which an op on a wrapper is a node beside the nodes
+of the ops that its class ran on the parts. Output: the `Joint` with the nodes of parts alone:
+
+    w = wrap(a, b); v = mul(w, 2); c = mul(a, 2); d = mul(b, 2)      becomes
+                                   c = mul(a, 2); d = mul(b, 2)
+
+A graph without wrappers is returned as it is (SUB-2). Rules: SUB-2, SUB-4, SUB-6.
+Spec: `specs/s5_desugar.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ def desugar(captured: Captured, both: Joint) -> Joint:
 
 
 def without_wrappers(graph: Graph, wrappers: Container[Node]) -> Graph:
-    """The graph without these nodes, which none that is left reads."""
+    """The graph without these nodes. Raises SubclassError if a remaining node reads one."""
     inputs = [node for node in graph.placeholders if node not in wrappers]
     rest = [node for node in graph.nodes[len(graph.placeholders) :] if node not in wrappers]
     for node in rest:

@@ -1,8 +1,10 @@
-"""Creation records: where parts of wrappers stand in a flat list, and how wrappers are made again.
+"""Creation records: where a wrapper's parts are in a flat list, and how to rebuild it from them.
 
-For who calls graphs by hand, exports them, or studies the calling convention: the runtime's own
-code is written from `SubclassMeta`s, which say the same by roles. A flat list has each wrapper's
-dense parts in the order of names, depth first, then its symbolic sizes, then its symbolic strides.
+    Two(a, Two(b, c))   ->   a · b · c · symbolic sizes and strides of the inner, then of the outer
+
+For code that calls graphs by hand, or exports them (AOTAutograd's SubclassCreationMeta). The
+runtime uses `SubclassMeta`s, which name parts by role. Parts are in the order of names, depth
+first; each wrapper's symbolic sizes and strides follow its parts.
 Rules: SUB-2..SUB-6, SUB-8, SUB-9, SUB-12, SUB-14, SUB-18, SUB-19. Spec: `specs/s5_desugar.md`.
 """
 
@@ -34,17 +36,17 @@ class CreationRecord(Record):
     """How a wrapper is made of flat values (SUB-3)."""
 
     start: int
-    """Its first place in the flat list."""
+    """The index of its first item in the flat list."""
     count: int
-    """Its places there: dense parts, and symbolic sizes and strides."""
+    """The number of its items: dense parts, and symbolic sizes and strides."""
     kind: type[Any]
     spec: Any
     parts: tuple[tuple[str, int | CreationRecord], ...]
-    """The place of each dense part, or the record of a part that is a wrapper."""
+    """The index of each dense part, or the record of a part that is a wrapper."""
     outer_size: Sizes
     outer_stride: Sizes
     prototype: Tensor | None = None
-    """While tracing, the wrapper whose autograd state the one that is made gets (SUB-8)."""
+    """While tracing: the wrapper whose autograd state is copied to the rebuilt one (SUB-8)."""
 
     def at_run_time(self) -> CreationRecord:
         """The record without prototypes, which keeps no tensor alive (SUB-8)."""
@@ -58,7 +60,7 @@ class CreationRecord(Record):
 
 
 Records = tuple[int | CreationRecord, ...]
-"""For each value its place in the flat list, or how it is made of what stands there."""
+"""For each value its index in the flat list, or the record of a wrapper."""
 
 
 def requires_subclass_dispatch(arguments: Iterable[Any], results: Iterable[Any]) -> bool:
@@ -139,12 +141,11 @@ def _count(record: int | CreationRecord) -> int:
 def wrap(
     flat: Sequence[Any], records: Records, *, saved: int = 0, like: Sequence[Any] = ()
 ) -> tuple[Any, ...]:
-    """The values that `flat` has the parts of, then the last `saved` ones as they are (SUB-6).
+    """The values rebuilt from the flat list, then its last `saved` items as they are (SUB-6).
 
-    With prototypes in the records, what is made gets their autograd state (SUB-8). `like` are the
-    values whose symbolic sizes hold where the flat list has none, as of tangents (SUB-12).
-    Raises SubclassError with the three numbers where records, saved values and the list do not fit
-    (SUB-5).
+    Rebuilt wrappers get the autograd state of the records' prototypes (SUB-8). `like` are values
+    with the symbolic sizes, for a flat list of tangents, which has none (SUB-12). Raises
+    SubclassError, with the three numbers, if the counts do not add up (SUB-5).
     """
     count = sum(map(_count, records))
     if count + saved != len(flat):
@@ -181,9 +182,9 @@ def _parts_count(record: CreationRecord) -> int:
 
 # ------------------------------------------------------------------------------ compiled functions
 def records_of_inputs(meta: FunctionMeta, graph: Graph) -> Records:
-    """How the tensor arguments of a compiled function are made of a graph's inputs (SUB-3).
+    """The records of a compiled function's tensor arguments among a graph's inputs (SUB-3).
 
-    Hidden inputs come last. Parts that several wrappers share have one place.
+    Hidden inputs come last. Parts that several wrappers share have one index.
     """
     places = {node.role: index for index, node in enumerate(graph.placeholders)}
     wholes = sorted(
@@ -207,7 +208,7 @@ def _from_roles(meta: FunctionMeta, places: dict[Any, int], role: Any) -> int | 
 
 
 def static_indices(records: Records, indices: Iterable[int]) -> tuple[int, ...]:
-    """The places of all parts of the values with these numbers (SUB-19)."""
+    """The flat indices of all parts of the values with these indices (SUB-19)."""
     return tuple([place for index in indices for place in _places(records[index])])
 
 
@@ -220,10 +221,10 @@ def _places(record: int | CreationRecord) -> Iterator[int]:
 
 
 def inner_mutated_indices(meta: FunctionMeta, graph: Graph) -> tuple[int, ...]:
-    """The places of the parts that a call writes, by what is said of their wrappers (SUB-14).
+    """The flat indices of the parts of all wrappers that a call writes (SUB-14).
 
-    A part does not require grad where its wrapper does; whether the graph may write it itself is
-    asked of the wrapper.
+    Whether a graph may write a part itself depends on the wrapper: it requires grad, and not the
+    part.
     """
     records = records_of_inputs(meta, graph)
     wholes = [each for each in meta.inputs if not isinstance(each.role, Part)]

@@ -244,7 +244,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "beyond the elements of an input",
         "memory that resize_ made grow",
         "before resize_ made its memory grow",
-        "by set_ and gets a history",
+        "by set_ and requires grad there",
         "gets gradients of several shapes",
         "reaches outside the",
         "has a history of its own",

@@ -1,9 +1,9 @@
-"""Places: where a tensor or object outside the arguments is found again at each call.
+"""Finds access paths: how each call reaches a tensor or object that is not an argument.
 
-A place is a root (an argument of the call, or the compiled function) and a path of steps from it.
-`AccessPathIndex` searches a function's closure, globals, defaults and bound object, and the
-Modules, optimizers, wrappers and classes among these and the arguments, for what a capture meets.
-Spec: `specs/s1_capture.md`.
+An access path is a root (an argument, or the compiled function) and steps from it:
+`function · cell 0 · attr 'weight'`. `AccessPathIndex` searches breadth first: the closure, globals,
+defaults and bound object of the function, and the Modules, optimizers, wrappers and classes found
+there or among the arguments. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from aotlite.stages.records.guards.access_paths import (
 
 
 class AccessPathIndex:
-    """The tensors and observed objects reachable from a function and its arguments, by identity.
+    """Access paths of the tensors and tracked objects reachable from a function, by identity.
 
-    Built on the first question: most captures never ask.
+    The search runs at the first query; many captures make none.
     """
 
     def __init__(self, function: Any, leaves: list[Any]) -> None:
@@ -61,12 +61,12 @@ class AccessPathIndex:
         return [thing for thing in self._alive if isinstance(thing, Tensor)]
 
     def functions(self) -> list[types.FunctionType]:
-        """All functions found: what their variables hold is compared at each call."""
+        """All functions found: guards compare their variables at each call."""
         self.roots()
         return [thing for thing in self._alive if isinstance(thing, types.FunctionType)]
 
     def roots(self) -> list[AccessPath]:
-        """The places of the variables that the function, and those that it names, can read."""
+        """The access paths of all variables that the function, or one that it names, can read."""
         if self._found is None:
             self._found = self._search()
         return self._roots
@@ -79,7 +79,7 @@ class AccessPathIndex:
 
 
 class _Search:
-    """One search, breadth first; what classes have comes last, since it depends on the names."""
+    """One breadth-first search. Class attributes come last: only names that code reads count."""
 
     def __init__(self, function: Any, leaves: list[Any]) -> None:
         self.function = function
@@ -88,7 +88,7 @@ class _Search:
         self._found: dict[int, list[AccessPath]] = {}
         self._seen: set[int] = set()
         self._names: set[str] = set(_ALWAYS_NAMED)
-        """The attributes that some function asks for."""
+        """The attribute names that the code of some function reads."""
         self._classes: list[tuple[type, AccessPath]] = []
         self._taken: set[tuple[int, int, str]] = set()
         self._queue: list[tuple[Any, AccessPath]] = [
@@ -136,7 +136,7 @@ class _Search:
             yield from _inside_function(thing, place, variables, attributes)
 
     def _named_in(self, kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
-        """What users' code in a class has under names that are asked for."""
+        """The attributes of users' classes whose names some code reads."""
         for number, base in enumerate(kind.__mro__):
             if not is_users(base):
                 continue
@@ -151,18 +151,18 @@ class _Search:
 
 
 _NAMING = (types.FunctionType, types.MethodType, functools.partial)
-"""Things that name others: their variables are guarded."""
+"""Objects whose contents count as variables, and are guarded."""
 _PLAIN = (int, float, complex, bool, str, type(None), np.generic)
 _VALUES = (*_PLAIN, enum.Enum, Tensor, TrackedObject, list, dict, tuple, types.FunctionType)
-"""What is looked at where it is an attribute of a module or class."""
+"""Attributes of a module or class are searched if they are of these types."""
 _FOREIGN = ("numpy", "builtins")
 _LIBRARY = sys.stdlib_module_names - {"__main__"}
 _ALWAYS_NAMED = ("__init__", "__new__", "__call__", "forward", "backward", "vjp", "setup_context")
-"""What is called though nobody names it, of a `Function` too."""
+"""Methods that Python, Modules and `Function`s call without naming them in code."""
 
 
 def parts_at(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, AccessPath]]:
-    """All that a wrapper at a place is made of, at any depth, and where it lies."""
+    """The inner tensors of a wrapper at an access path, at any depth, with their paths."""
     for part, at in _parts_of(wrapper, place):
         yield part, at
         if is_wrapper(part):
@@ -170,14 +170,14 @@ def parts_at(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, Acces
 
 
 def _parts_of(wrapper: Tensor, place: AccessPath) -> Iterator[tuple[Tensor, AccessPath]]:
-    """The inner tensors of a wrapper, which can be asked for them (SUB-1)."""
+    """The inner tensors of a wrapper (SUB-1), one level deep; none of a wrapper of a capture."""
     if wrapper.storage.capture is None:
         for name, part in inner_tensors(wrapper).items():
             yield part, place.then("part", name)
 
 
 def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
-    """What lies one step further."""
+    """The objects one step from an object, with their access paths."""
     match thing:
         case Tensor():
             if thing._grad is not None:
@@ -211,8 +211,9 @@ def _inside(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
 
 
 def _wraps_a_function(thing: Any) -> bool:
-    """Whether it has a `__wrapped__` that is one; a `__getattr__` that answers anything does not
-    count, and is not asked: it is the user's code, which the function did not call.
+    """Whether an object has a `__wrapped__` that is a function.
+
+    Looked up statically: a user's `__getattr__` must not run, since the function did not call it.
     """
     if getattr_static(thing, "__wrapped__", None) is None:
         return False
@@ -220,7 +221,7 @@ def _wraps_a_function(thing: Any) -> bool:
 
 
 def _inside_object(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
-    """What the compiled function's own object holds: attributes, and what its class has."""
+    """The attributes, slots and class attributes of the object that a method is bound to."""
     for name, value in list(attributes_of(thing).items()):
         yield value, place.then("attr", name)
     for cls in type(thing).__mro__:
@@ -236,7 +237,7 @@ def _inside_object(thing: Any, place: AccessPath) -> Iterator[tuple[Any, AccessP
 
 
 def _functions_of(kind: type, place: AccessPath) -> Iterator[tuple[Any, AccessPath]]:
-    """The methods of a class that is not aotlite's: what they read is read by who calls them."""
+    """The methods of a user's class: a caller may reach what they read."""
     for number, cls in enumerate(kind.__mro__):
         if is_users(cls):
             for name, value in vars(cls).items():
@@ -294,7 +295,7 @@ def names_used(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The global names and the attribute names that a function's code reads, with those of the
     functions nested in it.
 
-    Remembered: each capture asks it of all functions that its own one can reach.
+    Cached: each capture asks for all functions that its own can reach.
     """
     variables: dict[str, None] = {}
     attributes: dict[str, None] = {}
@@ -314,7 +315,7 @@ def names_used(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def is_users(thing: types.FunctionType | types.ModuleType | type) -> bool:
-    """Whether a function, class or module is a user's: not ours, NumPy's or of Python's library."""
+    """Whether a function, class or module is a user's: not of aotlite, NumPy or the stdlib."""
     name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
     package = (name or "").split(".")[0]
     return not _is_ours(name) and package != "numpy" and package not in _LIBRARY
@@ -324,6 +325,6 @@ _STANDS_FOR_USERS = ("aotlite.testing.", "aotlite.conformance.")
 
 
 def _is_ours(module: str | None) -> bool:
-    """Whether code is aotlite's own; what tests and conformance compile stands for a user's."""
+    """Whether a module is aotlite's own. Functions of tests and conformance count as users'."""
     module = module or ""
     return module.split(".")[0] == "aotlite" and not module.startswith(_STANDS_FOR_USERS)

@@ -1,8 +1,8 @@
-"""Where a function's code reads what lies at a place, and does more with it than change it.
+"""Static analysis of bytecode: does a function read a variable that it also changes?
 
-A number cannot be followed through Python: what is made of it is another number. So the code is
-asked. Of a place that was changed each use is found: storing there, deleting, changing in place
-(`n += 1`, `log.append(1)`) tells nothing of what is there, and any other use may.
+A Python number cannot be traced: a number computed from it is just a number. So the bytecode of
+all functions that may run is searched for loads of the variable, attribute or item. A load counts
+as no read if it only stores, deletes or updates in place (`n += 1`, `log.append(1)`).
 Used by `python_numbers` alone. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 """
 
@@ -22,7 +22,7 @@ from aotlite.stages.s1_capture.environment.access_search import is_users, names_
 
 
 class _Key:
-    """A key that stands for more than itself."""
+    """A marker among the keys of items, printed as text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -33,18 +33,18 @@ class _Key:
 
 LENGTH = _Key("how many there are")
 ANY = _Key("any")
-"""The only key of things whose parts are not told apart: sets and arrays."""
+"""The only key of sets and arrays, whose items are not distinguished."""
 Items = tuple[Any, ...]
-"""Keys of a container, of one in it, and so on."""
+"""Keys into nested containers: `x[a][b]` is `(a, b)`."""
 
 _NOISE = frozenset(("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME", "COPY_FREE_VARS"))
 _WRITES = frozenset(
     "append appendleft extend extendleft insert remove discard add clear update sort reverse "
     "fill put".split()
 )
-"""Methods of containers that change them and give nothing back."""
+"""Methods of containers that change them and return nothing of their contents."""
 _ASKS = ("get", "setdefault", "pop")
-"""Methods that tell of one item."""
+"""Methods that return one item."""
 _OF_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 _OF_VARIABLES = {
     "cell": ("LOAD_DEREF", "LOAD_CLASSDEREF"),
@@ -57,10 +57,10 @@ _BY_NAME = {"attr": lambda key: key, "module": lambda key: key, "class": lambda 
 def first_read(
     place: AccessPath, items: Items, leaves: list[Any], functions: Sequence[types.FunctionType]
 ) -> Location | None:
-    """The first instruction that reads what lies under these keys of what is at a place.
+    """The first instruction that reads the item under these keys of the object at a path.
 
-    `functions` are those that may run. What is reached by no name that code uses (an argument of a
-    `partial`) counts as read where the function begins.
+    `functions` are those that may run. An object that no name in code refers to (an argument of a
+    `partial`) counts as read at the function's first instruction.
     """
     kind, key = place.path[-1]
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
@@ -74,7 +74,7 @@ def first_read(
 
 
 def variable(function: types.FunctionType, kind: str, key: Any) -> str:
-    """What a function calls a variable of its own."""
+    """The name of a cell, a default or a global in a function's code."""
     code = function.__code__
     if kind == "cell":
         return code.co_freevars[key]
@@ -86,10 +86,11 @@ def variable(function: types.FunctionType, kind: str, key: Any) -> str:
 def may_run(
     first: Any, functions: Iterable[types.FunctionType], methods: Iterable[str] = ()
 ) -> list[types.FunctionType]:
-    """Those of the functions that something which runs has a name for.
+    """The functions that may be called when `first` runs.
 
-    `methods` are names of methods that run besides. Variables are found since some code names
-    them; of a class all methods are.
+    A plain function is among `functions` because some code names it, so it may run. Of a class all
+    methods are among them: a method may run if its name occurs in code that may run, or in
+    `methods`.
     """
     while isinstance(first, functools.partial):
         first = first.func
@@ -131,7 +132,7 @@ def _first(
 
 
 def _loads(step: dis.Instruction, loads: Sequence[str], name: str) -> bool:
-    """Newer Pythons load local variables in many ways, two by one instruction."""
+    """Whether a step loads the name. Newer Pythons load two locals in one instruction."""
     is_one = step.opname in loads or "LOAD_FAST" in loads and step.opname.startswith("LOAD_FAST")
     return is_one and (step.argval == name or type(step.argval) is tuple and name in step.argval)
 
@@ -148,7 +149,7 @@ def _steps(code: types.CodeType) -> tuple[dis.Instruction, ...]:
 
 
 def _reads(steps: Sequence[dis.Instruction], at: int, items: Items) -> bool:
-    """Whether code that loads something uses what lies under these keys of it."""
+    """Whether the value loaded at `at` is used in a way that reads the item under these keys."""
     for key in items:
         use = _use(steps, at)
         if use.what in ("changed", "dropped"):
@@ -164,37 +165,37 @@ def _reads(steps: Sequence[dis.Instruction], at: int, items: Items) -> bool:
 
 
 def _may_be(key: Any, other: Any) -> bool:
-    """Whether two keys may be of one item; the last one has two numbers."""
+    """Whether two keys may denote one item: a negative index may be any."""
     is_from_end = type(other) is int and other < 0 and type(key) is int
     return key is ANY or is_from_end or bool(key == other)
 
 
 @attrs.frozen
 class _Use:
-    """What is done with a value."""
+    """How a loaded value is used."""
 
     what: str
-    """'item': one of its items is taken; 'asked': whether it has one; 'changed': it, or an item of
-    it, is changed in place; 'dropped': nothing; 'read'."""
+    """'item': it is subscripted; 'asked': `in`, `get` or `pop`; 'changed': it or an item is
+    changed in place; 'dropped': it is popped; 'read': anything else."""
     at: int = 0
-    """The instruction that does it."""
+    """The instruction of the use."""
     key: Any = NOTHING
-    """Of the item; NOTHING if it is not known."""
+    """The key of the item; NOTHING if it is not a constant."""
 
 
 _READ = _Use("read")
 
 
 def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
-    """What is done with the value that an instruction gives, as far as code runs in one line."""
-    above = 0  # how many values lie on it
+    """The use of the value that an instruction pushes; 'read' at the first jump."""
+    above = 0  # the number of values above it on the stack
     for now in range(at + 1, len(steps)):
         step = steps[now]
         if above == 0 and step.opname == "POP_TOP":
             return _Use("dropped")
         if above == 0 and step.opname in _OF_ATTRIBUTES:
             return _method(steps, now)
-        if above == 1 and step.opname == "CONTAINS_OP":  # the key lies on it: it is the key
+        if above == 1 and step.opname == "CONTAINS_OP":  # it is the key, below the container
             return _READ
         if above == 0 and step.opname == "CONTAINS_OP":
             return _Use("asked", now, _constant(steps, at - 1))
@@ -219,7 +220,7 @@ def _use(steps: Sequence[dis.Instruction], at: int) -> _Use:
 
 
 def _method(steps: Sequence[dis.Instruction], at: int) -> _Use:
-    """What a method of a container does, by its name."""
+    """The use of a container by a method, known by the method's name."""
     if steps[at].argval in _ASKS:
         return _Use("asked", at, _constant(steps, at + 1))
     return _Use("changed") if steps[at].argval in _WRITES else _READ
@@ -236,7 +237,7 @@ def _constant(steps: Sequence[dis.Instruction], at: int) -> Any:
 
 
 def _changed_item(steps: Sequence[dis.Instruction], at: int) -> _Use:
-    """`owner[key] += value`: the owner, and the key, are copied, and then the item is taken."""
+    """`owner[key] += value`: bytecode copies the owner and the key, then subscripts."""
     twice, taken = steps[at + 1 : at + 3]
     if twice.opname == "COPY" and twice.arg == 2 and _takes_item(taken):
         return _Use("item", at + 2, _constant(steps, at - 1))
@@ -244,7 +245,7 @@ def _changed_item(steps: Sequence[dis.Instruction], at: int) -> _Use:
 
 
 def _stored(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
-    """Whether what `+=` gives is put back to where the value comes from, and nowhere else."""
+    """'changed' if the result of `+=` is stored back to its variable, attribute or item."""
     load, after = steps[at], [step.opname for step in steps[end + 1 : end + 4]]
     if after == ["SWAP", "SWAP", "STORE_SUBSCR"] and _takes_item(load):
         return _Use("changed")
@@ -256,10 +257,10 @@ def _stored(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
 
 
 def _stored_again(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
-    """Whether a value and a constant make what is put back to where it comes from: `n = n + 1`.
+    """'changed' if a value and a constant are combined and stored back: `n = n + 1`.
 
-    So it may be of an attribute or item whose owner is a variable. Another owner is asked for
-    twice, and a property may give two of them.
+    Also for an attribute or item of a variable. Any other owner is evaluated twice, and may be two
+    objects, as of a property.
     """
     load = steps[at]
     owner = steps[at - _owner_steps(load) : at]
@@ -278,7 +279,7 @@ def _stored_again(steps: Sequence[dis.Instruction], at: int, end: int) -> _Use:
 
 
 def _owner_steps(load: dis.Instruction) -> int:
-    """How many instructions give a variable's item or attribute its owner and key."""
+    """How many instructions load the owner, and the key, of an attribute or item."""
     return 2 if _takes_item(load) else int(load.opname == "LOAD_ATTR")
 
 
@@ -294,7 +295,7 @@ _VARIABLES = frozenset(name for names in _OF_VARIABLES.values() for name in name
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
-    """The functions that a users' class has, those of properties and static methods, too."""
+    """The functions of a user's class, with those of properties and static methods."""
     for cls in kind.__mro__:
         if is_users(cls):
             for value in vars(cls).values():

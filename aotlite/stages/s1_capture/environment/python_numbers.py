@@ -1,8 +1,8 @@
-"""Python numbers that a function changes itself, and reads: a graph has them for ever.
+"""Refuses functions that change a Python number and read it: `self.step += 1; x * self.step`.
 
-What the function can reach by name is looked at before it runs and afterwards. Where a number has
-become another one, and code that may run reads it, the function is refused, and what it changed is
-put back: nothing has happened then.
+The graph would have the number of the first call at every call. Numbers that the function can reach
+by name are compared before and after its run. If one changed, and code that may run reads it
+(`bytecode_reads`), the function is refused and its changes are undone.
 Used by the recorder. Rule: CAP-14. Spec: `specs/s1_capture.md`.
 """
 
@@ -39,32 +39,32 @@ _LISTS = (list, tuple, collections.deque)
 _SETS = (set, frozenset)
 _DICTS = (collections.OrderedDict, dict)
 _HELD = (list, collections.deque, set, *_DICTS)
-"""Their own methods are called, never those of a user's subclass."""
+"""Containers that are read and restored by the builtin's methods, not a user subclass's."""
 _ARRAY = 4096
-"""Bytes of an array whose numbers are looked at, and which is put back."""
+"""The largest array, in bytes, whose contents are compared and restored."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
 _Name = tuple[int | None, Any]
-"""What tells a place: its argument and its path."""
+"""An access path as a dict key: its argument and its steps."""
 
 
 @attrs.frozen(eq=False)
 class _World:
-    """Numbers at the places that a function can name."""
+    """A snapshot of all numbers that a function can reach by name."""
 
     numbers: dict[_Name, tuple[AccessPath, dict[Items, Any]]] = attrs.field(factory=dict)
-    """What lies there: numbers by the keys of the containers that they are in."""
+    """At each path the numbers found, by their keys in nested containers."""
     objects: dict[_Name, Any] = attrs.field(factory=dict)
-    """Plain objects, Modules and optimizers by where they were met."""
+    """Plain objects, Modules and optimizers, by the path on which they were found."""
     held: dict[int, tuple[Any, Any]] = attrs.field(factory=dict)
-    """Containers, objects and small arrays by `id`, with a copy of what is in them."""
+    """Containers, objects and small arrays by `id`, each with a copy of its contents."""
     variables: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
     met: set[int] = attrs.field(factory=set)
     methods: set[str] = attrs.field(factory=set)
-    """Names of the methods that lie there bound: they are called by other names."""
+    """Names of bound methods that were found: code calls them by the names of variables."""
 
     def meet(self, thing: Any, at: AccessPath) -> list[tuple[AccessPath, Any]]:
-        """The attributes of an object that is there."""
+        """Records an object; returns its attributes, with their paths."""
         self.met.add(id(thing))
         held = _attributes(thing)
         self.objects[at.argument, at.path] = thing
@@ -72,7 +72,7 @@ class _World:
         return [(at.then("attr", name), each) for name, each in held.items()]
 
     def keep(self, thing: Any) -> None:
-        """Copies what is in a container, or in an array, where it is not large."""
+        """Copies the contents of a container or array that is not large."""
         if id(thing) in self.held:
             return
         if _is_small_array(thing):
@@ -82,14 +82,14 @@ class _World:
 
 
 class SelfChangedNumbers:
-    """The numbers that one function can reach."""
+    """The check of one function."""
 
     def __init__(self) -> None:
         self._roots: list[AccessPath] = []
         self._before = _World()
 
     def look(self, roots: Sequence[AccessPath], leaves: list[Any]) -> None:
-        """Before the function runs; `roots` are its variables and the Modules it is given."""
+        """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""
         self._roots = list(roots)
         self._before = _looked(self._roots, leaves, keeps=True)
 
@@ -115,7 +115,7 @@ class SelfChangedNumbers:
                 )
 
     def _put_back(self, leaves: list[Any]) -> None:
-        """Never raises in place of the refusal: what refuses to be written stays."""
+        """Undoes the changes, as far as objects can be written; never raises."""
         for thing, copy in self._before.held.values():
             with contextlib.suppress(Exception):
                 _fill(thing, copy)
@@ -133,15 +133,15 @@ _IF_LAZY = ", or compute it before the first compiled call"
 
 
 def _is_lazy(place: AccessPath, items: Items, was: Any) -> bool:
-    """Whether an attribute has come that was not there: one that is computed when it is needed."""
+    """Whether an attribute was absent or None before: a cached value, computed when needed."""
     return place.path[-1][0] == "attr" and not items and (was is NOTHING or was is None)
 
 
 # ------------------------------------------------------------------------------------- looking
 def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _World:
-    """What lies at the roots and, breadth first, at the attributes of objects there.
+    """A snapshot: numbers at the roots and, breadth first, in attributes of objects found.
 
-    With `keeps`, what is to be put back is copied.
+    With `keeps`, containers and objects are copied, so that changes can be undone.
     """
     world, left = _World(), IN_ALL
     queue = [(place, place.resolve(leaves)) for place in roots]
@@ -170,7 +170,7 @@ def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _
 
 
 def _spread(place: AccessPath, value: Any) -> Iterator[tuple[Items, Any, AccessPath]]:
-    """A value and all that is in it, where it is a container, with keys and place."""
+    """A value and the items of nested containers in it, each with its keys and its path."""
     queue: list[tuple[Items, Any, AccessPath, tuple[int, ...]]] = [((), value, place, ())]
     for items, inner, at, above in queue:  # grows while it is walked
         yield items, inner, at
@@ -189,7 +189,7 @@ def _spread(place: AccessPath, value: Any) -> Iterator[tuple[Items, Any, AccessP
 
 
 def _is(thing: Any, kinds: tuple[type, ...] | type) -> bool:
-    """`isinstance`, but by what a thing is, not by the `__class__` that a stand-in says."""
+    """`isinstance` by the real type, also of an object that reports another `__class__`."""
     return issubclass(type(thing), kinds)
 
 
@@ -203,13 +203,13 @@ def _base(thing: Any) -> Any:
 
 
 def _content(thing: Any) -> list[Any]:
-    """What is in a container; no code of its class runs."""
+    """The items of a container, read without calling methods of a subclass."""
     base = _base(thing)
     return list(base.items(thing) if base in _DICTS else base.__iter__(thing))
 
 
 def _set_image(thing: Any) -> Any:
-    """Plain values and tuples by what they are, all others by identity."""
+    """The items of a set: plain values and tuples by value, all others by identity."""
     return frozenset(
         snapshot_of(each) if type(each) in (*PLAIN, tuple) or _is(each, np.generic) else id(each)
         for each in _content(thing)
@@ -217,7 +217,7 @@ def _set_image(thing: Any) -> Any:
 
 
 class _Image(str):
-    """A text that stands for all that is in a set or an array."""
+    """The contents of a set or an array, compared as a whole; prints as text."""
 
     __slots__ = ("image",)
     image: Any
@@ -232,12 +232,12 @@ class _Image(str):
 
 
 def _is_object(thing: Any) -> bool:
-    """Whether a thing has attributes that no capture hears of, or is a Module or optimizer."""
+    """Whether a thing is a Module, an optimizer, or an object of a user's class."""
     return _is(thing, TrackedObject) or not _is(thing, _LEFT) and is_users(type(thing))
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """What an object holds, in slots, too; no code of its class runs."""
+    """The attributes of an object, slots among them, read without calling its class's code."""
     found = {
         name: slot.__get__(thing)
         for cls in type(thing).__mro__
@@ -257,7 +257,7 @@ def _is_filled(slot: types.MemberDescriptorType, thing: Any) -> bool:
 
 # ----------------------------------------------------------------------------------- comparing
 def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items, Any, Any]]:
-    """Where one number has become another, has come or has gone, and what it was and is."""
+    """(path, keys, before, after) of each number that changed, appeared or vanished."""
     for name in dict.fromkeys((*before.numbers, *after.numbers)):
         if not all(name in world.numbers or _owner_is_in(world, name) for world in (before, after)):
             continue
@@ -271,7 +271,7 @@ def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items,
 
 
 def _owner_is_in(world: _World, name: _Name) -> bool:
-    """Whether an object is there that has no such attribute."""
+    """Whether the path is an attribute of an object in the snapshot: absent, not unseen."""
     return bool(name[1]) and (name[0], name[1][:-1]) in world.objects
 
 
@@ -280,7 +280,7 @@ def _image(value: Any) -> Any:
 
 
 def _text(place: AccessPath, items: Items, leaves: list[Any]) -> str:
-    """What the function calls it."""
+    """The source text by which the function reaches a number: `self.sizes[0]`."""
     at, text = AccessPath(place.argument, place.function), ""
     for kind, key in place.path:
         owner, at = at.resolve(leaves), at.then(kind, key)
@@ -308,7 +308,7 @@ def _keys(items: Iterable[Any]) -> str:
 
 # -------------------------------------------------------------------------------- putting back
 def _fill(thing: Any, copy: Any) -> None:
-    """Makes what is in a container, an array or an object what it was, where it is not."""
+    """Restores the contents of a container, an array or an object, if they changed."""
     if _is(thing, _HELD):
         _fill_container(thing, copy)
     elif type(thing) is np.ndarray:
@@ -351,13 +351,13 @@ def _fill_object(thing: Any, held: dict[str, Any]) -> None:
 
 
 def _slot(thing: Any, name: str) -> Any:
-    """The descriptor of a slot; None if it is none."""
+    """The descriptor of a slot; None if the name is not a slot."""
     found = (vars(cls).get(name) for cls in type(thing).__mro__)
     return next((each for each in found if type(each) is types.MemberDescriptorType), None)
 
 
 def _bind(place: AccessPath, value: Any, leaves: list[Any]) -> None:
-    """Makes a variable what it was."""
+    """Restores a variable: a cell, a global, or an attribute of a module or class."""
     kind, key = place.path[-1]
     owner = AccessPath(place.argument, place.function, place.path[:-1]).resolve(leaves)
     if kind == "cell":

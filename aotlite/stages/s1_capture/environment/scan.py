@@ -1,6 +1,7 @@
-"""The environment of a function: what it reaches by name, looked at before and after it runs.
+"""Snapshots of a function's environment (closure, globals, Modules), before and after its run.
 
-Called by stage 1. Rules: CAP-12, CAP-14, GRD-3. Spec: `specs/s1_capture.md`.
+Values that are equal in both become guards: the graph may depend on them. Called by stage 1.
+Rules: CAP-12, CAP-14, GRD-3. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -19,32 +20,33 @@ from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumb
 
 
 class EnvironmentBefore:
-    """What a function can reach by name, as it was before the function ran."""
+    """The environment as it was before the function ran, and the guards made of it."""
 
     def __init__(self) -> None:
         self._before: list[tuple[AccessPath, Any]] = []
         self._changed: set[int] = set()
-        """The numbers of those that hooks change, which are put back when they have been tried."""
+        """Indices of places that hooks may change: their values are not guarded."""
         self._guard: EnvironmentGuard | None = None
         self.numbers = SelfChangedNumbers()
 
     def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
-        """Before the function runs."""
+        """Takes the snapshots, before the function runs."""
         self._before = [(place, deep_snapshot_of(place.resolve(leaves))) for place in places]
         self.numbers.look(places, leaves)
 
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
-        """These containers may be changed by calls."""
+        """Excludes containers from the guards: each backward may call a hook that changes them."""
         ids = set(map(id, things))
         for number, (place, _) in enumerate(self._before):
             if id(place.resolve(leaves)) in ids:
                 self._changed.add(number)
 
     def guard(self, recorder: CaptureTrace, tensors: list[Tensor]) -> None:
-        """Guards what the function left as it was, and hooks do.
+        """Adds one guard for all values that neither the function nor its hooks change.
 
-        What it changed itself, such as a list that it appends to, it cannot be told by: that is so
-        once, and not read (CAP-14). The form of a Module must stay.
+        A value that the function changed itself, such as a list that it appends to, is not guarded:
+        a compiled call does not repeat the change, and nothing may read it (CAP-14). A change of a
+        Module's attributes is refused.
         """
         leaves, kept = recorder.leaves, []
         for number, (place, before) in enumerate(self._before):
@@ -65,9 +67,10 @@ class EnvironmentBefore:
 
 
 def check_unwatched(recorder: CaptureTrace, inputs: Sequence[Any]) -> None:
-    """Refuses inputs with hooks, whose gradients the function asks for, and guards that of others.
+    """Checks the inputs of an inner `grad` or `backward`: they have no hooks, now and at each call.
 
-    The hooks would have to run at each call, and may be others then.
+    Hooks would have to run at each call, and each call may have other ones. A view that was written
+    before is refused too: its gradient has the history of its base.
     """
     for each in inputs:
         given = recorder.input_of(recorder.here(each)) if isinstance(each, Tensor) else None

@@ -1,7 +1,7 @@
-"""A recorder of which nothing is kept: a users' function is run on tensors without data.
+"""A recorder whose graph is thrown away: it runs a hook once on fakes, to see if it needs values.
 
-Stage 1 hands it to `RegisteredHooks`, which sees by it what a hook changes besides tensors. Tensors
-from outside are inputs wherever they lie. Spec: `specs/hooks_inside.md`.
+A hook that asks for a value, or raises, is called at each backward instead (`RegisteredHooks`).
+Any outer tensor becomes an input, and nothing is guarded. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aotlite.stages.s1_capture.recorder import CaptureRecorder
 
 
 class HookDryRun(CaptureRecorder):
-    """Records a run that is forgotten."""
+    """A recorder for one trial run of a hook."""
 
     def __init__(self) -> None:
         super().__init__(None, [], HookDryRun)
@@ -26,7 +26,7 @@ class HookDryRun(CaptureRecorder):
         self.hooks.end()
 
     def gradient(self, meta: TensorMeta) -> Tensor:
-        """A tensor without data."""
+        """A fake gradient of this geometry."""
         fake = Tensor(Storage(None, capture=self), meta)
         fake.value = Node("placeholder", "gradient", meta=meta)
         return fake

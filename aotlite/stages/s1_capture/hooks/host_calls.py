@@ -1,6 +1,6 @@
-"""Hooks that each backward calls, with the values of their gradients: effects of its graph.
+"""Hooks that each backward calls on real gradients: host callbacks, which are effects of the graph.
 
-A gradient that is a wrapper is taken apart, and put together again for the hook.
+A wrapper gradient is passed as its dense parts, and rebuilt for the hook.
 Used by `hooks/registered.py`. Rules: HOOK-2, TOK-4. Spec: `specs/hooks_inside.md`.
 """
 
@@ -37,7 +37,7 @@ Hook = Callable[..., Any]
 
 @attrs.frozen(eq=False)
 class HookSignature:
-    """What a gradient is made of: a dense one of its memory, a wrapper of its parts."""
+    """The form of a gradient: meta, class, spec and the forms of its parts, for a wrapper."""
 
     meta: TensorMeta
     kind: type[Tensor] | None
@@ -53,14 +53,14 @@ class HookSignature:
         return cls(tensor.meta, type(tensor), kept_spec(flatten(tensor)[1]), parts)
 
     def metas(self) -> Iterator[TensorMeta]:
-        """Of its dense parts, in the order of `leaves_of`."""
+        """The metas of the dense parts, in the order of `leaves_of`."""
         if self.kind is None:
             yield self.meta
         for part in self.parts.values():
             yield from part.metas()
 
     def made(self, leaves: Iterator[Any]) -> Any:
-        """The tensor of this form that is made of these dense parts."""
+        """A tensor of this form, built of dense parts."""
         if self.kind is None:
             return next(leaves)
         parts = {name: part.made(leaves) for name, part in self.parts.items()}
@@ -68,7 +68,7 @@ class HookSignature:
         return unflatten(self.kind, parts, kept_spec(self.spec), meta.shape, meta.stride)
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Whether a tensor has this form, layouts aside."""
+        """Whether a tensor has this form; strides do not count."""
         same = (self.meta.shape, self.meta.dtype) == (tensor.meta.shape, tensor.meta.dtype)
         if self.kind is None or not is_wrapper(tensor):
             return same and self.kind is None and not is_wrapper(tensor)
@@ -79,14 +79,14 @@ class HookSignature:
 
 @attrs.frozen(eq=False)
 class HostCalledHook:
-    """A hook of gradients of one form."""
+    """A hook as a host callback, for gradients of one form."""
 
     hook: Hook
     form: HookSignature
     function: HostFunction
 
     def happens(self, grad: Tensor) -> Any:
-        """Records the call; what the hook makes of the gradient."""
+        """Records the callback; returns the gradient that replaces `grad`."""
         text = "; ".join([meta_text(meta.as_contiguous()) for meta in self.form.metas()])
         parts = tuple(leaves_of(grad))
         found = dispatch(HOST_CALLBACK, HOST_CALLBACK.bind((self.function, parts, text), {}))
@@ -94,20 +94,20 @@ class HostCalledHook:
 
 
 class HostCalledHooks:
-    """Those of one capture."""
+    """The host-called hooks of one capture."""
 
     def __init__(self) -> None:
         self._called: list[HostCalledHook] = []
 
     def known(self, hook: Hook, grad: Tensor) -> HostCalledHook | None:
-        """The one for this hook and gradients like this one."""
+        """The callback made before for this hook and this form of gradient, if there is one."""
         for each in self._called:
             if each.hook is hook and each.form.meta is grad.meta and each.form.is_of(grad):
                 return each
         return None
 
     def later(self, hook: Hook, grad: Tensor) -> HostCalledHook:
-        """A new one."""
+        """A new callback for this hook and this form of gradient."""
         form = HookSignature.of(grad)
         made = HostCalledHook(hook, form, HostFunction(hook, on_host(_on_arrays(hook, form))))
         self._called.append(made)
@@ -115,7 +115,7 @@ class HostCalledHooks:
 
 
 def _on_arrays(hook: Hook, form: HookSignature) -> Hook:
-    """The hook as a function of the gradient's values."""
+    """The hook as a function of the gradient's dense parts; returns those of its result."""
     metas = list(form.metas())
 
     def call(*values: Any) -> Any:
@@ -149,7 +149,7 @@ def _arrived(values: Any, meta: TensorMeta) -> Any:
 
 
 def _laid_out(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient in the layout that it has in eager: where strides are 0, it was expanded."""
+    """The gradient with eager's strides; a stride of 0 is an expanded dimension."""
     pairs: Sequence[tuple[int, int]] = list(zip(meta.shape, meta.stride, strict=True))
     sizes = tuple([min(size, 1) if stride == 0 else size for size, stride in pairs])
     if has_internal_overlap(sizes, meta.stride):

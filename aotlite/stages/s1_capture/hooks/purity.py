@@ -1,9 +1,8 @@
-"""Whether a users' hook does nothing but compute, as far as its code and its variables prove it.
+"""Proves that a user's hook is pure, from its bytecode and its variables.
 
-Such a hook may be run once, without data, and what it records may stand for it. Any other is
-called at each backward: whether it tells or changes something cannot be seen from one run. Proven
-is that nothing but tensors, and what the hook makes itself, can be changed, and that nothing that
-can change is read.
+A pure hook is run once, on fakes, and the ops that it records replace it. Any other hook is called
+at each backward: one run cannot show that it prints, or changes an object. The proof: the hook can
+change nothing but tensors and objects that it makes itself, and reads nothing that can change.
 Used by `hooks/registered.py` alone. Rules: HOOK-2, HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
@@ -37,7 +36,7 @@ from aotlite.stages.s1_capture.hooks.reachable import (
 )
 
 _Found = tuple[str, Any]
-"""A thing, and the name by which the code comes to it; none where it is in the code's hands."""
+"""(name, object): the name by which code loads the object; empty where it is passed to the code."""
 
 _VALUES = (
     bool, int, float, complex, str, bytes, range, types.NoneType, types.EllipsisType,
@@ -77,14 +76,15 @@ _STEPS = {
     "LOAD_BUILD_CLASS": "makes a class",
 }
 _DOORS = frozenset(("grad_fn", "metadata"))
-"""Attributes of tensors and tape nodes by which other things are reached."""
+"""Attributes of tensors and tape nodes that lead to other objects."""
 
 
 def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> str | None:
-    """What a hook may do besides computing, "reads a dict" say; None if it is proven not to.
+    """Why a hook is not proven pure, such as "reads a dict"; None if it is.
 
-    `known` is what was there before the captured run: containers that are not were made by it, and
-    only its functions know them. `given` are gradients that it is called with, if known.
+    `known` has the objects that existed before the captured run. Other containers were made by the
+    run, and only its own functions can reach them. `given` are the gradients that it is called
+    with, if known.
     """
     walk = _Walk(known, queue=[("", grad) for grad in given])
     return walk.along(hook) or walk.changes_a_container() or walk.asks_a_class()
@@ -92,22 +92,22 @@ def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> st
 
 @attrs.define(eq=False)
 class _Walk:
-    """All that a hook can name, as far as it is of use."""
+    """A search over all objects that a hook can load by name."""
 
     known: Known
     words: set[str] = attrs.field(factory=set)
-    """The names of attributes, and the ways of storing, in the functions that were met."""
+    """Attribute names and storing opcodes in the functions found."""
     attributes: dict[str, None] = attrs.field(factory=dict)
     bare: set[str] = attrs.field(factory=lambda: {""})
-    """Names whose value is used itself, not only an attribute of it."""
+    """Names whose value is used itself, and not only for an attribute."""
     owners: list[_Found] = attrs.field(factory=list)
-    """Modules, of Python and of networks, functions, and tensors of users' classes: things whose
-    attributes the code may name."""
+    """Objects whose attributes the code may load: Python modules, `nn.Module`s, functions, and
+    tensors of users' classes."""
     containers: list[Any] = attrs.field(factory=list)
     queue: list[_Found] = attrs.field(factory=list)
 
     def along(self, hook: Any) -> str | None:
-        """The first thing that speaks against the hook."""
+        """The first reason why the hook is not proven pure."""
         self.queue.append(("", hook))
         seen, asked = set[tuple[str, int]](), set[tuple[int, str]]()
         while self.queue:
@@ -130,21 +130,21 @@ class _Walk:
         return None
 
     def changes_a_container(self) -> str | None:
-        """Whether the code may change a container that the captured run has made."""
+        """The reason, if the code may change a container that the captured run made."""
         for each in self.containers:
             if not self.words.isdisjoint(changes_of(each)):
                 return f"may change {article(each)}"
         return None
 
     def asks_a_class(self) -> str | None:
-        """Whether attributes of a module's class may be read, which nothing guards."""
+        """The reason, if the code may read attributes of a Module's class: nothing guards those."""
         modules = [each for _, each in self.owners if isinstance(each, TrackedCallable)]
         return (
             f"asks {article(modules[0])} for its class" if modules and "type" in self.bare else None
         )
 
     def _inside(self, name: str, thing: Any) -> str | None:
-        """Queues what lies one step from a thing that only computes; what is wrong with others."""
+        """Queues the objects one step from a harmless object; the reason, if it is not harmless."""
         if isinstance(thing, Tensor):
             if is_users(type(thing)):
                 self.owners.append((name, thing))
@@ -180,17 +180,17 @@ class _Walk:
         return None
 
     def _is_made(self, container: Any) -> bool:
-        """Whether a container is of the captured run, and of no class of its own."""
+        """Whether the captured run made this list, dict or set."""
         return type(container) in (list, dict, set) and container not in self.known
 
     def _follow(self, name: str, things: Iterable[Any]) -> None:
         self.queue += [(name, each) for each in things]
 
     def _inside_module(self, name: str, module: TrackedCallable) -> str | None:
-        """A network's module: what is named of it is read, and it is called where it is bare."""
+        """An `nn.Module`: its named attributes may be read, and it may be called."""
         self.owners.append((name, module))
         for cls in type(module).__mro__:
-            if not is_users(cls):  # what it calls it holds
+            if not is_users(cls):  # a library class calls the Modules among its attributes
                 self._follow(
                     "",
                     [v for v in attributes_of(module).values() if isinstance(v, TrackedCallable)],
@@ -221,19 +221,19 @@ class _Walk:
 
 @attrs.define(eq=False)
 class _Read:
-    """What the code of a function says, with that of the functions nested in it."""
+    """The loads and stores in the bytecode of a function and of the functions nested in it."""
 
     against: str | None = None
-    """What it does besides computing."""
+    """The reason why the code is not pure."""
     bare: set[str] = attrs.field(factory=set)
-    """Names that it loads for more than an attribute of theirs."""
+    """Names whose value is used itself, and not only for an attribute."""
     attributes: list[str] = attrs.field(factory=list)
     used: set[str] = attrs.field(factory=set)
-    """Names of variables that it does more with than give them to `effects.callback`."""
+    """Names of variables, without those that are only passed to `effects.callback`."""
 
     @classmethod
     def of(cls, function: types.FunctionType) -> _Read:
-        """Code that is written where `effects.callback` is given it is called later: let be."""
+        """Reads the bytecode. Functions passed to `effects.callback` are skipped: it runs them."""
         found, loads, given = cls(), Counter[str](), Counter[str]()
         stack = [function.__code__]
         while stack:
@@ -269,7 +269,7 @@ def _against_code(code: types.CodeType, steps: Sequence[dis.Instruction]) -> str
 
 
 def _bare(steps: Sequence[dis.Instruction], place: int) -> Iterable[str]:
-    """The names that a step loads for more than an attribute of theirs."""
+    """The names that a step loads, unless the next step loads an attribute of the value."""
     step, after = steps[place], steps[place + 1 : place + 2]
     is_load = step.opname.startswith("LOAD_") and step.opname not in _NO_LOADS
     if not is_load or (after and after[0].opname in _LOADS):
@@ -291,7 +291,7 @@ def _calls_back(function: types.FunctionType, steps: Sequence[dis.Instruction], 
 
 
 def _first_argument(steps: Sequence[dis.Instruction], place: int) -> str | types.CodeType | None:
-    """What is loaded there: a variable's name, or the code of a function that is written there."""
+    """The first argument of a call: a variable's name, or the code of a lambda or inner `def`."""
     first = place
     while steps[place].opname in ("LOAD_CLOSURE", "BUILD_TUPLE"):
         place += 1
@@ -303,7 +303,7 @@ def _first_argument(steps: Sequence[dis.Instruction], place: int) -> str | types
 
 
 def _is_silent(thing: Any) -> bool:
-    """Whether a builtin function or a class only computes."""
+    """Whether calling a builtin function or a class is pure."""
     if isinstance(thing, types.BuiltinFunctionType):
         return _is_known_builtin(thing)
     if not isinstance(thing, type):
@@ -317,7 +317,7 @@ def _is_ours(thing: types.FunctionType | type) -> bool:
 
 
 def _is_known_builtin(thing: types.BuiltinFunctionType) -> bool:
-    """Whether a function of another language only computes."""
+    """Whether a function written in C is pure: it is in a list, or in a pure module."""
     module, name = thing.__module__, thing.__name__
     if module == "builtins":
         return name in _FUNCTIONS and getattr(builtins, name) is thing
@@ -338,9 +338,9 @@ def _named(thing: Any) -> str:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """What an attribute is, or the function that gives it.
+    """The value of an attribute, or the getter of a property; NOTHING if it need not be searched.
 
-    Of a users' class of tensors the functions are let be: like those of its ops they run once.
+    Methods of a user's tensor class are not searched: like those of its ops, they run in captures.
     """
     if isinstance(owner, types.ModuleType):
         return getattr(owner, name, NOTHING)
@@ -354,7 +354,7 @@ def _attribute(owner: Any, name: str) -> Any:
     if isinstance(found, property):
         found = found.fget
     if isinstance(found, classmethod) and isinstance(owner, TrackedCallable):
-        return found  # it is given the class, whose attributes nothing guards: left as it is
+        return found  # it gets the class, whose attributes nothing guards: not proven pure
     found = found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
     of_tensors = is_class or isinstance(owner, Tensor)
     return NOTHING if of_tensors and isinstance(found, types.FunctionType) else found

@@ -1,8 +1,7 @@
-"""What users' hooks reach besides their gradient, and whether a run of one has changed it.
+"""The objects that a hook reaches through its variables, and which of them it may change.
 
-A capture runs a hook on a gradient without data. What it changes then in Python objects is put
-back, and the hook is called at each backward instead. Hooks that may be called so reach nothing
-that the captured run made: neither its tensors, nor its lists (`reason_against`).
+A hook may be called by later calls, or by each backward, only if it reaches no tensor and no list
+that the captured run made: eager would make new ones at each call (`reason_against`).
 Used by `hooks/registered.py` alone. Rules: HOOK-1 to HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
@@ -23,14 +22,14 @@ from aotlite.stages.records.guards.access_paths import attributes_of
 from aotlite.stages.s1_capture.environment.access_search import is_users, names_used
 
 MOST = 10_000
-"""Objects that are looked at, of what a hook reaches."""
+"""The largest number of objects that one search visits."""
 _BOUND = (types.MethodType, types.BuiltinMethodType, functools.partial)
 _CONTAINERS = (list, dict, set, collections.deque)
 _LEFT_ALONE = (Tensor, types.ModuleType, np.generic, str, bytes, int, float, complex)
 
 
 def reached(things: Iterable[Any]) -> Iterator[Any]:
-    """The things and all that they reach by name, breadth first, each object once."""
+    """The objects and all that they reach by name, breadth first, each once."""
     queue, seen = list(things), set[int]()
     for thing in queue:  # grows while it is walked
         if id(thing) not in seen and len(seen) < MOST:
@@ -40,7 +39,7 @@ def reached(things: Iterable[Any]) -> Iterator[Any]:
 
 
 def _inside(thing: Any) -> Iterable[Any]:
-    """What lies one step from an object."""
+    """The objects one step from an object."""
     match thing:
         case types.FunctionType():
             return [each for _, each in variables_of(thing)] if is_users(thing) else ()
@@ -62,7 +61,7 @@ def _inside(thing: Any) -> Iterable[Any]:
 
 
 def variables_of(function: types.FunctionType) -> list[tuple[str, Any]]:
-    """The names and values of all variables that a function has or names, those of modules too."""
+    """(name, value) of a function's cells, defaults and globals, and of module attributes."""
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     found = [(name, cell.cell_contents) for name, cell in cells if _is_bound(cell)]
@@ -90,7 +89,7 @@ def _is_bound(cell: types.CellType) -> bool:
 
 # ------------------------------------------------------------------------------------- changes
 def may_change(hook: Any) -> list[Any]:
-    """The containers and objects that a hook may change, by what its code says."""
+    """The containers and objects that a hook may change, as its bytecode shows."""
     things = list(reached([hook]))
     words = {word for thing in things for word in words_of(thing)}
     bound = {id(each.__self__) for each in things if isinstance(each, types.BuiltinFunctionType)}
@@ -105,7 +104,7 @@ _OF_GRADIENTS = frozenset(("grad", "step", "zero_grad"))
 
 
 def asked_gradients(hook: Any) -> list[Tensor]:
-    """The tensors that a hook reaches, if its code has to do with `.grad`s of tensors."""
+    """The tensors that a hook reaches, if its code names `grad`, `step` or `zero_grad`."""
     things = list(reached([hook]))
     functions = [each for each in things if isinstance(each, types.FunctionType) and is_users(each)]
     codes = [*(each.__code__ for each in functions), *_codes_made_by(functions)]
@@ -119,7 +118,7 @@ _OF_ATTRIBUTES = ("_ATTR", "_METHOD")
 
 
 def words_of(thing: Any) -> Iterator[str]:
-    """The names of attributes, and the ways of storing, in a user's function."""
+    """The attribute names and opcodes in a user's function, and its in-place operators."""
     if isinstance(thing, types.FunctionType) and is_users(thing):
         _, attributes = names_used(thing.__code__)
         yield from attributes
@@ -131,7 +130,7 @@ def words_of(thing: Any) -> Iterator[str]:
 
 
 def changes_of(thing: Any) -> tuple[str, ...]:
-    """What code says that changes such a thing."""
+    """The attribute names and opcodes by which code changes an object of this type."""
     for kind, words in _CHANGES:
         if isinstance(thing, kind):
             return words
@@ -168,9 +167,10 @@ _CHANGES: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 # ---------------------------------------------------------------------------- made by the run
 def reason_against(hook: Any, capture: Any, known: Known) -> str | None:
-    """Why a hook may not be called by later calls in place of one that eager would make anew.
+    """Why the hook of this capture may not serve later calls; None if it may.
 
-    None where nothing speaks against it.
+    Eager makes a new hook at each call, with new variables. The captured one may replace it if it
+    shares none of the captured run's tensors, lists or rebound variables.
     """
     for thing in reached([hook]):
         if isinstance(thing, Tensor) and thing.storage.capture is capture:
@@ -199,7 +199,7 @@ _REBOUND = object()
 
 
 def _ownvariables_of(function: types.FunctionType, known: Known) -> list[tuple[str, Any]]:
-    """The variables that a function which the run has made shares with nobody outside."""
+    """The variables of a function made by the run that nothing outside shares."""
     steps = dis.get_instructions(function.__code__)
     rebound = {s.argval for s in steps if s.opname in ("STORE_DEREF", "DELETE_DEREF")}
     names = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -223,10 +223,10 @@ def article(thing: Any) -> str:
 
 
 class Known:
-    """What a compiled function reaches by name: objects that were there before it ran.
+    """The objects that a compiled function reaches by name: they existed before it ran.
 
-    `codes` are those of the functions that it makes; `compared` are functions whose variables are
-    compared at each call.
+    `codes` are the code objects of the functions that it makes. `compared` are the functions whose
+    variables the guards compare at each call.
     """
 
     def __init__(self, things: Iterable[Any], compared: Iterable[types.FunctionType]) -> None:
@@ -243,7 +243,7 @@ class Known:
         return id(thing) in self._ids
 
     def is_compared(self, function: types.FunctionType) -> bool:
-        """Whether the function's variables are compared at each call, or made by the run."""
+        """Whether the guards compare the function's variables, or the run made the function."""
         return id(function) in self._compared_ids or function.__code__ in self._compared_codes
 
 

@@ -1,10 +1,12 @@
-"""Hooks that a captured function registers, and tensors that retain their gradients in it.
+"""Hooks that a captured function registers, and `retain_grad` in it: what becomes of each.
 
-Those on tensors that outlive the call, whose gradients come from outside alone, leave the capture:
-each call registers them on its own tensors (`RegisteredHook`). All others stay on the tape, and are
-recorded in the backward like any op; those that change Python objects are called at each backward,
-as effects of its graph.
-Used by the recorder; the eager layer asks and tells it. Rules: HOOK-1 to HOOK-4.
+    on an input or result whose gradient comes from     each call registers it on its own tensors
+    outside the function alone                          (`RegisteredHook`)
+    any other, and proven pure (`purity`)               stage 4 runs it: its ops are in the backward
+    any other, and not pure                             each backward calls it (`host_calls`)
+    uses objects that the captured run made             refused, unless it is pure and can stay
+
+Part of the recorder; the eager layer calls it. Rules: HOOK-1 to HOOK-4.
 Spec: `specs/hooks_inside.md`.
 """
 
@@ -48,12 +50,12 @@ Hook = Callable[..., Any]
 
 
 class DryRun(Protocol):
-    """A recorder of which nothing is kept: a hook runs on gradients without data (`trial`)."""
+    """The recorder of a trial run of a hook on fakes, whose nodes are thrown away."""
 
     refusal: BaseException | None
 
     def gradient(self, meta: TensorMeta) -> Tensor:
-        """A tensor without data."""
+        """A fake gradient of this geometry."""
 
 
 @attrs.frozen(eq=False)
@@ -72,25 +74,27 @@ class _Placed:
 
 
 class RegisteredHooks:
-    """The hooks of one capture. The eager layer asks and tells."""
+    """The hooks and retained gradients of one capture. The eager layer reports them."""
 
     def __init__(self, recorder: CaptureTrace, dry_run: Callable[[], DryRun]) -> None:
         self._recorder = recorder
         self._dry_run = dry_run
         self._placed: list[_Placed] = []
         self._retained: list[tuple[Tensor, Any]] = []
-        """Tensors that have retained their gradients, and where they began to."""
+        """Tensors that retain their gradients, and the user's line that asked for it."""
         self._called = HostCalledHooks()
         self.kept: dict[Output, Tensor] = {}
-        """Results that retain gradients which the backward inside computes."""
+        """Results whose retained gradients the compiled backward computes."""
         self.come_back = False
-        """A hook left a result that its tape node saves: derivatives would pass it by (DBL-1)."""
+        """A hook was taken off a result that its tape node saves: a double backward would bypass
+        the hook (DBL-1)."""
         self._left: int | None = None
-        """The youngest tape node when what leaves was found: hooks on older ones come of hooks."""
+        """The tape's sequence number when the function returned. From then on a hook on an older
+        node can only be registered by another hook."""
 
     # --- what the function does
     def placed(self, kind: str, tensor: Tensor, edge: Edge, handle: RemovableHandle) -> None:
-        """A hook was put at the edge of a tensor of the capture."""
+        """Records a hook that the function registered on a tensor."""
         if self._is_late(edge[0]):
             del handle.hooks[handle.id]
             raise self._refuse_later("registers a hook")
@@ -103,7 +107,7 @@ class RegisteredHooks:
             )
 
     def retained(self, tensor: Tensor) -> None:
-        """A tensor of the capture retains its gradient from now on."""
+        """Records a tensor whose gradient the function retains."""
         if self._is_late(tensor._node):
             raise self._refuse_later("lets a tensor retain its gradient")
         self._check_view(tensor)
@@ -111,7 +115,7 @@ class RegisteredHooks:
             self._retained.append((tensor, user_location()))
 
     def _check_view(self, tensor: Tensor) -> None:
-        """Refuses hooks of a view from outside that is written: eager's history is its base's."""
+        """Refuses a hook on an input view that is written: its history in eager is its base's."""
         given = self._recorder.input_of(tensor)
         if given is None or given.family is not None or not given.storage.version:
             return
@@ -122,16 +126,16 @@ class RegisteredHooks:
             )
 
     def removing(self, handle: RemovableHandle) -> None:
-        """A hook is about to be removed."""
+        """Refuses to remove a hook of the function during its backward."""
         if self._left is not None and any(each.handle is handle for each in self._placed):
             raise self._refuse_later("removes a hook")
 
     def end(self) -> None:
-        """What is done from now on is done in a backward, by hooks."""
+        """Marks the end of the function: later calls come from a backward."""
         self._left = next(SEQUENCE)
 
     def _is_late(self, node: TapeNode | None) -> bool:
-        """Whether a backward is being recorded, and the tape node is none of its own."""
+        """Whether a backward is being recorded, and the node is one of the function's tape."""
         if self._left is None or node is None:
             return False
         return node.is_outside() if node.sequence == LAST else node.sequence < self._left
@@ -144,7 +148,7 @@ class RegisteredHooks:
         return refused
 
     def _is_at_entry(self, tensor: Tensor, edge: Edge) -> bool:
-        """Whether an edge is where an input's own history begins, outside of the function."""
+        """Whether an edge is that of an input at entry."""
         given = self._recorder.input_of(tensor)
         if given is None:
             return False
@@ -152,10 +156,10 @@ class RegisteredHooks:
 
     # --- what each call does
     def leaving(self, results: Sequence[Any]) -> tuple[tuple[RegisteredHook, Any], ...]:
-        """The hooks that each call registers on its own tensors; they are off the tape.
+        """Takes hooks off the tape that each call registers on its own tensors; returns them.
 
-        In the order in which eager's backward calls those of results, which share one tape node
-        then. Raises UnsupportedError for those that can neither leave nor stay.
+        In the order in which eager's backward calls them: the results of a compiled call share one
+        tape node. Raises UnsupportedError for a hook that can neither be moved nor recorded.
         """
         found: list[tuple[int, RegisteredHook, Any]] = []
         ends, kept = _Ends(self._recorder, results), set[Edge]()
@@ -196,17 +200,17 @@ class RegisteredHooks:
         return tuple([(hook, function) for _, hook, function in found])
 
     def _is_kept(self, tensor: Tensor, results: Sequence[Any]) -> bool:
-        """Whether the backward inside computes the whole gradient of a result that retains it."""
+        """Whether the compiled backward computes the whole gradient that a result retains."""
         is_input = self._recorder.input_of(tensor) is not None
         return not is_input and any(r is tensor for r in results) and not is_wrapper(tensor)
 
-    # --- results that retain what the backward inside computes
+    # --- results that retain gradients of the compiled backward
     def ends(self) -> dict[TapeNode, Output]:
-        """The nodes at which their gradients arrive."""
+        """The tape nodes of results that retain their gradients."""
         return {tensor._node: role for role, tensor in self.kept.items()}  # type: ignore[misc]
 
     def edges(self) -> dict[Any, list[Edge]]:
-        """Where the gradients of results arrive that retain them, by role."""
+        """The tape edges of results that retain their gradients, by role."""
         return {
             role: [(node, tensor._index)]
             for role, tensor in self.kept.items()
@@ -214,12 +218,12 @@ class RegisteredHooks:
         }
 
     def clear(self) -> None:
-        """A backward is recorded."""
+        """Clears the retained gradients before a backward is recorded."""
         for tensor in self.kept.values():
             tensor._grad = None
 
     def gradients(self) -> list[tuple[Gradient, Any]]:
-        """The outputs that their gradients are, when it has been."""
+        """The retained gradients as graph outputs, after a backward was recorded."""
         found = [(Gradient(role), tensor._grad) for role, tensor in self.kept.items()]
         return [(role, None if grad is None else grad.value) for role, grad in found]
 
@@ -247,7 +251,11 @@ class RegisteredHooks:
 
     # --- a backward is recorded
     def call(self, hook: Hook, grad: Any) -> Any:
-        """What a hook makes of a gradient: what it records or, if it does more, what it will."""
+        """Runs a hook while a backward is recorded; returns the gradient that replaces `grad`.
+
+        A pure hook runs now, and its ops are recorded. Any other becomes a host callback, if it
+        may serve later calls.
+        """
         known = None if grad is None else self._called.known(hook, grad)
         if known is not None:
             return known.happens(grad)
@@ -260,25 +268,25 @@ class RegisteredHooks:
         return hook(grad)
 
     def call_of_node(self, hook: Hook, *grads: Any) -> Any:
-        """What a hook of a tape node makes of gradients."""
+        """Runs a hook of a tape node, which has to be pure."""
         self._check_computes(hook, "is of a tape node", grads)
         return hook(*grads)
 
     def _check_computes(self, hook: Hook, reason: str, grads: Sequence[Any]) -> None:
-        """Refuses a hook that may do more than compute, and cannot be called later."""
+        """Refuses a hook that is not proven pure, and cannot be called at each backward."""
         more = more_than_computes(hook, self._known, grads)
         if more is not None:
             raise self._refuse(hook, f"{reason} and {more}")
 
     def _check_gradients(self, hook: Hook) -> None:
-        """Refuses a hook that asks a leaf for its `.grad`, to which the same backward may add."""
+        """Refuses a hook that reads the `.grad` of an input leaf: its backward may add to that."""
         for tensor in asked_gradients(hook):
             given = self._recorder.input_of(tensor)
             if given is not None and given.is_leaf and given.fake.requires_grad:
                 raise self._refuse(hook, f"asks for the .grad of {given.place}, an input,")
 
     def _does_more(self, hook: Hook, grad: Any) -> bool:
-        """Whether a hook may do more than compute. What it may change no call is told by."""
+        """Whether a hook is not proven pure. The objects that it may change are not guarded."""
         if more_than_computes(hook, self._known, (grad,)) is None:
             return False
         self._recorder.note_reached(may_change(hook))
@@ -287,7 +295,7 @@ class RegisteredHooks:
         return True
 
     def _asks(self, hook: Hook, like: Tensor) -> bool:
-        """Whether a hook that only computes asks for a value, or fails; nothing is recorded."""
+        """Whether a pure hook reads a value, or raises, in a trial run on fakes."""
         trial, form = self._dry_run(), HookSignature.of(like)
         grad = form.made(map(trial.gradient, form.metas()))
         try:
@@ -306,7 +314,7 @@ def _saves(node: TapeNode) -> bool:
 
 
 def _edge_now(tensor: Tensor) -> tuple[Any, int]:
-    """The edge of a tensor's present history, where there is one."""
+    """The present tape edge of a tensor; (None, 0) if it has none."""
     try:
         return edge_of(tensor) or (None, 0)
     except AutogradError:  # a view that has none by now (TEN-20)
@@ -318,9 +326,9 @@ def _name(hook: Hook) -> str:
 
 
 class _Ends:
-    """The tensors that outlive the call, by the edges at which their gradients come from outside.
+    """Finds the inputs and results to which a hook can be moved.
 
-    Those are no ends into which something leads that the function computed.
+    Their edge gets its whole gradient from outside: no node of the captured tape leads into it.
     """
 
     def __init__(self, recorder: CaptureTrace, results: Sequence[Any]) -> None:
@@ -337,10 +345,10 @@ class _Ends:
         return {edge for node in (*order, *accumulating) for edge in node.edges if edge is not None}
 
     def at(self, tensor: Tensor, edge: Edge, kind: str) -> tuple[Any, HookPlace] | None:
-        """The role of a tensor that outlives the call, if its gradient comes from outside there.
+        """The role and place to which a hook at this edge can be moved; None if it has to stay.
 
-        Hooks of results that are views stay: a write, later, goes past them (TEN-39), and they may
-        be no views then (META-10).
+        A hook on a result that is a view stays: a later write bypasses it in eager (TEN-39), and
+        the result may be rebuilt as no view (META-10).
         """
         given = self._recorder.input_of(tensor)
         if given is None:

@@ -1,10 +1,9 @@
-"""What eager looks at in anomaly mode in the backward of a captured function, as one graph (JNT-8).
+"""Records a backward whose outputs are all gradients within it, for anomaly mode (JNT-8).
 
-Used by the pipeline when the backward of a compiled call first runs in anomaly mode. Input: the
-tape that was kept of the captured run. The engine runs it once more on fake gradients while it is
-recorded, with a reading of each gradient that a tape node gives. Output: the graph of these
-readings, imperative, and for each of them whose it is.
-Spec: `specs/anomaly.md`.
+Eager's anomaly mode checks every gradient that a tape node computes for NaN. A compiled backward
+has fused them away. So when one first runs in anomaly mode, the engine runs the kept tape again on
+fakes, and each node's gradients become outputs of a graph, with the node that computed them.
+Used by the pipeline. Spec: `specs/anomaly.md`.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from aotlite.stages.shared.tape_queries import passed
 
 @attrs.frozen(eq=False, repr=False)
 class CheckedGradient(Record):
-    """Gradient `index` of those that a tape node has computed."""
+    """The `index`-th gradient that a tape node computed."""
 
     node: TapeNode
     index: int
@@ -49,25 +48,25 @@ class CheckedGradient(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class AnomalyTrace(Record):
-    """What is looked at in a backward, in the engine's order."""
+    """The gradients to check in a backward, in the engine's order."""
 
     graph: Graph
-    """From the inputs and the gradients that arrive to the readings."""
+    """From the function's inputs and the incoming gradients to the checked gradients."""
     readings: tuple[CheckedGradient, ...]
     failure: tuple[TapeNode | None, Exception] | None
-    """What it ends with where eager's backward raises (JNT-15)."""
+    """The node and error at which eager's backward stops, if it raises (JNT-15)."""
     reads: tuple[tuple[TapeNode, SavedOf], ...]
-    """Memory of others that tape nodes read, which may not have been written (SAV-2)."""
+    """Saved tensors on memory that others may write, with the node that unpacks them (SAV-2)."""
     within: Mapping[TapeNode, TapeNode]
-    """For each node that was made in a backward the node that ran then."""
+    """For a node made during a backward: the node that ran then."""
     order: int
-    """Of the derivatives that it computes."""
+    """The order of the derivatives that the backward computes."""
 
 
 def anomaly_trace(
     kept_tape: KeptTape, arriving: Container[Any], wanted: Container[Any] | None
 ) -> AnomalyTrace:
-    """The backward for these gradients, to these sources; to all of them if `wanted` is None."""
+    """The trace of a backward from the results `arriving` to the sources `wanted` (None: all)."""
     recorder = kept_tape.recorder
     with (
         continuing(recorder, kept_tape.nodes, recorder.wrapped.nodes),
@@ -104,7 +103,7 @@ def _run(
 ) -> _WatchedRun:
     sources = [s for s in kept_tape.sources if wanted is None or s.role in wanted]
     ends = [edge for source in sources for edge, _ in sinks_of(source)]
-    if wanted is None:  # leaves that the function makes are no business of the call's
+    if wanted is None:  # and at leaves that the function made, whose gradients are dropped
         known = {edge[0] for edge in ends}
         way = passed([start.edge for start in starts])
         ends += [(n, 0) for n in way if type(n) is AccumulateGrad and n not in known]
@@ -112,7 +111,10 @@ def _run(
 
 
 def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
-    """The op that a node is of was recorded at the place of the op that it differentiates."""
+    """For each node that was made in a backward, the node that ran then.
+
+    A backward's op has as its `origin` the forward op that it differentiates.
+    """
     places = {node.origin: node for node in ran if node.origin is not None}
     found: dict[TapeNode, TapeNode] = {}
     line = [node for node in ran if node.origin is not None]
@@ -126,7 +128,7 @@ def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
 
 
 class _Past(TapeNode):
-    """Stands for the tape node of an op that is not run any more."""
+    """A placeholder for the tape node of an op that does not run again."""
 
     __slots__ = ()
 
@@ -151,10 +153,10 @@ def _reads(kept_tape: KeptTape, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode
 
 @attrs.define
 class _WatchedRun(EngineRun):
-    """A run of the tape with a reading of all that its nodes give."""
+    """A run of the engine that records every gradient that a node computes."""
 
     enters_all: bool = attrs.field(kw_only=True)
-    """As `backward()` does; `grad()` enters what leads to a gradient that it gives."""
+    """Runs all nodes, as `backward()` does; `grad()` runs those that lead to its inputs."""
     readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
     ran: list[TapeNode] = attrs.field(init=False, factory=list)
 
@@ -172,7 +174,7 @@ class _WatchedRun(EngineRun):
         return found
 
     def _read(self, grad: Any) -> Node:
-        """The gradient as it is now: users' Python may write it later."""
+        """A detach of the gradient: users' Python may write it later."""
         recorder: Any = self.recorder
         with at_node(recorder, grad.value):
             value: Node = recorder.add_node(DETACH, (grad.value,), grad.meta)

@@ -1,11 +1,12 @@
-"""The backward of a compiled call, recorded again so that it can be differentiated (DBL-2).
+"""Double backward: records a backward with `create_graph=True`, then the backward of that (DBL-2).
 
-Used by the pipeline when a compiled backward runs under grad mode for the first time. The tape of
-the captured run, which is kept, is continued: the engine runs it on fake gradients while it builds
-a graph of what it does, and then runs back through that. So whatever decides about gradients at
-the first order decides at each further one: `detach`, `no_grad`, writes, users' own backwards.
-Each result has a `KeptTape` again, from which the next order is recorded.
-Spec: `specs/higher_orders.md`.
+    kept tape of f ──engine, create_graph=True, fake tangents dy──> dx, and a tape of dx
+    tape of dx     ──engine, fake tangents ddx───────────────────> gradients of x and of dy
+
+Both runs are recorded into one joint graph: (x, dy, ddx) -> (dx; gradients). The eager engine
+decides about gradients here as at the first order: `detach`, `no_grad`, writes, custom backwards.
+The tape of dx is the `KeptTape` of the next order. Used by the pipeline when a compiled backward
+first runs in grad mode. Spec: `specs/higher_orders.md`.
 """
 
 from __future__ import annotations
@@ -66,33 +67,33 @@ from aotlite.stages.shared.tape_queries import passed, passed_at_some_order, the
 
 @attrs.frozen(eq=False, repr=False)
 class Start(Record):
-    """Where gradients of a differentiable result go, and in which form they are expected."""
+    """A differentiable result: the tape edge at which its gradient enters, and the form of that."""
 
     role: Any
     edge: Edge | None
     meta: TensorMeta
     like: Tensor | None = None
-    """A gradient of this form, where they are wrappers."""
+    """A wrapper with the form of its gradients; None for dense ones."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class IncomingInput(Record):
-    """A gradient that arrived at an earlier order, which is an input of the later ones."""
+    """The tangent of an earlier order, which is an input to differentiate at later orders."""
 
     role: Incoming
     placeholders: tuple[Node, ...]
-    """Its own; of a wrapper those of its parts, and its own behind them."""
+    """Its placeholder; of a wrapper those of its parts, then its own."""
     fake: Tensor
 
     @property
     def entries(self) -> tuple[Edge, ...]:
-        """The edge at which its own gradient is collected."""
+        """The edge at which its gradient is collected."""
         return ((self.fake._node, 0),)
 
 
 @attrs.frozen(eq=False, repr=False)
 class KeptTape(Record):
-    """A recorded run with its tape alive, of which no tensor of the caller's is a part."""
+    """The live tape of a recorded run; it holds fakes only, and none of the caller's tensors."""
 
     recorder: Trace
     name: str
@@ -100,21 +101,21 @@ class KeptTape(Record):
     inputs: tuple[Node, ...]
     """The placeholders."""
     sources: tuple[Any, ...]
-    """Where gradients are collected: inputs, the bases of families, and gradients that arrived."""
+    """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
     starts: tuple[Start, ...]
     owners: Mapping[Storage, Any]
-    """Whose memory each storage is that somebody else may write."""
+    """The storages that code outside the graph may write, each with the role that owns it."""
     wrapped: Mapping[Node, Tensor | None]
-    """Nodes that stand for wrappers (`SubclassFakes.nodes`)."""
+    """The nodes whose values are wrappers (`SubclassFakes.nodes`)."""
     memory: tuple[SavedOf, ...]
-    """What users' Python reads of memory that somebody else may write, and no tape node saves."""
+    """Memory of such storages that users' Python reads, and no tape node saves."""
     order: int = 1
-    """Of the derivatives that a backward through it gives."""
+    """The order of the derivatives that a backward through this tape gives."""
     higher_order_inputs: frozenset[Any] = frozenset()
-    """The sources that derivatives of some order may reach, be it none of the first."""
+    """The sources that derivatives of some order, the first or a later one, may reach."""
 
     def incoming(self, result: Any) -> Any:
-        """The input that the gradient of this result becomes: one level more for each order."""
+        """The role of this result's tangent as an input: wrapped once more at each order."""
         role = result
         for _ in range(self.order):
             role = Incoming(role)
@@ -129,10 +130,10 @@ def kept_tape(
     *,
     users: bool,
 ) -> KeptTape:
-    """What is kept of a captured function: `roots` as stage 4 ran its backward from them.
+    """The tape that is kept of a captured function; `roots` are those of its backward.
 
-    The backward reads `memory`, and does not write it; `users` says whether users' Python runs in
-    it, which may compute with whatever it holds.
+    The backward reads `memory`, and does not write it. With `users` users' Python runs in it, and
+    may compute with any tensor that it holds.
     """
     recorder = captured.recorder
     sources = [source for source in captured.sources if source.entries]
@@ -157,7 +158,7 @@ def kept_tape(
 
 
 def starts_of(roots: Sequence[Root]) -> tuple[Start, ...]:
-    """The roots without their tangents, of which the form is kept."""
+    """The roots without their tangents, of which only the form is kept."""
     return tuple(
         [Start(role, edge, t.meta, t if is_wrapper(t) else None) for role, edge, t in roots]
     )
@@ -165,14 +166,15 @@ def starts_of(roots: Sequence[Root]) -> tuple[Start, ...]:
 
 @attrs.frozen(eq=False, repr=False)
 class DerivativeJoint(Record):
-    """A backward as a function that has a backward itself."""
+    """The joint graph of a double backward: the first backward is its forward half."""
 
     graph: Graph
-    """The joint graph: its results are the gradients. With wrappers beside their parts."""
+    """Its outputs are the first-order gradients, then the gradients of these. Wrappers' nodes are
+    still in it."""
     incoming: frozenset[Any]
-    """The roles of its inputs that are gradients which arrive, or parts of such."""
+    """The roles of the inputs that are tangents of the first backward, or parts of such."""
     gradients: tuple[tuple[Any, TensorMeta | None], ...]
-    """For each source of the earlier order the meta of its gradient, None where none comes."""
+    """For each source of the earlier order the meta of its gradient; None if it gets none."""
     errors: dict[Any, Exception]
     reachable_inputs: dict[Any, frozenset[Any]]
     reads: GradientReads
@@ -181,15 +183,16 @@ class DerivativeJoint(Record):
     """How results, tangents and gradients that are wrappers are made, by role."""
     second: Second
     runs_user_code: bool
-    """Users' Python, or a class of wrappers, has computed its gradients."""
+    """Users' Python, or a wrapper's class, computed some gradient."""
     why: str
-    """Why its results cannot be differentiated, where they cannot."""
+    """Why the gradients cannot be differentiated; empty if they can."""
 
 
 def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> DerivativeJoint:
-    """The backward for these gradients; of each it is said whether it has a history itself.
+    """Records the backward of the results `arriving`, and the backward of that.
 
-    Raises UnsupportedError for what cannot be captured.
+    `arriving` says of each tangent whether it requires grad. Raises UnsupportedError for a
+    backward that cannot be captured.
     """
     recorder = kept_tape.recorder
     with (
@@ -258,7 +261,7 @@ class _Recording:
         )
 
     def _refusal(self, start: int) -> str:
-        """Why what was recorded from there on cannot be run; it is forgotten then."""
+        """Why the nodes from `start` on cannot be run: effects, or draws. They are dropped then."""
         what = what_happens(self.recorder.nodes, start)
         if self.recorder.streams.state is not self.state:
             what = "draws"
@@ -267,8 +270,8 @@ class _Recording:
         return what and f"Its backward {what} at order {self.kept_tape.order + 1}."
 
     def _unchecked(self, start: int, reads: GradientReads) -> str:
-        """Why what was recorded from there on cannot be run where users' Python reads an input
-        that nobody has saved, at this order for the first time; it is forgotten then."""
+        """Why the nodes from `start` on cannot be run: users' Python reads an input that no node
+        saved, so no version check covers it. They are dropped then."""
         if not self.user_code or self.recorder.wrapped:
             return ""
         known = {each.owner for each in reads}
@@ -332,7 +335,7 @@ class _Recording:
         return self._sums(sources, found, create_graph=True)
 
     def _sums(self, sources: Any, found: list[Any], *, create_graph: bool) -> list[Any]:
-        """The gradient of each source, of what was collected where its gradients are."""
+        """The gradient of each source: the sum of those at its edges, as it was at entry."""
         sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
         rest = iter(found)
         with in_grad_mode(create_graph), in_phase(self.recorder, self.recorder.phase):
@@ -342,7 +345,7 @@ class _Recording:
             ]
 
     def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
-        """The outputs that a gradient is, and whose its memory is."""
+        """The outputs for a gradient; its storage is noted as owned by that result."""
         self.owners.setdefault(grad.storage, role)
         if not is_wrapper(grad):
             return [(role, self._value(grad))]
@@ -362,7 +365,7 @@ class _Recording:
 
     # --- and its backward
     def _look_behind(self, kept_tape: KeptTape) -> tuple[Any, GradientReads]:
-        """The sources that each result's gradient reaches, and the memory that it reads."""
+        """Walks the tape of the gradients: the sources that each reaches, the memory it reads."""
         sinks: dict[TapeNode, Any] = {}
         for source in kept_tape.sources:
             for edge, _ in sinks_of(source):
@@ -402,7 +405,7 @@ class _Recording:
         return tangent
 
     def _second(self, kept_tape: KeptTape, roots: Sequence[Root]) -> Second:
-        """The gradients of the sources; a result whose backward fails is left out (JNT-15)."""
+        """The gradients of the sources; results whose backward raises are left out (JNT-15)."""
         if self.recorder.wrapped or self.sees_absence:
             return wrapped_second(self.recorder, kept_tape.sources, roots, self.errors)
         with in_phase(self.recorder, Phase.BACKWARD):

@@ -1,8 +1,8 @@
-"""Gradients of a backward's gradients, where some of them are wrappers (DBL-2, TAN-8).
+"""Double backward with wrapper gradients, or custom functions that get None (DBL-2, TAN-8).
 
-Used by `higher` alone. A backward is recorded for the gradients that arrive, and makes no choice.
-Its own backward is recorded as stage 4 records one: which gradients arrive there is not known, and
-of a sum of wrappers it is told by flags, or recorded for each choice of them.
+The first backward is recorded for the tangents that arrive. Which tangents arrive in the backward
+of that is not known. So it is recorded as stage 4 records one: sums of wrappers are selected by
+flags, or each subset of results is recorded. Used by `double_backward` alone.
 Spec: `specs/higher_orders.md`.
 """
 
@@ -37,16 +37,19 @@ from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Root = tuple[Any, Any, Tensor]
-"""A result, where its gradient goes, and the tangent that arrives."""
+"""A result, the tape edge at which its gradient enters, and its tangent."""
 
 
 @attrs.frozen(eq=False)
 class Second:
-    """The outputs that gradients are, and what is to be known of their graph."""
+    """The backward half of a double backward's joint graph: outputs, and facts on them.
+
+    The fields are those of `JointBackward` (`records.joint`).
+    """
 
     outputs: list[tuple[Role, Any]]
     receiving_inputs: Flows
-    """The sources to which a gradient of each result flows."""
+    """For each result the sources that its gradient reached."""
     subclass_metas: Mapping[Any, SubclassMeta] = {}
     flags: tuple[Node, ...] = ()
     """`Arrived` inputs."""
@@ -58,7 +61,7 @@ class Second:
 def wrapped_second(
     recorder: Trace, sources: Sequence[Any], roots: Sequence[Root], errors: dict[Any, Exception]
 ) -> Second:
-    """The gradients of the sources; results whose backward fails are noted in `errors`."""
+    """The gradients of the sources; results whose backward raises are noted in `errors`."""
     with in_grad_mode(False), in_phase(recorder, Phase.BACKWARD):
         return _Recording(recorder, sources, errors).run(roots)
 
@@ -99,11 +102,14 @@ class _Recording:
         return self.recorder.wrapped.unlike and 1 < len(roots) <= MOST
 
     def _of_healthy(self, roots: Sequence[Root]) -> Flat | None:
-        """The gradients of the results that do not fail; None if they fail together alone."""
+        """The gradients of all results whose backward does not raise.
+
+        None if they raise only together. Note [results that fail together] in `result_sets`.
+        """
         recorder, start = self.recorder, len(self.recorder.nodes)
         try:
             return self._record(self._healthy(roots))
-        except Exception as error:  # what classes of wrappers raise
+        except Exception as error:  # a wrapper's class may raise any
             check_is_eagers(error)
         recorder.drop_from(start)
         note_failing(recorder, self._healthy(roots), self._record, self.errors)
@@ -143,10 +149,7 @@ def gradients_of(
     roots: Sequence[Root],
     **notes: Any,
 ) -> tuple[Flows, list[Any]]:
-    """The sources that gradients of each root flow to, and what arrives where theirs are collected.
-
-    That has to be told from zeros at each order: which results' gradients arrive is not known.
-    """
+    """The sources that the gradient of each root reaches, and the gradients at all sinks."""
     ends = {source.role: [edge for edge, _ in sinks_of(source)] for source in sources}
     edges = [edge for each in ends.values() for edge in each]
     run = _Pass(edges, True, False, True, recorder, recorded=recorder.nodes, **notes)
@@ -156,6 +159,6 @@ def gradients_of(
 
 @attrs.define
 class _Pass(InstrumentedRun):
-    """A noted run that enters the nodes alone which lead to a sink."""
+    """An instrumented run of only the nodes that lead to a sink."""
 
     _leading_to_sinks = BackwardPass._leading_to_sinks

@@ -1,8 +1,9 @@
-"""Sums of gradients that are wrappers, of which some may not arrive (TAN-8).
+"""Sums of wrapper gradients, some of which may not arrive (TAN-8).
 
-Used by stage 4 alone. What does not arrive is no summand: not a wrapper of zeros, which a mask, a
-scale or a zero point of no meaning would be. So a sum of gradients that come of different results
-is chosen by which of them arrive; a backward is specialised for that when it is first run.
+A dense gradient that does not arrive counts as zeros in a sum. A wrapper of zeros is no zero: what
+would its mask, its scale, its zero point be? So the sum of two wrapper gradients is recorded as
+where(first arrived, where(second arrived, a + b, a), b), part by part. The flags become constants
+when a backward is specialized for the tangents that arrive. Used by stage 4 alone.
 """
 
 from __future__ import annotations
@@ -24,16 +25,19 @@ from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 WHERE = OPS["where"]
 
 Given = tuple[Any, int]
-"""A gradient, and the results, as bits, of which one's gradient has to arrive for it."""
+"""A gradient, and the results, as bits, from whose tangents it comes."""
 
 
 def joined(recorder: Trace, results: Sequence[Any], before: Given, after: Given) -> Any:
-    """The sum of two gradients, or the one that arrives."""
+    """The sum of two gradients, or the one that arrives.
+
+    If the two cannot be selected part by part, being of other forms, both have to arrive.
+    """
     (one, ones), (other, others) = before, after
     total = one + other
     if not is_wrapper(total):
         recorder.wrapped.unlike |= is_wrapper(one) or is_wrapper(other)
-        return total  # of tensors, what does not arrive is zero
+        return total  # a dense gradient that does not arrive counts as zeros
     one, other = (_as(each, total) for each in (one, other))
     if not all(_is_like(each, total) for each in (one, other)):
         recorder.wrapped.unlike = True
@@ -49,9 +53,9 @@ def joined(recorder: Trace, results: Sequence[Any], before: Given, after: Given)
 
 
 def told_apart(recorder: Trace, results: Sequence[Any], node: Any, given: Given) -> None:
-    """Notes that a custom function is told whether some of the gradients for it arrive.
+    """Notes that a custom function can see which of its gradients arrive: it gets None for others.
 
-    `given` are the results, as bits, that its backward runs for, and those of one gradient of it.
+    `given`: the bits of all its gradients, and the bits of one of them.
     """
     every, some = given
     recorder.wrapped.unlike = True
@@ -60,7 +64,7 @@ def told_apart(recorder: Trace, results: Sequence[Any], node: Any, given: Given)
 
 
 def _is_like(a: Any, b: Any) -> bool:
-    """Whether two gradients are made alike, of parts of the same shapes and dtypes."""
+    """Whether two gradients have one class, spec, shape and dtype, at every level."""
     if type(a) is not type(b) or a.shape != b.shape or a.dtype is not b.dtype:
         return False
     if not is_wrapper(a):
@@ -72,14 +76,14 @@ def _is_like(a: Any, b: Any) -> bool:
 
 
 def _is_linear(grad: Any) -> bool:
-    """Whether zeros in every part are a zero, as far as can be told: numbers, and no spec."""
+    """Whether a wrapper of zeros surely is a zero: all parts are floats, and it has no spec."""
     if not is_wrapper(grad):
         return bool(grad.dtype.is_differentiable)
     return flatten(grad)[1] is None and all(map(_is_linear, inner_tensors(grad).values()))
 
 
 def _as(grad: Any, total: Any) -> Any:
-    """A gradient in the form of the sum, where its class can give it (TAN-5)."""
+    """The gradient converted to the form of the sum, if its class can convert it (TAN-5)."""
     method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
     if method is None or _is_like(grad, total):
         return grad
@@ -92,7 +96,7 @@ def _roles(results: Sequence[Any], bits: int) -> frozenset[Any]:
 
 
 def _flag(recorder: Trace, results: Sequence[Any], bits: int) -> Tensor:
-    """Whether a gradient of any of these results arrived."""
+    """The bool input that says whether a tangent of one of these results arrived."""
     flag = Tensor(Storage(None, capture=recorder), tensor_meta((), None, bool_))
     flag.value = recorder.streams.flag(_roles(results, bits))
     return flag

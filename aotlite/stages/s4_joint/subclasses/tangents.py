@@ -1,8 +1,9 @@
-"""How wrappers are made of parts: the records that stages 2 and 4 make, and stage 10 writes out.
+"""Tangents and gradients that are wrappers: placeholders for their parts, outputs for their parts.
 
-A `SubclassMeta` says by roles what a wrapper's parts are. `with_parts` adds the inner tensors of
-what a function makes to its results, so that every question about memory is asked of dense tensors.
-Rules: SUB-3, SUB-8, SUB-11..SUB-13. Spec: `specs/s5_desugar.md`.
+A fake tangent for a wrapper result is a wrapper over dense placeholders, in the form that the
+result's class wants. A wrapper gradient becomes dense outputs, and a `SubclassMeta` by which the
+runtime rebuilds it. Used by stage 4. Rules: SUB-3, SUB-8, SUB-11..SUB-13, TAN-2, TAN-6.
+Spec: `specs/s5_desugar.md`.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_met
 # ------------------------------------------------------------------------------ tangents, gradients
 @attrs.frozen(eq=False)
 class FakeTangent:
-    """What stands for the gradient that arrives for a result while the backward is recorded."""
+    """The fake gradient of a result, from which the engine's recorded run starts."""
 
     tensor: Tensor
     inputs: tuple[Node, ...]
-    """The inputs that it is made of."""
+    """Its placeholders: one, or those of a wrapper's parts and then its own."""
     wrapping: SubclassMeta | None
-    """How, where it is a wrapper (SUB-12)."""
+    """How a wrapper is made of them (SUB-12); None for a dense tangent."""
 
 
 def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor | None:
-    """The wrapper that a differentiable result is, if it is one."""
+    """The wrapper of a differentiable result; None for a dense one."""
     wrappers = captured.recorder.wrapped.nodes
     if not wrappers:
         return None
@@ -83,9 +84,9 @@ def wrapper_of(captured: Captured, meta: FunctionMeta, result: Result) -> Tensor
 def fake_tangent(
     recorder: Trace, result: Any, meta: TensorMeta, like: Tensor | None
 ) -> FakeTangent:
-    """TAN-2: a tangent has the layout of its result, contiguous where that overlaps itself.
+    """The tangent of a result: with its strides, or contiguous if these overlap (TAN-2).
 
-    `like` is the result where that is a wrapper, whose class may want another form (TAN-6).
+    `like` is the result if it is a wrapper; its class may want another form (TAN-6).
     """
     if like is not None:
         like = _each_once(recorder, _preferred(recorder, like))
@@ -99,7 +100,7 @@ def stand_in(
     meta: TensorMeta,
     like: Tensor | None,
 ) -> FakeTangent:
-    """A gradient that arrives, in the form of `like`; `role_of` gives the roles of its inputs."""
+    """A fake gradient with the form of `like`; `role_of` makes the roles of its placeholders."""
     if like is None or not is_wrapper(like):
         tensor = _dense_tangent(recorder, role_of(result), meta)
         return FakeTangent(tensor, (tensor.value,), None)
@@ -148,7 +149,7 @@ def _wrapper_tangent(
 
 
 def form_of(recorder: Trace, tensor: Tensor) -> Tensor:
-    """A tensor like this one that nothing else has anything to do with."""
+    """A fresh fake with the form of this tensor, on storages of its own."""
     if is_wrapper(tensor):
         inner = {name: form_of(recorder, part) for name, part in inner_tensors(tensor).items()}
         form = rebuilt_wrapper(recorder, tensor, inner)
@@ -160,7 +161,7 @@ def form_of(recorder: Trace, tensor: Tensor) -> Tensor:
 
 
 def _preferred(recorder: Trace, like: Tensor) -> Tensor:
-    """TAN-6: the form in which the result's class wants its gradients; nothing of it is kept."""
+    """A fake with the form that the result's class wants for gradients (TAN-6)."""
     if not hasattr(like, "__coerce_tangent_metadata__"):
         return like
     with nothing_kept(recorder):
@@ -179,7 +180,7 @@ def _preferred(recorder: Trace, like: Tensor) -> Tensor:
 
 
 def _each_once(recorder: Trace, like: Tensor) -> Tensor:
-    """Contiguous where elements lie in one place; nothing of it is kept."""
+    """A contiguous fake of the same form, if elements of `like` share memory; else itself."""
     if not has_internal_overlap(like.meta.shape, like.meta.stride):
         return like
     with nothing_kept(recorder), recording(recorder):
@@ -189,7 +190,7 @@ def _each_once(recorder: Trace, like: Tensor) -> Tensor:
 def flat_gradients(
     recorder: Trace, sources: Sequence[Any], grads: Sequence[Any]
 ) -> tuple[list[tuple[Role, Any]], dict[Any, SubclassMeta | None]]:
-    """The outputs that the sources' gradients are, and how those are made that are wrappers."""
+    """The sources' gradients as graph outputs, and the metas by which wrappers are made of them."""
     outputs: list[tuple[Role, Any]] = []
     wrappings: dict[Any, SubclassMeta | None] = {}
     for source, grad in zip(sources, grads, strict=True):
@@ -202,7 +203,7 @@ def flat_gradients(
 def flat_gradient(
     recorder: Trace, role: Any, grad: Tensor | None
 ) -> tuple[list[tuple[Role, Any]], SubclassMeta | None]:
-    """The outputs of a backward that a gradient is, and how they make it (SUB-11)."""
+    """A gradient as graph outputs, and the meta by which a wrapper is made of them (SUB-11)."""
     if grad is None or not is_wrapper(grad):
         return [(Gradient(role), None if grad is None else grad.value)], None
     with in_phase(recorder, Phase.BACKWARD):
@@ -213,7 +214,7 @@ def flat_gradient(
 
 
 def dense_all_through(recorder: Trace, grad: Tensor) -> Tensor:
-    """The gradient with each element once, and its parts likewise, as compiled code gives them."""
+    """The gradient, and its parts, without gaps or repeated elements, as graphs return them."""
     with recording(recorder):
         return _spread(recorder, grad)
 
@@ -232,7 +233,7 @@ def _spread(recorder: Trace, tensor: Tensor) -> Tensor:
 
 
 def _laid_out(recorder: Trace, tensor: Tensor, dense: dict[str, Tensor]) -> Tensor:
-    """A wrapper of these parts with each element once: by its class, where that has to say how."""
+    """A wrapper of these parts, with contiguous outer strides unless its own are dense."""
     meta = tensor.meta
     if meta.dense:
         return rebuilt_wrapper(recorder, tensor, dense)
