@@ -1,7 +1,8 @@
-"""`compile` and `CompiledFunction`: the face that users meet.
+"""`compile` and `CompiledFunction`: the public API.
 
-A compiled function keeps entries. Each is a function of flat arguments that says itself whether it
-is valid for them: their metadata, alias pattern, numbers, grad mode, and what was read outside.
+A compiled function keeps entries, one for each set of guards. An entry is called with flat
+arguments, and returns `MISS` if its guards fail: on metas, aliases, Python numbers, grad mode, and
+values that the function read outside. If all entries miss, the pipeline compiles another one.
 Spec: `specs/pipeline.md`. Rules: GEN-5..GEN-8, GRD-1, GRD-2, GRD-4.
 """
 
@@ -12,13 +13,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.arguments import (
-    Call,
-    call_of,
-    flat_results,
-    on_leaves,
-    results_for_caller,
-)
+from aotlite.arguments import Call, call_of, flat_results, on_leaves, results_for_caller
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
@@ -34,11 +29,9 @@ from aotlite.stages.s10_runtime.guards.writer import MISS
 
 
 class CompiledFunction:
-    """A function that behaves like the one it was made of, only faster.
-
-    `entries` are the variants compiled so far; `forward_graph`, `backward_graph` and `source` those
-    of the newest.
-    """
+    """A callable with the results, gradients, side effects and errors of the function it wraps.
+    `entries` are the compiled variants; `forward_graph`, `backward_graph` and `source` are those of
+    the newest."""
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         _check_function(function)
@@ -46,7 +39,7 @@ class CompiledFunction:
         self.options = options
         self.entries: list[Compiled] = []
         self._runs: tuple[Callable[[Any], Any], ...] = ()
-        """The entries for positional arguments that are tensors and numbers as they stand."""
+        """The entries for calls whose positional arguments are all tensors and numbers."""
         self._forms: dict[Any, list[Compiled]] = {}
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
@@ -63,7 +56,7 @@ class CompiledFunction:
         return self._call_anyhow(args, kwargs)
 
     def _call_anyhow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call by way of its flat arguments; compiles where no entry is valid."""
+        """Flattens the arguments and tries the entries of this form; compiles if all miss."""
         if STATE.recorder is not None:  # inside another capture: part of that one
             return self.function(*args, **kwargs)
         call = call_of(args, kwargs)
@@ -86,7 +79,7 @@ class CompiledFunction:
         return MISS
 
     def _run(self, compiled: Compiled, call: Call) -> Any:
-        """What an entry gives for a call, or MISS where it is not valid for it."""
+        """The results of an entry for a call; MISS if its guards fail."""
         result = compiled.entry.call(call.leaves)
         if result is MISS or not call.has_arrays:
             return result
@@ -94,15 +87,13 @@ class CompiledFunction:
 
     # --- entries
     def _valid(self, call: Call) -> Compiled | None:
-        """The entry that is valid for a call, without running it."""
+        """The entry whose guards pass for a call; nothing runs."""
         found = self._forms.get(call.form, ())
         return next((c for c in found if c.entry.why_not(call.leaves) is None), None)
 
     def _add(self, call: Call) -> Compiled | None:
-        """A new entry; or the one that another thread made while this one waited.
-
-        None where there would be too many: the call is to run eagerly (GRD-4).
-        """
+        """A new entry, or the one that another thread made while this one waited.
+        None at the recompile limit: the call runs eagerly (GRD-4)."""
         if self.limit.is_silent(len(self.entries)):
             return None
         with self._lock:
@@ -151,7 +142,7 @@ class CompiledFunction:
         )
 
     def _misses(self, call: Call) -> list[Miss]:
-        """Why each of the entries is of no use to this call."""
+        """The guard of each entry that fails for this call."""
         known = self._forms.get(call.form, ())
         specs = {id(c): form[0] for form, found in self._forms.items() for c in found}
         found = []
@@ -164,10 +155,8 @@ class CompiledFunction:
         return found
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles for arguments like these, if no entry is valid for them, and runs nothing.
-
-        Nothing is compiled beyond `recompile_limit`, as at a call.
-        """
+        """Compiles for arguments like these without running, if no entry is valid for them.
+        Nothing is compiled beyond `recompile_limit`."""
         call = call_of(args, kwargs)
         if self._valid(call) is None:
             compiled = self._add(call)
@@ -185,17 +174,17 @@ class CompiledFunction:
 
     @property
     def backward_graph(self) -> Graph | None:
-        """The backward graph of the newest entry; None where nothing is differentiable."""
+        """The backward graph of the newest entry; None if nothing is differentiable."""
         return self._newest().partition.backward
 
     @property
     def partition(self) -> Partition:
-        """Both graphs of the newest entry, and what is saved between them."""
+        """Both graphs of the newest entry, and the values saved between them."""
         return self._newest().partition
 
     @property
     def source(self) -> str:
-        """The run-time function of the newest entry, as Python.
+        """The generated Python source of the newest entry.
 
         >>> import aotlite as al
         >>> double = al.compile(lambda x: x * 2)
@@ -248,7 +237,7 @@ def compile(
 @overload
 def compile(fn: Callable[..., Any], **options: Any) -> CompiledFunction: ...
 def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """A compiled form of `fn`: same values, gradients, writes, aliases and errors.
+    """A compiled `fn`, with the same values, gradients, mutations, aliases and errors.
 
     Options: `backend` ('auto', the default: C where a compiler works, else NumPy; 'cpu', 'loops',
     'reference', a Backend, or a function graph -> (arrays -> arrays)), `wait` (False: calls run on
@@ -272,7 +261,7 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def capture(fn: Callable[..., Any]) -> Callable[..., Graph]:
-    """A function that captures `fn` on its arguments: the imperative graph of what it runs.
+    """A function that captures `fn` on its arguments, and returns the imperative graph.
 
     >>> import aotlite as al
     >>> graph = al.capture(lambda x: x.t().mul_(2))(al.ones(2, 3))

@@ -64,10 +64,8 @@ STAGES: dict[str, Callable[..., Any]] = dict(zip(NAMES, _TEN, strict=True))
 
 def compile_once(request: Request, options: Options) -> Compiled:
     """Compiles a request: all ten stages, with the cyclic garbage collector paused (PIP-5).
-
     Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
-    not keep the caller's tensors alive.
-    """
+    not keep the caller's tensors alive."""
     with collector_paused(), outside_regions():
         compilation = Compilation.begin(options, STAGES)
         captured = request.captured_by(compilation.stages["capture"])
@@ -164,9 +162,7 @@ def _convention_and_joint(
     captured: Captured, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Convention, Joint, FunctionMeta]:
     """Stages 3 and 4; the metadata with `training` and `failure` as the joint graph decides them.
-
-    Observers see the metadata after that. Where a stage raises, they see it as it is by then.
-    """
+    Observers see the metadata after that. Where a stage raises, they see it as it is by then."""
     calling = None
     try:
         calling = compilation.stages["convention"](captured, meta)
@@ -182,8 +178,6 @@ def _convention_and_joint(
 
 def _failure(both: Joint) -> str:
     """The message that every backward raises; empty where some backward is possible (DBL-3).
-
-    A function that calls `backward()` itself, and returns the loss, leaves a spent tape.
-    """
+    A function that calls `backward()` itself, and returns the loss, leaves a spent tape."""
     is_spent = bool(both.layouts) and both.layouts.keys() <= both.backward.errors.keys()
     return str(next(iter(both.backward.errors.values()))) or "an error" if is_spent else ""

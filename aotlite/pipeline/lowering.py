@@ -27,8 +27,7 @@ from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
     """The backend for a partition: it knows the static inputs, and takes graphs with or without
-    tokens as `unlift_tokens` says (TOK-2).
-    """
+    tokens as `unlift_tokens` says (TOK-2)."""
     options = compilation.options
     knowing = with_static_inputs(backend, options.num_params_buffers, partition)
     return knowing if options.unlift_tokens else LiftedBackend(knowing)
@@ -36,11 +35,9 @@ def compiler_of(backend: Backend, partition: Partition, compilation: Compilation
 
 def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Backend:
     """The backend with facts on the inputs of its graphs.
-
     Static inputs are the same memory at every call: the first `count` flat arguments, and saved
     values on their memory (LOW-7). Donated ones are saved values that the backward may overwrite
-    (SAV-4). A backend with a method `of_size` is given the batch size alone.
-    """
+    (SAV-4). A backend with a method `of_size` is given the batch size alone."""
     if not isinstance(backend, ArrayFunctionBackend):
         of_size = getattr(backend, "of_size", None)
         found: Backend = backend if of_size is None else of_size(_first_size(partition, count))
@@ -74,9 +71,7 @@ def lowered_forward(
     partition: Partition, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, Any]:
     """The compiled forward, and the partition with the strides that it reports (SAV-6).
-
-    A backend may choose the strides of what it returns; the backward then expects those.
-    """
+    A backend may choose the strides of what it returns; the backward then expects those."""
     for graph in (partition.forward, partition.backward):
         _forget_origins(graph)
     backend = compilation.options.forward_backend(training=meta.training)
@@ -103,9 +98,7 @@ def planned_backward(
     is_compact: bool,
 ) -> BackwardPlan | None:
     """The plan by which the runtime runs a partition's backward; None without one.
-
-    `derivatives` come from `orders_of`.
-    """
+    `derivatives` come from `orders_of`."""
     fast, lower = compilation.options.fast_paths, compilation.stages["lower"]
     return plan_backward(
         partition.backward,

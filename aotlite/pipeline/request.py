@@ -61,9 +61,7 @@ class Compilation:
 
     def of_derivatives(self) -> Compilation:
         """This compilation for a double backward: its graphs are verified, and not run.
-
-        The runner compares each graph with the one before, which is the first order's.
-        """
+        The runner compares each graph with the one before, which is the first order's."""
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))
 
 

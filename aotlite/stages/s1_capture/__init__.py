@@ -3,9 +3,8 @@
 Input: the function and its flat arguments. Output: `Captured`, which holds
 
     graph      imperative: views, in-place ops and detach are nodes, in the order in which they ran
-    recorder   the tracer, and through the fakes the live tape of the run, which stage 4 runs
     inputs     arguments, and hidden inputs: tensors reached through closures, globals, Modules
-    results    the flat results, on fakes; guards, hooks and `.grad` writes beside them
+    results    flat, as fakes, whose live tape stage 4 runs; guards, hooks, `.grad` writes
 
 No value is read: fakes have no data. Rules: GEN-7, GEN-8. Spec: `specs/s1_capture.md`.
 """
@@ -41,11 +40,9 @@ def capture(
     name: str = "graph",
 ) -> Captured:
     """Runs `call(leaves)` with the listed `tensors` replaced by fakes; returns what was recorded.
-
     Hidden inputs are searched in `function`; `flatten` returns the flat results and their
     containers. Modes are restored on every exit. Raises UnsupportedError, with the user's line, for
-    a program that cannot be captured; then a fake that the function stored keeps nothing alive.
-    """
+    a program that cannot be captured; then a fake that the function stored keeps nothing alive."""
     recorder = CaptureRecorder(function, list(leaves), HookDryRun)
     try:
         return _captured(recorder, call, leaves, tensors, flatten, name)
@@ -56,9 +53,7 @@ def capture(
 
 def abandon(recorder: Trace) -> None:
     """Empties the recorder of a failed capture.
-
-    A fake that the function stored holds the recorder, which must not hold the arguments then.
-    """
+    A fake that the function stored holds the recorder, which must not hold the arguments then."""
     CaptureRecorder.__init__(recorder, None, [], HookDryRun)  # type: ignore[arg-type]
     recorder.close()
 

@@ -183,8 +183,7 @@ class CaptureRecorder:
 
     def check_is_argument(self, fake: Tensor, name: str) -> None:
         """Refuses a geometry op on a hidden input, or on an argument that is also reached so: on
-        that path Python reads the geometry of the caller's tensor.
-        """
+        that path Python reads the geometry of the caller's tensor."""
         given = self.input_of(fake)
         if given is not None and (
             isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
@@ -204,8 +203,7 @@ class CaptureRecorder:
 
     def constant(self, data: Any, tensor: Tensor) -> Tensor:
         """A clone of a `get_attr` node, for data made in the function: writes spare the constant
-        (FUN-27).
-        """
+        (FUN-27)."""
         meta = tensor.meta
         host = np.array(host_array(data), dtype=meta.dtype.numpy)
         node = Node("get_attr", Constant(f"constant_{len(self.nodes)}", host), meta=meta)

@@ -43,10 +43,8 @@ from aotlite.stages.shared.memory.view_analysis import ViewAnalysis
 
 def analyze(captured: Captured) -> FunctionMeta:
     """The metadata of a captured function.
-
     Raises AliasError or UnsupportedError, before anything ran, for mutations and aliases that a
-    compiled call could not reproduce (`unsupported.py`).
-    """
+    compiled call could not reproduce (`unsupported.py`)."""
     seen = ViewAnalysis(captured.graph)
     inputs = InputAnalysis(captured, seen)
     metas = tuple(inputs.metas())
@@ -85,9 +83,7 @@ def _tangents(
     bases: tuple[BaseMeta, ...],
 ) -> Iterator[ResultRole]:
     """The differentiable results, in order: updated inputs, plain outputs, bases (META-16).
-
-    Each gets a tangent in the joint graph. A family takes the place of its first member (SYN-7).
-    """
+    Each gets a tangent in the joint graph. A family takes the place of its first member (SYN-7)."""
     first = {f.members[0]: f.role for f in families if f.changes_history}
     for each in inputs:
         if each.changes_history:
@@ -107,9 +103,7 @@ def _tangents(
 
 def _families(captured: Captured, metas: tuple[InputMeta, ...]) -> Iterator[FamilyMeta]:
     """The view families of inputs, each with the member through which it is written.
-
-    A leaf that requires grad cannot be that member: writes to it have no history.
-    """
+    A leaf that requires grad cannot be that member: writes to it have no history."""
     written = [m.role for m in metas if m.writes_data and not (m.is_leaf and m.requires_grad)]
     for family in captured.families:
         root, members = family.root, tuple(family.members)

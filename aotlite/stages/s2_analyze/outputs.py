@@ -1,14 +1,6 @@
 """Classifies each result: an input, an alias of an input or intermediate, or new memory.
 
-    result                                      OutputMeta       a call
-    is an input object                          IsInput          returns the argument
-    a view of an input                          AliasOfInput     replays its view chain
-    the object that made its storage            Plain            returns it
-    a view of another result that is Plain      AliasOfOutput    replays its view chain
-    several views of one intermediate           AliasOfBase      returns the base, replays on it
-    the same object as an earlier result        Repeated         returns that
-    no tensor                                   Fixed            returns the constant
-
+The records are `IsInput`, `AliasOfInput`, `AliasOfOutput`, `AliasOfBase`, `Plain`, and so on.
 Used by stage 2 alone. Rules: META-5..META-15. Spec: `specs/s2_analyze.md`.
 """
 
@@ -63,9 +55,7 @@ from aotlite.stages.shared.user_frames import describe
 # through `witness`, a result in y's view family, since y may have been written through any view.
 class OutputAnalysis:
     """Classifies each result; the first match wins (META-7).
-
-    Note [aliases of results and bases].
-    """
+    Note [aliases of results and bases]."""
 
     def __init__(self, captured: Captured, seen: ViewAnalysis, timeline: MutationOrder) -> None:
         self.captured = captured
@@ -190,7 +180,6 @@ class OutputAnalysis:
 
     def _check_leaf_window(self, index: int, given: CapturedInput) -> None:
         """Refuses a view of a leaf after `as_strided_`.
-
         Rebuilt from the leaf's geometry at entry, its gradient would be summed where it overlaps.
         """
         last = self.seen[given.fake.value]
@@ -228,9 +217,7 @@ class OutputAnalysis:
 
     def _under_grad(self, result: Tensor, sight: ViewOf) -> bool:
         """Whether grad mode was on when the view was taken, so that it has its source's history.
-
-        A view of a leaf, if it does not require grad, goes back to a view made under no_grad.
-        """
+        A view of a leaf, if it does not require grad, goes back to a view made under no_grad."""
         taken = result._kind is not CreationKind.NO_GRAD or result._node is not None
         return taken and (result.requires_grad_outside() or not self._is_of_leaf(sight))
 

@@ -38,10 +38,8 @@ from aotlite.stages.s4_joint.user_code_recording import UserCodeRecording
 
 def joint(captured: Captured, meta: FunctionMeta) -> Joint:
     """The imperative joint graph `(primals, tangents) -> (results, gradients)`.
-
     If the backward of a result raises an AutogradError, as it would in eager, the result has no
-    gradients in the graph, and the error is kept for the run-time backward (JNT-15).
-    """
+    gradients in the graph, and the error is kept for the run-time backward (JNT-15)."""
     with recording_backwards(captured.recorder):
         captured.recorder.counts = False  # tape nodes: the backward's take the forward's (SEQ-1)
         results = JointResults(captured, meta)

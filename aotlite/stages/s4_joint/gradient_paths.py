@@ -59,9 +59,7 @@ class GradientPaths:
 
     def note_saved(self, node: TapeNode, saved: SavedTensor, bits: int) -> None:
         """Notes that a node unpacks a saved tensor; an error if it was written since.
-
-        Eager unpacks it in all these nodes, also in those that lead to no input.
-        """
+        Eager unpacks it in all these nodes, also in those that lead to no input."""
         storage = saved.tensor.storage
         if storage.version != saved.version:
             try:
@@ -75,9 +73,7 @@ class GradientPaths:
 
 def gradient_paths(captured: Captured, meta: FunctionMeta, results: JointResults) -> GradientPaths:
     """The paths from each differentiable result of a captured function.
-
-    Raises UnsupportedError for a gradient that would be that of a leaf made inside and returned.
-    """
+    Raises UnsupportedError for a gradient that would be that of a leaf made inside and returned."""
     edges, errors = _edges(meta, results)
     nodes = passed(list(edges.values()))
     sinks = {e[0]: source.role for source in captured.sources for e, _ in sinks_of(source)}

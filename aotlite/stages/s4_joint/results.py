@@ -50,7 +50,6 @@ class JointResults:
     # --- final values
     def _read_updated_inputs(self) -> None:
         """Reads updated inputs in their geometry at entry.
-
         After a geometry op (`t_`, `resize_`) the input may not span all elements that were written.
         """
         for each in self.meta.updated:

@@ -1,11 +1,15 @@
-"""Stage 6, functionalize: graph to graph; in-place ops and views of written memory become pure ops.
+"""Stage 6, functionalize: replaces in-place ops, and views of written memory, by pure ops.
 
-Input: an imperative graph. Output: an equal graph in which no op writes: input writes are outputs
-with a `MutatedInput` role. One group per storage (value, version, pending writes), one alias per
-object (group, view chain): `s6_functionalize/aliases.py`. Nothing is emitted until a stale alias is
-read (`alias_values.py`). Views become aliases (`views.py`), writes pending values (`writes.py`);
-results get memory of their own (`results.py`). Random ops get the generator's seed and offset
-(`shared/rng_inputs.py`), and as the last step effects get their tokens (`shared/effect_tokens.py`).
+    y = x[0]; y.mul_(2); z = x + 1     becomes     y2 = mul(select(x, 0, 0), 2)
+                                                   x2 = select_scatter(x, y2, 0, 0)
+                                                   z = add(x2, 1); outputs: z, x2 as MutatedInput
+
+Input: an imperative graph. Output: an equal graph in which no op writes. It keeps one `Group` per
+storage (value, version, pending writes) and one `Alias` per tensor object (group, view chain):
+Note [Group and alias] in `aliases.py`. `views.py` makes aliases, `writes.py` pending writes;
+`alias_values.py` computes the newest value of an alias when it is read, by the inverses of
+`view_inverses.py`; `results.py` gives outputs memory of their own. Random ops get a seed and an
+offset (`shared/rng_inputs.py`); last, effects get tokens (`shared/effect_tokens.py`).
 Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4, TOK-1..TOK-5. Spec: `specs/s6_functionalize.md`.
 """
 
@@ -28,7 +32,7 @@ from aotlite.stages.shared.rng_inputs import GeneratorInputs
 
 
 def functionalize(graph: Graph) -> Graph:
-    """The pure graph that computes what `graph` computes."""
+    """The pure graph that computes the same outputs, and final input values, as `graph`."""
     return with_tokens(_Functionalizer(graph).run())
 
 
@@ -78,7 +82,7 @@ class _Functionalizer:
                 self._pure(node)
 
     def _pure(self, node: Node) -> None:
-        """A node whose operands stand for themselves is shared with the graph given."""
+        """Emits a pure op; a node whose operands are unchanged is shared with the input graph."""
         args, values = node.args, self.values
         if values.env:
             self.build.source = node

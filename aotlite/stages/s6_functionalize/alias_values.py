@@ -1,8 +1,9 @@
-"""AliasValues: the nodes that stand for the values of a graph, and the newest value of each alias.
+"""`AliasValues` maps the values of the imperative graph to nodes of the pure one.
 
-Used by stage 6 for every operand that it reads. Nothing is emitted before a stale alias is read:
-then pending writes are folded into the root's value, and the alias's chain of views is replayed.
-Rules: FUN-6, FUN-7, FUN-12, FUN-34, FUN-35. Spec: `specs/s6_functionalize.md`.
+Used by stage 6 for every operand that it reads. Reading a stale alias emits nodes: pending writes
+are scattered into the root's value, and the alias's view chain is replayed on it. Until then a
+write emits no scatter. Rules: FUN-6, FUN-7, FUN-12, FUN-34, FUN-35.
+Spec: `specs/s6_functionalize.md`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from aotlite.stages.s6_functionalize.aliases import SAME, Alias, Group, Storages
 
 
 class AliasValues:
-    """The values of one run. `env` has the alias of each value whose storage is written, or spoken
-    of by as_strided, and the node that stands for any other; a node that stands for itself is not
-    in it.
-    """
+    """The values of one run.
+    `env` maps a value to its `Alias` if its storage is written or read by as_strided, else to its
+    new node. A value that keeps its node is not in `env`."""
 
     def __init__(self, graph: Graph) -> None:
         self.build = Builder(graph.name)
@@ -36,10 +36,10 @@ class AliasValues:
         self.storages = Storages(graph)
         self.copies: list[Copy] = []
         self.views: dict[ViewStep, Node] = {}
-        """The view of the program that each step of a chain is."""
+        """For each step of a chain, the program's view op: its location is used (FUN-35)."""
 
     def alias(self, node: Node) -> Alias:
-        """The alias of a value; the first question for the maker of a storage makes its group."""
+        """The alias of a value; a new group on the first call for the root of a storage."""
         found = self.env.get(node, node)
         if type(found) is not Alias:
             meta: TensorMeta = node.meta  # type: ignore[assignment]
@@ -47,7 +47,7 @@ class AliasValues:
         return found
 
     def read(self, argument: Any) -> Any:
-        """The argument with the values of its nodes; itself if they stand for themselves."""
+        """The argument with nodes replaced by their current values; itself if none changes."""
         if type(argument) is Node:
             found = self.env.get(argument, argument)
             return self.sync(found) if type(found) is Alias else found
@@ -79,7 +79,7 @@ class AliasValues:
 
     def memoised(self, value: Node, step: ViewStep) -> Node:
         if type(step.op) is ViewOp and step.op.recasts:
-            value = self.exact(value, step.operand)  # the last dimension must lie as in eager
+            value = self.exact(value, step.operand)  # view(dtype) needs eager's last stride
         key = (value, step.op, step.args)
         found = self.memo.get(key)
         if found is None:
@@ -90,7 +90,7 @@ class AliasValues:
         return found
 
     def shown(self, op: Any, args: tuple[Any, ...]) -> Node:
-        """The value of a view; one that is a copy lies so that views of the view can be taken."""
+        """Emits a view. A copy in its place gets strides of which views can be taken."""
         found = self.build.emit(op.shown, args)
         if op.shown is op:
             return found
@@ -102,11 +102,12 @@ class AliasValues:
 
     # --- pending writes
     def fold(self, group: Group) -> None:
-        """Writes what is pending into the root's value, by the chains' inverses (FUN-7)."""
+        """Scatters pending writes into the root's value, by the inverses of their chains (FUN-7).
+        Note [View inverses] in `view_inverses.py`."""
         reader = self.build.source
         for chain, value, writer in group.pending:
             self.build.source = writer
-            # Sums depend on the order in memory: the root keeps eager's (FUN-12).
+            # The bits of a sum depend on the strides: the root keeps eager's (FUN-12).
             group.value = self.in_layout(self.put(group, chain, value), group.meta)
         self.build.source = reader
         group.pending = []
@@ -125,9 +126,9 @@ class AliasValues:
                 value = self.in_layout(value, parent.meta)  # type: ignore[arg-type]
         return value
 
-    # --- order in memory
+    # --- strides
     def exact(self, value: Node, eager: Any) -> Node:
-        """The value in eager's own strides, which as_strided and others speak of (FUN-12)."""
+        """The value in eager's exact strides, which as_strided and view(dtype) need (FUN-12)."""
         if value.meta.stride == eager.stride:  # type: ignore[union-attr]
             return value
         key = (value, RESTRIDE, (eager.stride,))
@@ -137,7 +138,7 @@ class AliasValues:
         return found
 
     def in_layout(self, value: Node, eager: TensorMeta) -> Node:
-        """The value with the memory order that the written object has in eager (FUN-12)."""
+        """The value with dimensions in the memory order of the written tensor in eager (FUN-12)."""
         meta: TensorMeta = value.meta  # type: ignore[assignment]
         if meta.dense and layout.same_order(meta.shape, meta.stride, eager.stride):
             return value
@@ -145,7 +146,7 @@ class AliasValues:
         return self.copy(value, stride, "the tensor that is written lies so in memory")
 
     def copy(self, value: Node, stride: tuple[int, ...] | None, reason: str) -> Node:
-        """A copy in these strides, counted; in the value's own where none are given."""
+        """Emits a copy in these strides, or in the value's own; notes it with its reason."""
         op, args = (CLONE, (value,)) if stride is None else (RESTRIDE, (value, stride))
         copy = self.build.emit(op, args)
         self.copies.append(Copy(copy, reason))
@@ -153,7 +154,7 @@ class AliasValues:
 
 
 def _from_root(value: Node, step: ViewStep) -> tuple[Node, ViewStep]:
-    """A window on a value that is itself a view, told from what that is a view of (FUN-34)."""
+    """An as_strided step on a view, rewritten as one on the view's root (FUN-34)."""
     start, root = 0, value
     while type(root.target) is ViewOp and not root.target.recasts:
         start, root = root.target.at(root.args, 0) + start, root.args[0]

@@ -1,4 +1,4 @@
-"""Storages of a graph and the objects on them: what functionalization knows of written memory.
+"""`Group` and `Alias`, the state of functionalization; `Storages`, which storages are written.
 
 Used by the whole of stage 6. Rules: FUN-2, FUN-6. Spec: `specs/s6_functionalize.md`.
 
@@ -26,7 +26,7 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import ALIAS, AS_STRIDED, DETACH, HIDDEN_ALIAS
 
 SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
-"""Views that show all of their operand as it is."""
+"""Views whose values are those of the operand."""
 WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 
@@ -35,18 +35,19 @@ class Group:
     """The values of one storage: the root's newest value and the writes not yet folded into it."""
 
     meta: TensorMeta
-    """Eager geometry of the root."""
+    """The root's geometry in eager."""
     value: Node
     version: int = 0
     pending: list[tuple[ViewChain, Node, Node]] = attrs.field(factory=list)
     """(chain, value, writing node) of each."""
     last: tuple[ViewChain, Node] | None = None
-    """The views through which the newest write went, and what they show."""
+    """The chain of the newest write, and the value that was written."""
 
 
 @attrs.define(eq=False)
 class Alias:
-    """An object on a storage: how it is seen from the root, and its value if it is up to date."""
+    """A tensor object on a storage: its view chain from the root, and its last known value.
+    `value` is the node at version `seen`; it is stale if the group's version is higher."""
 
     group: Group
     chain: ViewChain
@@ -57,14 +58,14 @@ class Alias:
 
 
 class Storages:
-    """What a graph does to the storages of its values, each named by the node that made it."""
+    """The storages of a graph that are written, or read by as_strided; each by its first node."""
 
     def __init__(self, graph: Graph) -> None:
         self.root: dict[Node, Node] = {}
-        """For values that share another's storage."""
+        """The node that made the storage of a view or of an in-place result."""
         self.written: set[Node] = set()
         self.windowed: set[Node] = set()
-        """Those of which as_strided shows a window."""
+        """Storages that as_strided reads."""
         self.draws = False
         for node in graph.nodes:
             if node.op == "call" and type(node.target) is not PureOp:
@@ -90,6 +91,6 @@ class Storages:
         return self.root.get(node, node) in self.written
 
     def needs_alias(self, node: Node) -> bool:
-        """Whether more must be known of this value than the node that stands for it."""
+        """Whether a value needs an `Alias`: its storage is written, or read by as_strided."""
         root = self.root.get(node, node)
         return root in self.written or root in self.windowed

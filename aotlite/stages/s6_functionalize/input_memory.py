@@ -1,5 +1,9 @@
-"""Written inputs whose places in memory count: two elements in one place, or gaps in between.
+"""Written inputs with overlapping elements, or with gaps that as_strided reads.
 
+    x = base.expand(3, 2); x[0].mul_(2)      # writes one row of memory, seen in all three
+
+A pure value of shape (3, 2) has six elements, and the write would change two of them. So the root
+of the group is the input's memory as a flat tensor, and the input an as_strided view of that.
 Used by stage 6 alone, before its first node. Rules: FUN-9, FUN-11.
 Spec: `specs/s6_functionalize.md`.
 """
@@ -16,20 +20,20 @@ from aotlite.stages.s6_functionalize.aliases import Alias, Group
 
 
 def unfold_inputs(values: AliasValues, graph: Graph) -> None:
-    """Makes each such input a window on its memory."""
+    """Makes the alias of each such input a view of its flat memory."""
     for node in graph.placeholders:
         if node in values.storages.written and _needs_memory(values, node):
             _memory_of(values, node)
 
 
 def _needs_memory(values: AliasValues, node: Node) -> bool:
-    """Whether places in memory count: two elements in one, or as_strided on one with gaps."""
+    """Whether two elements share memory, or as_strided is called on an input with gaps."""
     meta: TensorMeta = node.meta  # type: ignore[assignment]
     return _repeats(meta) or not meta.dense and node in values.storages.windowed
 
 
 def _memory_of(values: AliasValues, node: Node) -> None:
-    """Makes a written input a window on its memory, which holds each element once."""
+    """Emits the flat memory of an input, and makes its alias a view of that."""
     meta: TensorMeta = node.meta  # type: ignore[assignment]
     values.build.source = node
     flat = values.build.emit(AS_STRIDED, (node, (meta.span,), (1,), 0))

@@ -9,21 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from aotlite.ir.graph import Graph, Node
-from aotlite.ir.graph.role import (
-    IntermediateBase,
-    MutatedInput,
-    Output,
-    Part,
-    Role,
-    SyntheticBase,
-)
+from aotlite.ir.graph.role import IntermediateBase, MutatedInput, Output, Part, Role, SyntheticBase
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s6_functionalize.alias_values import AliasValues
 
 
 def final_values(values: AliasValues, graph: Graph) -> list[Any]:
-    """The values of the results, in order."""
+    """The output values of the pure graph, in order."""
     outputs = [values.read(value) for value in graph.outputs]
     roles = graph.output_roles
     written = {role.of for role in roles if isinstance(role, MutatedInput)}
@@ -42,7 +35,9 @@ def _escaping(
     written: set[Any],
     owners: dict[Node, Role],
 ) -> Any:
-    """A result in eager's exact strides, in memory that no other result or input has."""
+    """An output in eager's exact strides, on memory that no other output or input has.
+    The final value of an input may be another input; it is copied if that one is written as well.
+    """
     if value is None:
         return None
     values.build.source = value

@@ -1,4 +1,4 @@
-"""Chains of views by which what was written is put back, and by which windows are seen.
+"""The view chain through which a written value is scattered back into the root.
 
 Used by stage 6. Rules: FUN-7, FUN-11, SYN-6. Spec: `specs/rules/fun.md`.
 
@@ -23,18 +23,16 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def strided(root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
-    """The chain from a root to a window on its memory; a synthetic base may be one of bytes."""
+    """The chain that is one as_strided on the root; on a synthetic base of bytes, a dtype view."""
     if meta.dtype is not root.dtype and root.dtype is uint8:
         return bytes_window(root, meta, start * meta.dtype.itemsize)
     return chain_of(ViewStep(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
 
 
 def lens_of(chain: ViewChain, meta: TensorMeta, start: int, root: TensorMeta) -> ViewChain:
-    """A chain through which what was written can be put back.
-
-    Where a step repeats elements (`expand`, windows that overlap), its inverse takes one of the
-    copies, which need not be the written one: one window on the root's memory is exact.
-    """
+    """A chain equal to `chain` whose inverse puts a written value back exactly.
+    If a step repeats elements (`expand`, overlapping windows), its inverse would take any of the
+    copies. Then the chain is one as_strided on the root. Note [View inverses]."""
     if not chain.repeats:
         return chain
     if root.dtype is uint8:

@@ -1,7 +1,7 @@
-"""How views become aliases: of written storages by their chain, of others by a pure op.
+"""Functionalizes a view: an `Alias` with a longer chain, or a pure view op if nothing is written.
 
-Used by stage 6 for each view op, each part of an op with several views, and each change of
-geometry. Rules: FUN-3, FUN-11, FUN-34. Spec: `specs/s6_functionalize.md`.
+Used by stage 6 for each view op, each result of a multi-output view, and each geometry op.
+Rules: FUN-3, FUN-11, FUN-34. Spec: `specs/s6_functionalize.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotlite.stages.shared.user_frames import describe
 def add_view(
     values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
 ) -> None:
-    """Registers the view of an operand: as its alias, or as its node if it is never written."""
+    """Registers a view: as an alias, or as a node if its storage is never written."""
     if not values.storages.needs_alias(operand):
         values.env[node] = _plain_view(values, node, operand, op, rest)
         return
@@ -50,7 +50,7 @@ def add_view(
 def _plain_view(
     values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
 ) -> Node:
-    """The value of a view of a storage that is never written."""
+    """The node of a view of a storage that is never written; equal views share one node."""
     value: Node = values.read(operand)
     if op in SAME:
         return value
@@ -68,7 +68,7 @@ def _plain_view(
 
 
 def _seen_from(values: AliasValues, parent: Alias, chain: ViewChain) -> Node:
-    """The value at the end of a chain that goes on from a parent's, or starts anew."""
+    """The value of a view chain, computed from the parent's value if the chain continues its."""
     if chain is parent.chain:
         return values.sync(parent)
     if len(chain) <= len(parent.chain) or chain[-1].op is AS_STRIDED:

@@ -1,7 +1,7 @@
-"""How an in-place op becomes a pure one, whose value is pending in the group of its storage.
+"""Functionalizes an in-place op: its pure form, whose value is pending in the storage's group.
 
 Used by stage 6 for each in-place op. Rules: FUN-4, FUN-5, FUN-7, FUN-12.
-Spec: `specs/s6_functionalize.md`.
+Spec: `specs/s6_functionalize.md`. Note [Group and alias] in `aliases.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from aotlite.stages.s6_functionalize.view_inverses import lens_of
 
 
 def add_write(values: AliasValues, node: Node, *, trains: bool) -> None:
-    """Registers a write: its value is what its alias has from now on."""
+    """Registers a write: the new value of the alias, pending until another alias is read.
+    `trains`: the graph has a backward, before which the caller may write the source of a copy_."""
     op: InplaceOp = node.target
     alias = values.alias(node.args[0])
-    if not alias.meta.numel:  # nothing is written, and views of nothing cannot be undone
+    if not alias.meta.numel:  # nothing is written, and empty views have no inverse
         values.env[node] = alias
         return
     value = values.in_layout(_result(values, op, node, alias), alias.meta)
@@ -59,9 +60,8 @@ def _result(values: AliasValues, op: InplaceOp, node: Node, alias: Alias) -> Nod
 
 
 def _apart(values: AliasValues, value: Node, source: Node) -> Node:
-    """What is copied, in memory of its own: before the backward the caller may write the
-    source.
-    """
+    """The value of a `copy_`, on memory of its own: the caller may write the source before the
+    backward."""
     if storage_root(value) is not storage_root(source):
         return value
     return values.copy(value, None, "copy_ takes the values that its source has now")

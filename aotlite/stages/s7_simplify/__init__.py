@@ -1,10 +1,15 @@
-"""Stage 7, simplify: dead code, common subexpressions and needless windows of a pure graph.
+"""Stage 7, simplify: removes dead code, common subexpressions, and needless views and scatters.
 
-Input and output: a pure graph. In linear time. Nodes whose memory the caller comes to hold are
-merged with nothing: two results are two memories, and a saved value must not become a result that
-the caller may write (PART-15). Both are in `s7_simplify/common_subexpressions.py`; the window rules
-are in `views_of_scatters.py` and `dead_scatters.py`. For backends that fuse, `normalizations.py`
-writes normalisations out before the partition.
+Input and output: a pure graph; linear time.
+
+    common_subexpressions.py   dead code, common subexpressions
+    views_of_scatters.py       a view of a scatter's result becomes the value that was scattered
+    dead_scatters.py           a scatter that a later one overwrites is dropped
+    normalizations.py          not run here: softmax and the like in simpler ops, for stage 8
+    decompositions.py          not run here: the user's table, before this stage
+
+A node whose memory the caller gets is never merged with another: two results are two memories, and
+a saved value must not be a result that the caller may write (PART-15).
 Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
 """
 
@@ -20,17 +25,17 @@ from aotlite.stages.s7_simplify.dead_scatters import drop_dead_writes
 from aotlite.stages.s7_simplify.views_of_scatters import has_windows, see_through_scatters
 
 _ROUNDS = 4
-"""What one round leaves, the next finds; a round that removes no node is the last."""
+"""The most rounds of the window rules; a round that removes no node is the last."""
 
 
 def simplify(graph: Graph) -> Graph:
-    """An equal graph without unused and repeated computations, and without needless windows."""
+    """An equal graph without unused or repeated calls, and with fewer views and scatters."""
     graph = eliminate_common_subexpressions(eliminate_dead_code(graph))
     return apply_window_rules(graph) if has_windows(graph) else graph
 
 
 def apply_window_rules(graph: Graph) -> Graph:
-    """The graph by the rules on views and scatters (SIM-2 to SIM-6); never a larger one (SIM-7)."""
+    """Applies the rules on views and scatters (SIM-2 to SIM-6); never a larger graph (SIM-7)."""
     for _ in range(_ROUNDS):
         seen = see_through_scatters(graph, escaping_calls(graph))
         if seen is not graph:

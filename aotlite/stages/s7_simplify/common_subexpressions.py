@@ -1,7 +1,7 @@
-"""Dead code and common subexpressions of a pure graph, in linear time.
+"""Dead code elimination and common subexpression elimination of a pure graph, in linear time.
 
-Used by stage 7, first and after each round of its other rules. Nodes whose memory the caller comes
-to hold are merged with nothing. Rules: TRC-10, PART-15, FUN-25. Spec: `specs/s7_simplify.md`.
+Used by stage 7, first and after each round of its other rules. Rules: TRC-10, PART-15, FUN-25.
+Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from aotlite.ir.ops.structure import GETITEM
 
 
 def eliminate_dead_code(graph: Graph) -> Graph:
-    """The graph without calls whose results nobody uses; placeholders stay (TRC-10).
+    """The graph without calls whose results are not used. Placeholders stay (TRC-10).
 
-    So do calls that write (FUN-25): closing copies have no readers.
+    Calls that write stay too (FUN-25): a closing copy has no users.
     """
     live: set[Node] = {value for value in graph.outputs if type(value) is Node}
     for node in reversed(graph.nodes):
@@ -32,13 +32,13 @@ def eliminate_dead_code(graph: Graph) -> Graph:
 
 
 def eliminate_common_subexpressions(graph: Graph, again: set[Node] | None = None) -> Graph:
-    """The graph with equal pure calls computed once.
+    """The graph with equal pure calls computed once, except calls whose memory the caller gets.
 
-    `again` gets the nodes of the forward that stand for some of the backward, too.
+    `again` is filled with forward nodes that replaced a node of the backward.
     """
     escaping = escaping_calls(graph)
     new: dict[Node, Node] = {}
-    """For nodes that are not in the result: those that stand for them."""
+    """The replacements of nodes that are dropped or rebuilt."""
     seen: dict[Any, Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes[:-1]:
@@ -64,7 +64,7 @@ def eliminate_common_subexpressions(graph: Graph, again: set[Node] | None = None
 
 
 def _renewed(node: Node, new: dict[Node, Node]) -> Node:
-    """The node with arguments that are in the result; itself if its own are."""
+    """The node with replaced arguments; itself if no argument was replaced."""
     for value in node.args:
         if value in new if type(value) is Node else type(value) is tuple:
             break
@@ -77,9 +77,7 @@ def _renewed(node: Node, new: dict[Node, Node]) -> Node:
 
 
 def escaping_calls(graph: Graph) -> set[Node]:
-    """Calls whose memory the caller holds after the call: results, and what results are views
-    of.
-    """
+    """The calls whose memory the caller gets: outputs, and what they are views of."""
     found: set[Node] = set()
     for role, value in zip(graph.output_roles, graph.outputs, strict=True):
         if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
@@ -92,14 +90,14 @@ def escaping_calls(graph: Graph) -> set[Node]:
 
 
 def _literal(value: Any) -> Any:
-    """A key that tells 1 from 1.0 and True, and 0.0 from -0.0."""
+    """A key of a literal, different for 1, 1.0 and True, and for 0.0 and -0.0."""
     kind = type(value)
     if kind is tuple:
         if _INT.issuperset(map(type, value)):
             return int, value
         return tuple([v if type(v) is Node else _literal(v) for v in value])
     if kind is float:
-        # Equal but for the sign of zero; what is not a number equals nothing.
+        # A zero by its sign, and a NaN, which equals nothing, by its text.
         return float, value if value and value == value else value.hex()
     if kind is complex:
         return complex, repr(value)

@@ -1,7 +1,9 @@
-"""Writes that nobody sees: a scatter whose window a later one of the same chain overwrites whole.
+"""Dead scatter elimination: drops a scatter whose window a later scatter overwrites whole.
 
-A part of stage 7. Input and output: a pure graph. A chain is scatters and views of which each is
-read by the next one alone; what lies between the two writes does not matter (SIM-4).
+    s = select_scatter(x, a, 0, 0); t = select_scatter(s, b, 0, 1); u = select_scatter(t, c, 0, 0)
+
+The first one is dead, if `s` and `t` have no other users. Each node of such a chain, scatters and
+views, is read by the next one alone (SIM-4). A part of stage 7. Input and output: a pure graph.
 Spec: `specs/s7_simplify.md`.
 """
 
@@ -14,11 +16,11 @@ from aotlite.ir.op import ViewOp
 from aotlite.stages.shared.memory.windows import SCATTERED, write_of
 
 Later = tuple[set[Any], int]
-"""The windows that are written later, and where in their memory this value starts."""
+"""The windows that later scatters write, and the start of this value in their memory."""
 
 
 def drop_dead_writes(graph: Graph) -> Graph:
-    """The graph in which no scatter is overwritten by another that is its only reader."""
+    """The graph without scatters that later ones of the same chain overwrite."""
     dead = _dead(graph, _only_readers(graph))
     if not dead:
         return graph
@@ -38,7 +40,7 @@ def drop_dead_writes(graph: Graph) -> Graph:
 
 
 def _only_readers(graph: Graph) -> dict[Node, Node | None]:
-    """For each node that reads it once, and is the only one to read it; None for several."""
+    """The only user of each node; None if there are several uses."""
     readers: dict[Node, Node | None] = {}
     for node in graph.nodes:
         for value in node.args[0] if node.op == "output" else node.inputs():
@@ -66,7 +68,7 @@ def _dead(graph: Graph, readers: dict[Node, Node | None]) -> set[Node]:
 
 
 def _windows_behind(reader: Node, later: dict[Node, Later]) -> Later | None:
-    """What is overwritten from a reader on, in the memory that a chain has from end to end."""
+    """The windows that are overwritten from `reader` on; None if it does not continue a chain."""
     op = reader.target
     if type(op) is ViewOp and not op.recasts:
         if reader not in later:

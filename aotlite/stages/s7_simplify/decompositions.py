@@ -1,9 +1,9 @@
-"""Stage 7, decompositions: ops of a pure graph written as simpler ones, by a table of functions.
+"""Decompositions: replaces ops of a pure graph by simpler ones, by a table `{op: function}`.
 
-Input: a pure graph and a table from ops to functions in operand methods. Output: an equal pure
-graph without ops of the table, ops that the functions themselves call included. It runs below
-autograd, so that gradients are those of the original op. Results keep shape, dtype, strides and
-memory of their own. Rules: TRC-2, DEC-1 to DEC-7. Spec: `specs/s7_simplify.md`.
+Input: a pure graph and a table of functions in operand methods. Output: an equal pure graph without
+ops of the table; the ops that the functions call are decomposed in turn. It runs after autograd, so
+gradients are those of the original op. Results keep shape, dtype and strides, and alias no operand.
+Rules: TRC-2, DEC-1 to DEC-7. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _EFFECTS: dict[type, str] = {
     TokenOp: "has effects",
 }
 _DEPTH = 100
-"""Decompositions within each other; only arguments that grow without end lead so deep."""
+"""The deepest nesting of decompositions; only arguments that grow without end reach it."""
 
 
 def decompose(graph: Graph, table: Table) -> Graph:
-    """The graph with the ops of `table` replaced by what their functions compute.
+    """The graph with each op of `table` replaced by the ops that its function calls.
 
-    Raises ArgumentError for a function that fails, writes, or gives something else than the op.
+    Raises ArgumentError for a function that raises, writes, or returns other metas than the op.
     """
     if not any(node.op == "call" and node.target in table for node in graph.nodes):
         return graph
@@ -58,9 +58,9 @@ def decompose(graph: Graph, table: Table) -> Graph:
 
 # --------------------------------------------------------------------------------------- the table
 def decomposition_table(given: Any) -> Table:
-    """The table of `{op: function}`; an op is an `Op`, its name, or its function in `aotlite.ops`.
+    """Validates a table; its keys may be `Op`s, names, or functions of `aotlite.ops`.
 
-    Raises ArgumentError for another key, and for an op that no pure graph has.
+    Raises ArgumentError for any other key, and for an op that pure graphs do not have.
     """
     if not isinstance(given, Mapping):
         raise ArgumentError(
@@ -105,7 +105,7 @@ def _check_decomposable(op: Op) -> None:
                 ArgumentError(
                     f"compile: decompositions has {op.name!r}, expected an op without effects"
                 ),
-                "Effects happen as they are. (TOK-6)",
+                "An op with effects is never replaced. (TOK-6)",
             )
         case MultiViewOp():
             instead = "the views it consists of"
@@ -162,16 +162,16 @@ def _proxies(build: Builder, value: Any) -> Any:
 
 
 class _Expander(Builder):
-    """A builder whose proxies apply the table to what is called on them."""
+    """A builder whose proxies decompose the ops that are called on them."""
 
     def __init__(self, name: str, table: Table) -> None:
         super().__init__(name)
         self.table = table
         self.open: list[tuple[Op, Any]] = []
-        """The decompositions under way, outermost first: ops and their arguments."""
+        """The decompositions that are running, outermost first, with their arguments."""
 
     def call(self, op: Op, args: tuple[Any, ...]) -> Any:
-        """What a decomposition calls: emitted, or decomposed itself (DEC-2)."""
+        """Handles an op that a decomposition calls: emits it, or decomposes it in turn (DEC-2)."""
         self._check_call(op, args)
         if isinstance(op, MultiViewOp):
             return tuple([self.call(view, (args[0], *rest)) for view, rest in op.parts(args)])
@@ -179,8 +179,8 @@ class _Expander(Builder):
         return super().call(op, args) if found is NotImplemented else found
 
     def expanded(self, op: Op, args: Any) -> Any:
-        """The proxy, or proxies, that the decomposition of `op` gives; NotImplemented if it gives
-        that: the op stays (DEC-3).
+        """The results of the decomposition of `op`; NotImplemented if it returns that, which keeps
+        the op (DEC-3).
         """
         self._check_depth(op, args)
         start = len(self.nodes)
@@ -194,9 +194,9 @@ class _Expander(Builder):
         finally:
             self.open.pop()
 
-    # --- what comes back
+    # --- results
     def _fitted(self, op: Op, args: Any, result: Any, start: int) -> Any:
-        """The results with the op's metas and memory of their own (DEC-4, DEC-5)."""
+        """The results, checked; copied if strides differ or memory is shared (DEC-4, DEC-5)."""
         expected = op.infer(args)
         metas = expected if type(expected) is tuple else (expected,)
         results = tuple(result) if type(result) is list else result
@@ -224,7 +224,7 @@ class _Expander(Builder):
             return value
         return super().call(RESTRIDE, (value, meta.stride))
 
-    # --- what is refused
+    # --- refusals
     def _check_call(self, op: Op, args: tuple[Any, ...]) -> None:
         effect = _EFFECTS.get(type(op))
         if effect is not None:
@@ -253,7 +253,7 @@ class _Expander(Builder):
 
 
 def _run(function: Decomposition, op: Op, args: Any) -> Any:
-    """Calls a decomposition as its op would be called, without what says nothing (DEC-1)."""
+    """Calls a decomposition with the op's arguments, without trailing Nones and defaults."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter, value in zip(op.schema.parameters, args, strict=True):
@@ -277,7 +277,7 @@ def _run(function: Decomposition, op: Op, args: Any) -> Any:
 
 
 class _Outside:
-    """Stands in the way of tensors: a decomposition computes on its arguments alone."""
+    """A recorder that refuses all: a decomposition may compute on its arguments only."""
 
     def __init__(self, op: Op) -> None:
         self._op = op
@@ -290,7 +290,7 @@ class _Outside:
 
 
 def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None:
-    """Raises for values kept from another decomposition: they need not be there (DEC-6)."""
+    """Raises if a decomposition uses a value that it kept from another call (DEC-6)."""
     given = {proxy.node for proxy in op.operands(args)}
     for node in nodes:
         for value in node.inputs():
@@ -303,7 +303,7 @@ def _check_origin(op: Op, args: Any, nodes: list[Node], made: set[Node]) -> None
 
 
 def _seen(args: Any) -> Any:
-    """All that a decomposition can decide by: metas and literals, 1 and 1.0 apart."""
+    """A key of all that a decomposition can see: metas, and literals with their types."""
     if type(args) is tuple:
         return tuple([_seen(item) for item in args])
     if type(args) is Proxy:

@@ -1,8 +1,8 @@
-"""Whether a recorded backward is linear in the gradients that arrive.
+"""Decides whether a recorded backward is linear in its tangents.
 
-What the engine runs is; what users' hooks and backwards compute may be anything. It matters at the
-second order: eager sends all that arrives at a hook through it at once, a compiled call sends what
-arrives in its backward, and in the backward of that, apart (DBL-1).
+Formulas of ops are linear; a user's hook or backward may be anything, say `grad * grad`. In a
+double backward two gradients of one value may arrive at a compiled call one after the other, where
+eager passes their sum through the hook once. For a linear backward that is the same (DBL-1).
 Spec: `specs/higher_orders.md`.
 """
 
@@ -28,7 +28,7 @@ _SAME = frozenset({"neg", "real", "imag", "conj", "cast"})
 def is_linear(joint: Graph) -> bool:
     """Whether all gradients of a pure joint graph are linear in its tangents.
 
-    False also for what is not known: ops whose declaration does not say.
+    False also if it cannot be proven: an op's declaration does not say.
     """
     values = _Values(set(), set())
     spoilt: set[Node] = set()
@@ -36,7 +36,7 @@ def is_linear(joint: Graph) -> bool:
         if isinstance(node.role, Tangent) and node.dtype.is_differentiable:
             values.marked.add(node)
         elif node.op == "call":
-            inputs = () if node.target is FILL else node.inputs()  # which reads no value
+            inputs = () if node.target is FILL else node.inputs()  # fill reads no element
             if any(value in spoilt for value in inputs):
                 spoilt.add(node)
             elif any(value in values.marked for value in inputs):
@@ -49,9 +49,9 @@ def is_linear(joint: Graph) -> bool:
 @attrs.frozen
 class _Values:
     marked: set[Node]
-    """What is linear in the tangents."""
+    """Values that are linear in the tangents."""
     zeros: set[Node]
-    """What does not depend on them, and is zeros."""
+    """Values that are zeros, whatever the tangents."""
 
 
 def _keeps(node: Node, values: _Values) -> bool:
@@ -78,9 +78,9 @@ def _keeps(node: Node, values: _Values) -> bool:
 
 
 def _is_of(group: tuple[str, ...], node: Node, values: _Values) -> bool:
-    """Whether marked operands are in this group alone, in which the op is linear (OPS-24).
+    """Whether the op is linear in its marked operands: all are in this declared group (OPS-24).
 
-    What else is in the group has to be zeros.
+    The other operands of the group have to be zeros.
     """
     for parameter, arg in zip(node.target.schema.parameters, node.args, strict=True):
         inside = parameter.name in group
@@ -112,9 +112,9 @@ def _tree(node: Node, marked: set[Node]) -> Any:
 
 
 def _degree(expr: Any) -> int | None:
-    """0 for what does not depend on "g", 1 for what is linear in it, None for anything else.
+    """0 for an expression without "g", 1 for one that is linear in it, None for any other.
 
-    A number 0 is both, and counts as 0: see `_joined`.
+    The number 0 is both, and counts as 0: see `_joined`.
     """
     if not isinstance(expr, scalar.Expr):
         return 0

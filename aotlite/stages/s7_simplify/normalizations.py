@@ -1,6 +1,6 @@
-"""Normalisations written out in simpler ops, for backends that fuse.
+"""Decomposes normalizations (softmax, layer_norm, ..) before min-cut, for backends that fuse.
 
-Used by the pipeline before the min-cut partitioner. Rules: PART-38. Spec: `specs/s7_simplify.md`.
+Used by the pipeline before stage 8. Rules: PART-38. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from aotlite.stages.s7_simplify.decompositions import Table, decompose
 
 # ----------------------------------------------------------------- for backends that fuse (PART-38)
 def normalisations(graph: Graph) -> Table:
-    """What the normalisations of a graph are in simpler ops: empty if it has none.
+    """The decompositions of a graph's normalizations; empty if it has none.
 
-    Those that are wished to be kept or to be computed again stay as they are.
+    An op of which a checkpoint policy saves or recomputes some call is left out.
     """
     found = {node.target: node.target.expands for node in graph.calls if _is_normalisation(node)}
     for node in graph.calls if found else ():
@@ -28,10 +28,10 @@ def normalisations(graph: Graph) -> Table:
 
 
 def opened(graph: Graph) -> Graph:
-    """The graph with its normalisations written out; what is computed twice then is shared.
+    """The graph with its normalizations decomposed, and common subexpressions merged.
 
-    A normalisation is not computed again as one op: its whole result would be kept. From its
-    operand and a number a row, its maximum, mean or logarithm, it is computed again at once.
+    As one op a normalization would be saved whole. Decomposed, the cut can save its operand and one
+    number a row (maximum, mean, logarithm of a sum), and recompute the rest in a fused kernel.
     """
     table = normalisations(graph)
     if not table:
@@ -42,7 +42,7 @@ def opened(graph: Graph) -> Graph:
 
 
 def _of_backward(graph: Graph, again: set[Node]) -> Graph:
-    """The graph with these nodes as of the backward, which reads what they read (PART-37)."""
+    """The graph with these nodes in phase BACKWARD: eager's backward reads what they read."""
     new: dict[Node, Node] = {}
     for node in graph.nodes:
         args = map_nodes(node.args, new.__getitem__)
@@ -56,7 +56,7 @@ def _of_backward(graph: Graph, again: set[Node]) -> Graph:
 
 
 def _is_normalisation(node: Node) -> bool:
-    """Whether it reduces what it reads, gives as much, and says what it is in simpler ops."""
+    """Whether a call reduces, returns as many elements as it reads, and has a decomposition."""
     op = node.target
     if type(op) is not PureOp or op.cost is not Cost.REDUCTION or op.expands is None:
         return False

@@ -1,11 +1,10 @@
-"""Window rules: what a view shows of a value that scatters made, found behind the scatters.
+"""Window rules: replaces a view of a scatter's result by the scattered value, or by an older view.
 
-A part of stage 7. Input and output: a pure graph. Each value is a window on the memory of the node
-that made it: a meta, and where it starts. A scatter leaves its operand's layout as it is, so that
-windows on its result and on its operand are compared by the exact overlap test:
-the window that was written shows the value written (SIM-2); a window that shares no element with
-it shows what the operand shows (SIM-3). Two views with one window on one memory are one value
-(SIM-5). Scatters that later ones overwrite whole are left to `stages/s7_simplify/dead_scatters.py`.
+A part of stage 7. Input and output: a pure graph. A value is a window (meta and start) on the
+memory of the node that made it. A scatter keeps its operand's layout, so windows on its result and
+on its operand are compared by the exact overlap test. A view with the written window is the written
+value (SIM-2). A view that shares no element with it is a view of the operand (SIM-3). Two views
+with one window on one memory are one value (SIM-5). Dead scatters are left to `dead_scatters.py`.
 Spec: `specs/s7_simplify.md`.
 
 Note [Scatter windows]
@@ -37,7 +36,7 @@ from aotlite.stages.shared.memory.windows import (
 )
 
 _MOST_STEPS = 8
-"""Views that one view may have to be made of again, at most."""
+"""The longest chain of views that is emitted in place of one view."""
 
 
 Step: TypeAlias = tuple[ViewOp, tuple[Any, ...]]
@@ -45,7 +44,7 @@ Step: TypeAlias = tuple[ViewOp, tuple[Any, ...]]
 
 
 class ScatterRun(NamedTuple):
-    """Scatters in a row: what they began with, and the addresses that they all write between."""
+    """A run of scatters: the value before the first, and the address range that they write."""
 
     below: Node
     first: int
@@ -53,8 +52,8 @@ class ScatterRun(NamedTuple):
 
 
 def has_windows(graph: Graph) -> bool:
-    """Whether the rules may find something: a scatter, a view of a view, one of everything, or two
-    that show the same.
+    """Whether the rules may apply: there is a scatter, a view of a view, an identity view, or two
+    equal views.
     """
     seen: set[tuple[Node, MemoryWindow]] = set()
     for node in graph.nodes:
@@ -74,16 +73,16 @@ def has_windows(graph: Graph) -> bool:
 
 
 def see_through_scatters(graph: Graph, held: set[Node]) -> Graph:
-    """The graph in which views show what was written, or what lies behind writes elsewhere.
+    """The graph with views of scatters replaced by written values, or by views of older values.
 
-    `held` are the values in memory that the caller comes to hold: they stay as they are, and
-    nothing that was in memory of its own comes to lie in theirs (PART-15).
+    `held` are the values on memory that the caller gets: they are not replaced, and no other value
+    becomes a view of them (PART-15).
     """
     return _Windows(graph, set(held)).run()
 
 
 class _Windows:
-    """One run. `new` has the nodes that stand for those left out."""
+    """One run. `new` has the replacements of nodes."""
 
     def __init__(self, graph: Graph, held: set[Node]) -> None:
         self.graph = graph
@@ -91,9 +90,9 @@ class _Windows:
         self.build = Builder(graph.name)
         self.new: dict[Node, Node] = {}
         self.same: dict[Node, Node] = {}
-        """Values that are equal, laid out otherwise."""
+        """Equal values with other strides."""
         self.places: dict[Node, tuple[Node, int]] = {}
-        """For views: the node that made the memory, and where in it they start."""
+        """For views: the node that made the memory, and their start in it."""
         self.known: dict[tuple[Node, int, TensorMeta], Node] = {}
         self.writes: dict[Node, ScatterWrite] = {}
         self.runs: dict[Node, ScatterRun] = {}
@@ -127,7 +126,7 @@ class _Windows:
                 self.held.add(found)
 
     def _renewed(self, node: Node) -> Node:
-        """The node on arguments that are in the result."""
+        """The node with replaced arguments."""
         args = node.args
         if self.new:
             args = map_nodes(args, lambda value: self.new.get(value, value))
@@ -136,9 +135,9 @@ class _Windows:
         return node if args is node.args else node.with_args(args, node.meta)
 
     def _equal_operands(self, node: Node, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Equal operands that are laid out otherwise, where the result is the same (FUN-12).
+        """Arguments with equal values of other strides, where the op does not depend on strides.
 
-        A pointwise op computes each element alone, and a scatter only reads what it writes.
+        A pointwise op and the source of a scatter do not, as long as the result's meta stays.
         """
         op = node.target
         if op in SCATTERED:
@@ -160,12 +159,12 @@ class _Windows:
         return found
 
     def _is_barred(self, memory: Node) -> bool:
-        """Whether the caller comes to hold this memory, which is no input's."""
+        """Whether the caller gets this memory, and it is no input's."""
         return memory in self.held and memory.op == "call"
 
     # --- views
     def _view(self, node: Node, *, is_held: bool) -> Node | None:
-        """What stands for a view; None if it stays."""
+        """The replacement of a view; None to keep it."""
         op: ViewOp = node.target
         if op.recasts or _is_symbolic(node.args[0].meta) or _is_symbolic(node.meta):
             return None
@@ -187,7 +186,10 @@ class _Windows:
     def _found(
         self, memory: Node, window: MemoryWindow, steps: list[Step], operand: Node
     ) -> Node | None:
-        """A value equal to the window on a memory that `steps` show of the operand."""
+        """A value equal to the view `steps` of `operand`, which is `window` on `memory`.
+
+        Searched behind scatters that do not meet the window. None if only the view itself is known.
+        """
         found = self._at(memory, window)
         if found is not None:
             return found
@@ -221,7 +223,7 @@ class _Windows:
         return self._at(memory, MemoryWindow(window.meta, start)) or self._replayed(behind, shown)
 
     def _at(self, memory: Node, window: MemoryWindow) -> Node | None:
-        """The value that is known to be this window on this memory."""
+        """A node known to be this window on this memory."""
         if window.start == 0 and window.meta is memory.meta:
             return memory
         return self.known.get((memory, window.start, window.meta))
@@ -250,7 +252,7 @@ class _Windows:
 
     # --- scatters
     def _scatter(self, node: Node, *, is_held: bool) -> Node | None:
-        """What stands for a scatter; None if it stays."""
+        """The replacement of a scatter; None to keep it."""
         write = write_of(node)
         if write is None:
             return None
@@ -263,7 +265,7 @@ class _Windows:
         return None
 
     def _join_run(self, memory: Node, write: ScatterWrite) -> None:
-        """Writes in a row, to a copy of a copy, are passed by together."""
+        """Extends the run of scatters that ends below this one: a search skips runs whole."""
         first = write.window.start
         end = first + write.window.meta.span
         below = write.operand
@@ -274,7 +276,7 @@ class _Windows:
             self.runs[memory] = ScatterRun(below, first, end)
 
     def _unneeded(self, write: ScatterWrite) -> Node | None:
-        """SIM-6: what a scatter gives that changes nothing, or all."""
+        """The value of a scatter that changes no element, or all of them (SIM-6); else None."""
         operand, source, window = write.operand, write.source, write.window
         memory, before = self._place(operand)
         if not self._is_barred(memory):

@@ -1,10 +1,13 @@
-"""Stage 8, partition: cuts a pure joint graph into a forward and a backward.
+"""Stage 8, partition: cuts a pure joint graph into a forward, a backward, and the saved values.
 
-Input: the simplified joint graph. Output: `Partition`. A partitioner chooses the values that the
-forward saves; `cut` of `s8_partition/graph_cut.py` makes the two graphs of its choice, and a
-partitioner of one's own ends with it. The default partitioner stands here: it runs forward what was
-recorded in the forward, and saves every forward value that the backward uses (PART-10). The
-partitioner that saves least is `s8_partition/min_cut.py`.
+    joint      (primals, tangents)     -> (results, gradients)
+    forward    (primals)               -> (results, saved)
+    backward   (saved, tangents)       -> (gradients)
+
+Input: the simplified joint graph. Output: `Partition`. A partitioner chooses the saved values;
+`cut` (`graph_cut.py`) makes the two graphs. A user's partitioner ends with `cut` too. The default
+partitioner, here, saves every forward value that the backward uses (PART-10); `min_cut.py` saves
+the fewest bytes and recomputes the rest.
 Rules: PART-1..PART-10, PART-26, PART-31, PART-36, PART-37, SAV-1. Spec: `specs/s8_partition.md`.
 """
 
@@ -18,7 +21,7 @@ from aotlite.stages.s8_partition.indexed_graph import numbered
 
 
 def default_partition(graph: Graph) -> Partition:
-    """Forward: all that was recorded in the forward; saved: what the backward uses of it."""
+    """The partition whose forward has all forward nodes, and saves those that the backward uses."""
     joint = numbered(graph)
     forward = _of_forward(graph)
     needed = needed_values(joint, forward)
@@ -35,11 +38,9 @@ def default_partition(graph: Graph) -> Partition:
 
 
 def _of_forward(graph: Graph) -> list[bool]:
-    """Which nodes the forward runs: what was recorded in it, and single results of that.
-
-    A call of the backward that equals one of the forward was merged with it; of its several results
-    the forward may have asked for others (PART-11).
-    """
+    """For each node whether the forward runs it: nodes of phase FORWARD, and `getitem`s of them.
+    A backward call with several results may have been merged with an equal one of the forward,
+    which used other results of it (PART-11)."""
     found: dict[Node, bool] = {}
     for node in graph.nodes:
         is_single = node.op == "call" and node.target is GETITEM

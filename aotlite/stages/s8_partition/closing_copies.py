@@ -1,7 +1,7 @@
-"""The writes of an inference graph that stay in it: one `copy_` into each input, at the end.
+"""Closing copies: an inference graph ends in one `copy_` for each input that it updates.
 
-Behind stage 8, where `keep_inference_input_mutations` asks for it. Input: a pure graph without
-backward, and the analysis. Output: the graph, and the analysis that says which inputs it writes.
+After stage 8, with the option `keep_inference_input_mutations`. Input: a pure graph without
+backward, and the metadata. Output: the graph, and the metadata that says which inputs it writes.
 Rules: META-3, FUN-21, FUN-22, FUN-26. Spec: `specs/s9_lower.md`.
 """
 
@@ -21,9 +21,9 @@ from aotlite.stages.records.metadata.function_meta import FunctionMeta
 
 
 def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, FunctionMeta]:
-    """The graph that writes what it may, and the analysis that says so.
+    """The graph with closing copies for the inputs that it may write, and the metadata.
 
-    Members of a synthetic base are no inputs of the graph: the runtime writes them (SYN-11).
+    Members of a synthetic base are not inputs of the graph: the runtime writes them (SYN-11).
     """
     given = {node.role: node for node in graph.placeholders}
     kept = {each.role for each in meta.inputs if may_stay(each) and each.role in given}
@@ -37,9 +37,9 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
             results.append((role, value))
             continue
         target = given[role.of]
-        if value is not target:  # an input that gets its own value needs no copy
+        if value is not target:  # an input that keeps its value needs no copy
             assert type(value) is Node
-            build.source = value  # the copy is of the line that made the value
+            build.source = value  # the copy gets the location of the value
             copies.append(Copy(build.emit(COPY_, (target, value)), "the graph writes its input"))
     build.source = None
     closed = build.finish([value for _, value in results], [role for role, _ in results])
@@ -48,7 +48,7 @@ def with_closing_copies(graph: Graph, meta: FunctionMeta) -> tuple[Graph, Functi
 
 
 class MutationKind(Enum):
-    """What becomes of the writes to an input (META-3)."""
+    """Who writes an input (META-3)."""
 
     NOT_MUTATED = "it is not written"
     IN_GRAPH = "a graph without backward may write it itself"
@@ -56,7 +56,7 @@ class MutationKind(Enum):
 
 
 def mutation_kind(each: InputMeta, *, keep_input_mutations: bool = True) -> MutationKind:
-    """What becomes of the writes to an input, whether or not they may stay in the graph."""
+    """Who writes an input: nobody, the graph, or the runtime after it."""
     if not (each.writes or each.written_late):
         return MutationKind.NOT_MUTATED
     stays = keep_input_mutations and may_stay(each)
@@ -64,9 +64,9 @@ def mutation_kind(each: InputMeta, *, keep_input_mutations: bool = True) -> Muta
 
 
 def may_stay(each: InputMeta) -> bool:
-    """Whether the graph itself may write this input: nothing but its bytes changes (FUN-21).
+    """Whether the graph itself may write this input: only its bytes change (FUN-21).
 
-    A change of geometry excludes it, also under no_grad; so does other memory.
+    Not if its geometry, its storage or its history changes too.
     """
     unseen = each.hidden or each.under_no_grad or not each.requires_grad
     seen_by_tape = each.changes_history or not unseen

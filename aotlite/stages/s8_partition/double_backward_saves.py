@@ -1,12 +1,18 @@
-"""What a forward keeps so that its backward can be differentiated, and graphs fed from it (DBL-2).
+"""Saves of a forward for double backward, and joint graphs of later orders fed from saves (DBL-2).
 
-The backward of a call is a function of the values that are saved and of the gradients that arrive.
-Its own backward goes on through the saved values to the inputs, and on that way reads operands and
-results that the backward alone may not need. `with_kept` finds those that do not follow from what
-is saved, and has them saved, too; mostly there are none. `fed` replaces in a later graph what is
-computed again from the inputs by what was saved. Values of two graphs are the same if they are
-computed in the same way (`value_numbering`).
-Spec: `specs/higher_orders.md`.
+`with_kept` adds saved values to a partition: forward values that a double backward may read, and
+that cannot be computed from the values saved already. Mostly there are none. `fed` rewrites the
+joint graph of a later order: a value that was saved becomes an input, instead of being recomputed
+from the function's inputs. Values of the two graphs are matched by value numbers
+(`shared/value_numbering.py`). Spec: `specs/higher_orders.md`.
+
+Note [Saves of a double backward]
+    def f(x): y = x.exp(); return y.sin()         # backward: dx = dy * cos(y) * y; saved: y
+The double backward differentiates dx by y, and then y by x. The first part reads y; the second one
+goes back through `exp`, whose formula reads y too: nothing more is saved. With `y = x * w` the way
+back through `mul` reads x and w. These are inputs, and given: nothing is saved, unless the caller
+may write them before the backward. So the search starts where the backward reads forward values,
+follows the gradients' way to the inputs, and collects what the formulas on it read.
 """
 
 from __future__ import annotations
@@ -46,17 +52,16 @@ from aotlite.stages.shared.value_numbering import ValueNumbering
 _REASON = "derivatives of the backward read it, or what it is computed from"
 
 
-# --------------------------------------------------------------------------- what is saved besides
+# ------------------------------------------------------------------------------ additional saves
 class Reads(Enum):
-    """What is known of the values that derivatives of a backward read."""
+    """Which forward values a double backward may read, of the ops that gradients pass."""
 
     FORMULAS = 1
-    """What the declarations of the ops say."""
+    """The operands and results that the ops' gradient formulas declare."""
     OPERANDS = 2
-    """Users' Python runs, or passes have made other ops of those that were recorded: operands of
-    any op that a gradient passes."""
+    """All operands: users' Python runs in the backward, or passes replaced the recorded ops."""
     ANYTHING = 3
-    """Classes of wrappers compute: whatever follows from the inputs."""
+    """Any value computed from the inputs: wrappers' classes compute gradients."""
 
 
 def with_kept(
@@ -70,13 +75,13 @@ def with_kept(
     reads: Reads,
     may_read: Callable[[Any], bool] = lambda role: True,
 ) -> Partition:
-    """The partition whose forward also saves what derivatives of its backward may read.
+    """The partition whose forward also saves the values that a double backward may read.
 
-    `whole` is the graph that was cut in two, as it was before stage 7 left out what gradients pass
-    that come to nothing, and before it was fed. `requires` says of the role of its inputs whether
-    they require grad, `given` which numbers the forward's have; the memory of inputs in `exported`
-    may be written unnoticed. Where anything is read, `may_read` says of the role of an input
-    whether it is, or what is read follows from it.
+    `whole` is the joint graph before stage 7 dropped gradients that are zeros, and before it was
+    fed. `given` has the value numbers of the forward's inputs. `requires` answers of the role of an
+    input whether it requires grad. Inputs in `exported` may be written without being noticed. With
+    `Reads.ANYTHING`, `may_read` answers of an input whether anything that is read depends on it.
+    Note [Saves of a double backward].
     """
     if partition.backward is None:
         return partition
@@ -92,9 +97,9 @@ def with_kept(
 
 
 def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
-    """What does not depend on gradients that arrive, and what of it the rest reads or gives.
+    """The graph of nodes that depend on no tangent, and those of them that the others read.
 
-    Where it was recorded does not matter: stage 7 may have one node for both halves.
+    Phases do not count: stage 7 may have merged nodes of both halves.
     """
     late: set[Node] = set()
     met: dict[Node, None] = {}
@@ -113,14 +118,14 @@ def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
 
 
 class _Forward:
-    """The forward of a partition, with its values by number."""
+    """The forward of a partition, with its nodes by value number."""
 
     def __init__(self, graph: Graph, numbering: ValueNumbering, given: Mapping[Any, int]) -> None:
         self.graph = graph
         numbers = numbering.of(graph, given)
         self.saved = {value for _, value in graph.outputs_with(Saved)}
         self.known = {numbers[value] for value in self.saved}
-        """What is saved, by number."""
+        """The value numbers of the saved values."""
         results = zip(graph.output_roles, graph.outputs, strict=True)
         written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
         self.written = {
@@ -132,10 +137,10 @@ class _Forward:
         self.values = {numbers[node]: node for node in reversed(graph.nodes[:-1])}
         turned = {numbering.turned(number) for number in self.known} - self.known
         self.turned = {self.values[number] for number in turned if number in self.values}
-        """Of what is saved only turned what it is a view of."""
+        """The bases of saved values that are transposes or reshapes of them."""
 
     def inputs(self) -> list[Node]:
-        """The inputs, read or not, and what came of effects: all else follows from these."""
+        """The inputs, and the results of effects: all other values are computed from these."""
         return [
             node
             for node in self.graph.nodes
@@ -145,7 +150,7 @@ class _Forward:
 
 
 class _Missing:
-    """Values of the forward of a joint graph that do not follow from those that are saved."""
+    """Finds forward values that a double backward reads, and cannot compute from saved ones."""
 
     def __init__(
         self,
@@ -164,10 +169,10 @@ class _Missing:
                 self.parts.setdefault(node.args[0], []).append(node)
 
     def values(self, met: Sequence[Node], reads: Reads) -> list[Node]:
-        """The values to save where a backward reads those that are `met`, in the forward's order.
+        """The values to save, in the forward's order; `met` are those that the backward reads.
 
-        Of what is only turned what it is a view of, too, which is there anyway: a derivative turns
-        it back.
+        Of a saved transpose its base is saved too: it is in memory, and a derivative transposes
+        back.
         """
         forward = self.forward
         wanted = dict.fromkeys([each for value in met for each in self._parts(value)])
@@ -190,7 +195,7 @@ class _Missing:
         return node.inputs() if every else read_by_formulas(node, self.differentiable)
 
     def _parts(self, value: Node) -> list[Node]:
-        """The value, or those of its results that anything reads where it is of several."""
+        """The value; of a call with several results those that are used."""
         if type(value.meta) is not tuple:
             return [value]
         return self.parts.get(value, [])
@@ -209,14 +214,16 @@ class _Missing:
                         stack.append(value)
 
     def _ends_at(self, node: Node) -> bool:
-        """Whether a value is not computed again: it is saved, or given, or came of an effect."""
+        """Whether a value is not recomputed: it is saved, an input, or the result of an effect."""
         itself = self.forward.values.get(self.numbers[node])
         is_given = itself is not None and itself.op == "placeholder"
         return self.numbers[node] in self.forward.known or is_given or _comes_of_effect(node)
 
     def _safe(self) -> set[Node]:
-        """The values that are the same when they are computed again from what is saved and from
-        inputs: nothing is written, and nothing happens, on the way."""
+        """The values that can be recomputed from saved values and unwritten inputs, or are saved.
+
+        On the way there is no written input, and no effect.
+        """
         forward, safe = self.forward, set[Node]()
         for node in self.graph.nodes[:-1]:
             is_own = self.numbers[node] not in forward.changed and not is_effect(node)
@@ -229,8 +236,7 @@ class _Missing:
         return safe
 
     def _sources(self, values: Iterable[Node]) -> set[Node]:
-        """The values of the forward that these are computed from where they do not follow from what
-        is saved: inputs, and what came of effects."""
+        """The inputs and results of effects, not saved yet, that these values depend on."""
         forward, found = self.forward, set[Node]()
         stack = list(values)
         seen = set(stack)
@@ -247,7 +253,7 @@ class _Missing:
 
 
 def _comes_of_effect(node: Node) -> bool:
-    """Whether a value is a result of an effect; its first one is a token."""
+    """Whether a value is a result of an effect (result 0 is the token)."""
     return node.target is GETITEM and node.args[1] > 0 and is_effect(node.args[0])
 
 
@@ -272,7 +278,7 @@ def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
 
 
 def _positions(node: Node, differentiable: Container[Node]) -> tuple[int, ...]:
-    """The operands of a call that gradients go to."""
+    """The indices of a call's operands that get gradients."""
     vjp = getattr(node.target, "vjp", None)
     if vjp is None:
         return ()
@@ -286,7 +292,7 @@ def _holds(argument: Any, values: Container[Node]) -> bool:
 
 
 def read_by_formulas(node: Node, differentiable: Container[Node]) -> Iterator[Node]:
-    """What the gradient formulas of a call read (OPS-4)."""
+    """The operands and results that a call's gradient formulas read (OPS-4)."""
     needed = _positions(node, differentiable)
     if not needed:
         return
@@ -303,7 +309,7 @@ def read_by_formulas(node: Node, differentiable: Container[Node]) -> Iterator[No
 def _extended(
     partition: Partition, found: list[Node], exported: Container[Any], written: Container[Node]
 ) -> Partition:
-    """The partition that saves these values, too; its backward does not read them."""
+    """The partition that also saves these values; its backward takes them without reading them."""
     forward, backward = partition.forward, partition.backward
     assert backward is not None
     build = Builder(forward.name)
@@ -336,7 +342,7 @@ def _extended(
 
 
 def _owners(forward: Graph) -> dict[Node, Any]:
-    """Whose memory a value is that others may write once the call has returned."""
+    """The inputs and results that own memory which the caller may write after the call."""
     owners = {node: node.role for node in forward.placeholders if is_given(node.role)}
     for role, value in forward.outputs_with((Output, IntermediateBase, Part)):
         owners.setdefault(storage_root(value), role)
@@ -346,29 +352,28 @@ def _owners(forward: Graph) -> dict[Node, Any]:
 # ------------------------------------------------------------------------- graphs fed from values
 @attrs.frozen
 class SavedOperand:
-    """A value that a call has saved."""
+    """A saved value of a call, by its value number."""
 
     number: int
     meta: TensorMeta
     owner: Any
-    """Who may write its memory, which is noticed if its version is asked; None if nobody may.
-
-    Of a part, the outermost wrapper.
-    """
+    """The input or result on whose memory it is: writes to that show in its version counter. None
+    if nobody else can write it. Of a part, the outermost wrapper."""
 
     @staticmethod
     def of(number: int, meta: TensorMeta, saved: SavedValue) -> SavedOperand:
-        """What a partition says of it; what is lent is copied before it is written (PART-37)."""
+        """The operand of a partition's saved value. A lent one is copied before a write (PART-37):
+        it has no owner."""
         owner: Any = None if saved.lent else saved.owner
         owner = owner.of if isinstance(owner, MutatedInput) else owner
         return SavedOperand(number, meta, owner.whole if isinstance(owner, Part) else owner)
 
 
 def places_of(saved: Sequence[SavedOperand], asked: Container[Any]) -> dict[int, int]:
-    """For each number the place of a value.
+    """For each value number an index among `saved`.
 
-    Of values that are one, and lie in several places, it is one that nobody may write, or whose
-    owner is `asked` for its version.
+    Of equal values one is preferred that nobody can write, or whose owner's version is checked
+    (`asked`).
     """
     found: dict[int, int] = {}
     for place, held in enumerate(saved):
@@ -383,7 +388,7 @@ def following(
     places: Mapping[int, int],
     arriving: Container[Any],
 ) -> Graph:
-    """The graph with those of its results that follow from what is saved and what arrives."""
+    """The graph with only those outputs that depend on saved values and tangents alone."""
     found: set[Node] = set()
     for node in graph.nodes[:-1]:
         is_kept = numbers[node] in places and type(node.meta) is not tuple
@@ -405,9 +410,9 @@ def fed(
     saved: Sequence[SavedOperand],
     places: Mapping[int, int],
 ) -> Graph:
-    """The graph with `Kept` inputs in the place of values that have the numbers of `places`.
+    """The graph with `Kept` inputs in place of the nodes whose value numbers are in `places`.
 
-    What is left of its own inputs is read where passes look at more than is needed (`closed`).
+    Its own inputs stay until dead code is removed: `closed` checks that none is read.
     """
     build = Builder(graph.name)
     new: dict[Node, Node] = {}
@@ -437,10 +442,9 @@ def fed(
 
 
 def closed(graph: Graph, arriving: Container[Any]) -> Graph:
-    """A graph that was fed, with results in memory of their own.
+    """A fed graph after dead code elimination, with outputs on memory of their own.
 
-    Of its inputs those with a role in `arriving` are left, and `Kept` ones. GraphError where
-    another is read.
+    Its inputs are `Kept` ones and those with a role in `arriving`. GraphError if another is read.
     """
     build = Builder(graph.name)
     build.nodes = list(graph.nodes[:-1])
@@ -452,7 +456,7 @@ def closed(graph: Graph, arriving: Container[Any]) -> Graph:
 
 
 def _own_memory(build: Builder, role: Role, value: Node) -> Node:
-    """A result is never memory of a saved value or of a gradient that arrives (SAV-1)."""
+    """A copy of an output that is a saved value or a tangent: the caller may write it (SAV-1)."""
     is_own = isinstance(role, Gradient) or storage_root(value).op == "call"
     return value if is_own else build.emit(CLONE, (value,))
 
@@ -463,7 +467,7 @@ def _laid_out(build: Builder, value: Node, like: Node) -> Node:
 
 
 def _read(graph: Graph) -> set[Node]:
-    """The values that results are computed from."""
+    """The nodes on which outputs depend."""
     found: set[Node] = {value for value in graph.outputs if type(value) is Node}
     for node in reversed(graph.nodes):
         if node in found:
@@ -472,7 +476,7 @@ def _read(graph: Graph) -> set[Node]:
 
 
 def _without_unread(graph: Graph, arriving: Container[Any]) -> Graph:
-    """The graph without dead code: what happened in the forward does not happen again."""
+    """The graph without dead code and without effects of the forward, which must not run again."""
     live = _read(graph)
     nodes = []
     for node in graph.nodes:

@@ -1,8 +1,8 @@
-"""Minimum cuts of networks whose vertices stand in execution order, reduced before they are solved.
+"""Minimum cuts of flow networks: exact reductions first (`flow_reductions.py`), then a solver.
 
-What a solver sees is what the exact reductions of `flow_reductions.py` leave, most often nothing:
-importing networkx takes longer than all else that a compilation does. It knows no graphs:
-`recompute_costs.py` says what values cost. Spec: `specs/s8_mincut.md`.
+Most networks are solved by the reductions alone. That matters since importing networkx takes longer
+than the rest of a compilation. Knows numbers only, no graphs: `recompute_costs.py` makes the
+network. Spec: `specs/s8_mincut.md`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ALGORITHMS = (
     "preflow_push",
     "shortest_augmenting_path",
 )
-"""Names of networkx's algorithms that stand for a solver."""
+"""The names of networkx algorithms that `solver=` accepts."""
 
 
 @attrs.frozen
 class FlowCut:
-    """A minimum cut: its weight, the values that it cuts, and how much a solver had to solve."""
+    """A minimum cut: its weight, the values to save, and the edges that a solver was given."""
 
     weight: Capacity
     values: tuple[int, ...]
@@ -51,9 +51,9 @@ class FlowCut:
 
 
 def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> FlowCut:
-    """The minimum cut; among several the one next to the sink, as networkx gives it.
+    """The minimum cut; among several the one nearest to the sink, as networkx returns it.
 
-    There must be one of limited weight (`unlimited_path`).
+    A cut of finite weight has to exist: check with `unlimited_path`.
     """
     into = reduced(network)
     fixed = into[SINK].pop(SOURCE, None)
@@ -69,7 +69,7 @@ def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -
 
 
 def _needed(network: ReducedNetwork, values: set[int]) -> set[int]:
-    """The values of a cut without those of no bytes that only other values of it lead to."""
+    """The values of a cut without empty ones that are only reached through other values of it."""
     passed: set[int] = set()
     needed: set[int] = set()
     for i, is_live in enumerate(network.live):
@@ -79,7 +79,10 @@ def _needed(network: ReducedNetwork, values: set[int]) -> set[int]:
 
 
 def unlimited_path(network: ReducedNetwork) -> list[int]:
-    """The values on a path from source to sink that no cut can cut; empty if there is none."""
+    """A path of values of unlimited capacity from source to sink; empty if there is none.
+
+    With such a path no cut of finite weight exists.
+    """
     before: dict[int, int | None] = {}
     for i, capacity in enumerate(network.capacities):
         if not network.live[i] or capacity != UNLIMITED:
@@ -104,18 +107,18 @@ def _backwards(i: int | None, before: dict[int, int | None]) -> Iterator[int]:
 
 # --------------------------------------------------------------------------------------- solving
 Pair = tuple[Vertex, Vertex]
-"""An edge by its ends."""
+"""An edge as (from, to)."""
 Shape = tuple[Link, ...]
-"""Edges between vertices that are numbered as they appear."""
+"""The edges of a component, with vertices renumbered in order of appearance."""
 
 
 def _solved(
     into: dict[Vertex, Edges], solver: Solver | str
 ) -> tuple[list[tuple[Capacity, Tree]], int]:
-    """The edges of a minimum cut, and of how many a solver chose them.
+    """The edges of a minimum cut, and the number of edges that a solver was given.
 
-    Parts that are joined by source and sink alone are solved one by one, and parts of one shape, as
-    layers make them, once.
+    Components that only source and sink connect are solved one by one. Components of equal shape,
+    such as the layers of a model, are solved once.
     """
     known: dict[Shape, tuple[list[int], int]] = {}
     cut, asked = [], 0
@@ -165,7 +168,7 @@ def _shape(into: dict[Vertex, Edges], part: list[Pair]) -> Shape:
 
 
 def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
-    """The positions of the edges of a minimum cut, as a solver finds it."""
+    """The indices of the edges of a minimum cut, by a solver."""
     import networkx
 
     digraph = networkx.DiGraph()
@@ -181,7 +184,7 @@ def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
 
 
 def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
-    """(value, source side) as the solver gives them, checked."""
+    """(value, source side) as the solver returns them, checked."""
     vertices = set(digraph)
     try:
         answer = solver_of(solver)(digraph, SOURCE, SINK)
@@ -202,7 +205,7 @@ def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
 
 
 def check_solver(solver: Any) -> None:
-    """Raises ArgumentError for what is neither a function nor the name of an algorithm."""
+    """Raises ArgumentError unless `solver` is a function or the name of an algorithm."""
     if not callable(solver) and solver not in ALGORITHMS:
         raise ArgumentError(
             f"min-cut: the solver is {solver!r}, expected a function or one of "
@@ -211,7 +214,7 @@ def check_solver(solver: Any) -> None:
 
 
 def solver_of(solver: Solver | str) -> Solver:
-    """The solver that a name of a networkx algorithm stands for; a function is one itself.
+    """The solver function for the name of a networkx algorithm; a function as it is.
 
     Raises ArgumentError for anything else.
     """

@@ -1,7 +1,7 @@
-"""Cuts a joint graph into the two graphs of a partition, given the values that are saved.
+"""`cut`: the forward and backward graphs of a partition, given the values to save.
 
-What every partitioner ends with, aotlite's and a user's: the forward gets the saved values as its
-last results, the backward gets them as inputs and recomputes what else it needs.
+Every partitioner ends with it, a user's as well. The forward returns the saved values as its last
+outputs; the backward takes them as inputs, and recomputes the other forward values that it needs.
 Rules: PART-1..PART-9, PART-26, PART-31, SAV-1. Spec: `specs/s8_partition.md`.
 """
 
@@ -40,12 +40,10 @@ from aotlite.stages.shared.user_frames import describe
 def cut(
     graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: IndexedGraph | None = None
 ) -> Partition:
-    """The partition that saves these nodes: the backward recomputes what it needs from them.
-
-    `saved` gives the reason for each; those that the backward does not use are left out. `joint` is
-    the graph by numbers, if it is known. Raises ArgumentError where the gradients cannot be
-    computed from the saved nodes and the tangents, or a result needs a tangent.
-    """
+    """The partition that saves these nodes; the backward recomputes the rest from them.
+    `saved` has the reason for each node; a node that the backward does not use is not saved.
+    `joint` is the indexed graph, if the caller has it. Raises ArgumentError if the gradients cannot
+    be computed from the saved nodes and the tangents, or if a result needs a tangent."""
     reasons = dict(saved) if isinstance(saved, dict) else dict.fromkeys(saved, "chosen")
     joint = numbered(graph) if joint is None else joint
     kept = [node in reasons for node in graph.nodes]
@@ -72,7 +70,7 @@ def cut(
 
 
 def needed_values(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
-    """What the gradients need, down to what is kept and to tangents."""
+    """For each node whether the gradients depend on it, not looking behind `kept` nodes."""
     return joint.upstream([i for _, i in joint.gradients], kept)
 
 
@@ -80,7 +78,7 @@ def needed_values(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
 def _forward(
     joint: IndexedGraph, saved: list[int], saving: list[Saved], unchecked: set[int]
 ) -> tuple[Graph, list[Any]]:
-    """The forward, and whose memory each saved value is."""
+    """The forward graph, and for each saved value the role that owns its memory, if one does."""
     graph = joint.graph
     results = [
         (role, value)
@@ -107,7 +105,7 @@ def _forward(
 
 
 def _copied(build: Builder, node: Node) -> Node:
-    """A copy that lies as the value does, since the backward's graph says so."""
+    """A copy with the strides of the value, which the backward's placeholder has."""
     meta: TensorMeta = node.meta  # type: ignore[assignment]
     if meta.contiguous:
         return build.emit(CLONE, (node,))
@@ -115,7 +113,7 @@ def _copied(build: Builder, node: Node) -> Node:
 
 
 def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
-    """The inputs, and all that results and saved values are computed from, in order (PART-2)."""
+    """The inputs, and the calls that results and saved values depend on, in order (PART-2)."""
     wanted = joint.upstream([*saved, *[i for _, i in joint.results]])
     for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
         if type(node.role) in OF_BACKWARD:
@@ -129,7 +127,7 @@ def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
 
 
 def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
-    """Whose memory each root is, once the call has returned."""
+    """The results, by the node that made the memory which they own after the call."""
     owners: dict[Node, Any] = {}
     for role, value in results:
         if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
@@ -162,7 +160,7 @@ def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Grap
 
 
 def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
-    """Arguments with the nodes in them that stand for others."""
+    """Arguments with replaced nodes."""
     found = []
     for value in args:
         kind = type(value)
@@ -175,10 +173,8 @@ def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
 
 
 def _in_time(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> Iterator[int]:
-    """The calls of the backward: what needs no tangent stands before its first reader (PART-26).
-
-    So a value that is computed again lives no longer than it must.
-    """
+    """The calls of the backward in order; a recomputed call stands before its first user (PART-26).
+    So recomputed values live as short as possible."""
     waiting: dict[int, None] = {}
     for i, node in enumerate(joint.graph.nodes[:-1]):
         if not needed[i] or kept[i] or type(node.role) in OF_BACKWARD:
@@ -212,7 +208,7 @@ def _twice(node: Node) -> TokenError:
 
 
 def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> list[int]:
-    """Takes from `waiting` what `reader` is computed from, in order."""
+    """Removes from `waiting` the calls that `reader` depends on; returns them in order."""
     found: list[int] = []
     stack = [reader]
     while stack:
@@ -226,10 +222,8 @@ def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> li
 
 
 def _own_memory(build: Builder, role: Role, value: Node) -> Node:
-    """A gradient is never memory of a saved value or of a tangent: its holder may write it.
-
-    Neither is what the backward writes, unless that is what was there.
-    """
+    """A copy of a gradient that is a saved value or a tangent: the user may write a gradient.
+    Likewise for a `Rewritten` output, unless the memory keeps its value."""
     if storage_root(value).op == "call" or _is_kept(role, value):
         return value
     build.source = value
@@ -239,5 +233,5 @@ def _own_memory(build: Builder, role: Role, value: Node) -> Node:
 
 
 def _is_kept(role: Role, value: Node) -> bool:
-    """Whether what the backward leaves in some memory is what was there."""
+    """Whether an output says that memory keeps the value that it had."""
     return type(role) is Rewritten and value.role == Current(role.of)

@@ -1,7 +1,7 @@
-"""A joint graph by numbers: what stages that walk it many times look up once.
+"""`IndexedGraph`: a joint graph as lists indexed by node number, for passes that walk it often.
 
-Shared by partitioners. Values are numbered as they stand in the graph; each list is aligned with
-`nodes`. Rules: PART-16, PART-37. Spec: `specs/s8_mincut.md`.
+Used by the partitioners. Node i is `graph.nodes[i]`; all lists are aligned with `nodes`.
+Rules: PART-16, PART-37. Spec: `specs/s8_mincut.md`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from aotlite.ir.ops.structure import GETITEM
 
 @attrs.frozen(eq=False, slots=False)
 class IndexedGraph:
-    """A joint graph whose values are numbers."""
+    """A joint graph whose nodes are numbers."""
 
     graph: Graph
     inputs: list[list[int]]
-    """What each node reads, without repeats."""
+    """The operands of each node, without repeats."""
     results: list[tuple[Role, int]]
     """Outputs of the forward that are values."""
     gradients: list[tuple[Role, int]]
     """Outputs of the backward that are values: gradients, and what it writes."""
 
     def upstream(self, starts: Sequence[int], kept: Sequence[bool] = ()) -> list[bool]:
-        """Whether each value is one of these or is read to compute them; what is kept is there."""
+        """For each node whether `starts` depend on it, not looking behind `kept` nodes."""
         found = [False] * len(self.inputs)
         kept = kept or found.copy()
         for i in starts:
@@ -56,9 +56,7 @@ class IndexedGraph:
 
     @cached_property
     def tangents(self) -> list[int]:
-        """The tangents that each value depends on: bit k stands for the k-th tangent, or other
-        input that only the backward has.
-        """
+        """The tangents that each node depends on, as bits; other backward inputs count as well."""
         return _tangents(self.graph, self.inputs)
 
     @cached_property
@@ -69,25 +67,25 @@ class IndexedGraph:
 
     @cached_property
     def roots(self) -> list[int]:
-        """Whose memory each value is."""
+        """For each node the node whose memory it is on: itself, unless it is a view."""
         return _roots(self.graph, self.inputs)
 
     @cached_property
     def callers_memory(self) -> tuple[set[int], set[int]]:
-        """Roots that are memory of the caller's after the call: all, and the overwritten ones."""
+        """(held, written): roots on memory that the caller holds, and inputs that are written."""
         return _callers_memory(self)
 
     @cached_property
     def lendable(self) -> set[int]:
-        """Roots that the backward may read though eager's does not: they are copied before
-        somebody writes them. None where the backward runs code, which may be what writes; and not
-        what ndarrays show, which would have to be copied at each call, outside of any kernel.
-        """
+        """Roots on the caller's memory that may be saved without a copy, although eager would not
+        save them: a write to them makes the copy (PART-37).
+        None if the backward runs users' code, which may be what writes. No input that an ndarray
+        shares: NumPy's writes are not noticed."""
         return _lendable(self)
 
 
 def numbered(graph: Graph) -> IndexedGraph:
-    """The graph by numbers. Linear; the graph is functional."""
+    """The indexed form of a functional graph, in linear time."""
     numbers: dict[Node, int] = {}
     inputs = _inputs(graph, numbers)
     results: list[tuple[Role, int]] = []
@@ -167,6 +165,6 @@ def _lendable(joint: IndexedGraph) -> set[int]:
 
 
 def _is_code(node: Node, tangents: int) -> bool:
-    """Whether the node is late memory of the backward, or an op of it that is no known kernel."""
+    """Whether the node is a `Current` input of the backward, or an opaque op in it."""
     is_opaque = node.op == "call" and node.target.cost is Cost.OPAQUE
     return type(node.role) is Current or bool(is_opaque and tangents)

@@ -1,17 +1,17 @@
-"""Stage 8, min-cut: which values a forward keeps so that least memory is moved for the backward.
+"""Stage 8, min-cut: the values to save so that the fewest bytes move; the rest is recomputed.
 
-Input: the simplified joint graph. Output: `MinCut`: the values to save, and why each value is saved
-or computed again; `aotlite.partition` makes the halves of it with `cut`. What values cost is said
-in `recompute_costs.py`, how a network is cut in `flow_network.py`. Policies and budgets are no part
-of this. Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
+Input: the simplified joint graph. Output: `MinCut`: the values to save, and the reason why each
+value is saved or recomputed. `aotlite.partition` makes the halves of it with `cut`. Costs and bans
+are in `recompute_costs.py`, the solver in `flow_network.py`. No policies, no memory budgets.
+Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
 
 Note [Min-cut edges]
     s = x.sin(); y = s.exp()    # the gradients need cos(x) and y
 Each value is two vertices, and the edge between them has its weight in bytes: to cut it is to save
-the value. Edges from a value to its users are unlimited, for reading is not what is saved. The
-source leads to `x`, which is given, and values that only the backward may read lead to the sink. A
-cut parts source from sink: each way from the inputs to the backward goes through a saved value. To
-cut at `x` saves one input, which is in memory anyway, and computes `s` and `y` again.
+the value. Edges from a value to its users are unlimited. The source leads to inputs and to values
+that may not be recomputed; values that a backward-only node reads lead to the sink. A cut separates
+source from sink: every path from the inputs to the backward goes through a saved value. To cut at
+`x` saves one input, which is in memory anyway, and recomputes `s` and `y`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aotlite.stages.s8_partition.recompute_costs import RecomputeCosts, computed
 
 @attrs.frozen(eq=False, slots=False)
 class MinCut:
-    """What to save, and why.
+    """The values to save, and why.
 
     >>> import aotlite as al
     >>> from aotlite.partition import min_cut
@@ -53,9 +53,9 @@ class MinCut:
     saved: dict[Node, str]
     """Why each saved value is saved, in the order of the graph."""
     weight: int
-    """Of the saved values together, as PART-18 weighs them."""
+    """The sum of the saved values' weights (PART-18)."""
     edges: int
-    """What the solver had to solve."""
+    """The number of edges that the solver was given."""
 
     @property
     def graph(self) -> Graph:
@@ -80,7 +80,7 @@ class MinCut:
 
     @cached_property
     def _sources(self) -> dict[Node, list[Node]]:
-        """What each value of the backward is computed from: saved values, in order."""
+        """For each value of the backward the saved values that it depends on, in order."""
         needed = {self.graph.nodes[i] for _, i in self.joint.gradients}
         for node in reversed(self.graph.nodes):
             if node in needed and node not in self.saved:
@@ -103,9 +103,9 @@ class MinCut:
 
 
 def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
-    """The cheapest values to save such that the backward can compute all else from them (PART-14).
+    """The cheapest values to save such that the backward can recompute the rest (PART-14).
 
-    Raises ArgumentError where wishes leave no way, and where `solver` gives no cut.
+    Raises ArgumentError if checkpoint policies allow no cut, or if `solver` returns none.
     """
     check_solver(solver)
     joint = numbered(graph)
@@ -120,7 +120,7 @@ def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
 
 
 def _viewed(joint: IndexedGraph, network: ReducedNetwork, i: int) -> int:
-    """PART-24: what a value to save is a view of, if that weighs the same."""
+    """The base of a view to save, if it weighs the same (PART-24); else the value itself."""
     while joint.roots[i] != i:
         (source,) = joint.inputs[i]
         if not network.live[source] or network.capacities[source] != network.capacities[i]:
@@ -142,7 +142,7 @@ def _why(costs: RecomputeCosts, i: int) -> str:
 
 
 def _no_cut(graph: Graph, costs: RecomputeCosts, path: list[int]) -> ArgumentError:
-    """PART-24: why each value on a path can be neither saved nor computed again."""
+    """The error for a path without a cut: why each value on it is neither saved nor recomputed."""
     nodes = graph.nodes
     last = nodes[path[-1]]
     notes = [
@@ -160,6 +160,6 @@ def _no_cut(graph: Graph, costs: RecomputeCosts, path: list[int]) -> ArgumentErr
             "computed again, expected one of them"
         ),
         *notes,
-        "A wish to recompute a result of it stands in the way, or a pass has broken the graph. "
-        "(PART-24)",
+        "A checkpoint policy that recomputes a result of it forbids both, or a pass has broken the "
+        "graph. (PART-24)",
     )

@@ -1,8 +1,8 @@
-"""What it costs to keep the values of a joint graph, and which are not computed again.
+"""The costs of min-cut: the weight of saving each value, and bans on recomputing it.
 
-Used by `s8_partition/min_cut.py`. What an op costs is read from its declaration (`Op.cost`), what a
-value costs from its bytes and from who reads it. Rules: PART-16 to PART-22, PART-25, PART-37,
-PART-39. Spec: `specs/s8_mincut.md`.
+Used by `min_cut.py`. Bans follow from the ops' declarations (`Op.cost`), weights from bytes and
+from who reads a value. Rules: PART-16 to PART-22, PART-25, PART-37, PART-39.
+Spec: `specs/s8_mincut.md`.
 
 Note [When a saved value may be recomputed]
     y = x.sin().exp(); z = x @ w; x.mul_(2)
@@ -40,7 +40,7 @@ TRAITS = {
     Cost.CONTRACTION: _DEAR,
     Cost.OPAQUE: _DEAR,
 }
-"""PART-19, PART-20: what fuses with its neighbours, and what is not computed twice."""
+"""PART-19, PART-20: which ops fuse with their neighbours, and which are not recomputed."""
 _CALLED = {
     Cost.RANDOM: "a random op",
     Cost.INDEXING: "an indexing op",
@@ -50,25 +50,25 @@ _CALLED = {
 _EQUALITIES = (OPS["eq"], OPS["ne"])
 _FORWARD, _BACKWARD = 1, 2
 _LONG = 100
-"""PART-22: positions that a run of ops that fuse may be long."""
+"""PART-22: the longest chain of fusible ops, in node positions, that is recomputed whole."""
 _FAR = 1_000_000_000
 _GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
-"""PART-18: a value far from the backward is dearer: of two equal ones the nearer is kept."""
+"""PART-18: weights grow with the distance from the backward: the nearer of equal values is saved."""
 
 
 @attrs.frozen(eq=False)
 class RecomputeCosts:
-    """What the network is made of, by number of the node."""
+    """The flow network of a joint graph, and the bans that it encodes, by node number."""
 
     network: ReducedNetwork
     banned: list[str]
-    """Why a value that the forward computes is not computed again; empty where it may be."""
+    """Why a forward value is not recomputed; empty if it may be."""
     copied: set[int]
-    """Values that are saved as copies, since the caller may write their memory (PART-37)."""
+    """Values that would be saved as copies: the caller may write their memory (PART-37)."""
 
 
 def costs_of(joint: IndexedGraph) -> RecomputeCosts:
-    """The network of a joint graph (PART-16, PART-17), not reduced."""
+    """The flow network of a joint graph (PART-16, PART-17), before reductions."""
     marks = _marks(joint)
     traits = _traits(joint)
     seen = _seen(joint, marks, traits)
@@ -85,12 +85,12 @@ def costs_of(joint: IndexedGraph) -> RecomputeCosts:
 
 
 def computed_forward(joint: IndexedGraph) -> set[int]:
-    """What the results need, and so the forward computes anyway."""
+    """The nodes that the results depend on: the forward computes them anyway."""
     return {i for i, mark in enumerate(_marks(joint)) if mark & _FORWARD}
 
 
 def _marks(joint: IndexedGraph) -> list[int]:
-    """Whether the results need each node, or the gradients, or both."""
+    """For each node whether results depend on it, or gradients, or both, as flags."""
     marks = [0] * len(joint.graph.nodes)
     for _, i in joint.results:
         marks[i] |= _FORWARD
@@ -115,7 +115,7 @@ def _traits(joint: IndexedGraph) -> list[int]:
         if op not in known:
             if not op.pure and type(op) is not TokenOp:
                 raise ArgumentError(f"min-cut: the graph has {op.name}, expected pure ops only")
-            # PART-19: a concatenation reads its operands as it writes, whatever they are.
+            # PART-19: a concatenation fuses with its operands, whatever they are.
             known[op] = TRAITS[op.cost] | (_JOINS if op.lists else 0)
         found.append(known[op])
     return found
@@ -123,14 +123,14 @@ def _traits(joint: IndexedGraph) -> list[int]:
 
 @attrs.frozen(eq=False)
 class _Seen:
-    """What the users of each value say about it."""
+    """Facts on each value that follow from its users."""
 
     distance: list[int]
-    """How many steps of the forward are between it and the backward."""
+    """The number of forward ops between it and the backward."""
     materialised: list[int]
-    """Whether it is written to memory anyway (PART-18)."""
+    """Whether it is written to memory in any case: some user does not fuse with it (PART-18)."""
     feeds: list[int]
-    """Whether an op of the backward reads it from memory, through views at most (PART-20)."""
+    """Whether a backward op that does not fuse reads it, possibly through views (PART-20)."""
 
 
 def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
@@ -158,7 +158,7 @@ def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
 
 
 def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
-    """PART-20: why the backward does not compute a value of the forward again."""
+    """For each node why the backward may not recompute it; empty if it may (PART-20)."""
     found = [""] * len(joint.graph.nodes)
     compared = _compared(joint, marks)
     for i, node in enumerate(joint.graph.nodes):
@@ -174,9 +174,7 @@ def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _See
 
 
 def _compared(joint: IndexedGraph, marks: list[int]) -> bytearray:
-    """Whether something that a gradient compares for equality is computed from each value
-    (PART-39).
-    """
+    """Whether a comparison with `eq` or `ne` in the backward depends on each value (PART-39)."""
     found = bytearray(len(joint.graph.nodes))
     for i in range(len(found) - 1, -1, -1):
         if marks[i] & _BACKWARD and (found[i] or joint.graph.nodes[i].target in _EQUALITIES):
@@ -200,9 +198,10 @@ def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
 def _break_runs(
     joint: IndexedGraph, marks: list[int], traits: list[int], banned: list[str]
 ) -> None:
-    """PART-22: bans a value each hundred positions of a run, where all of the run goes through it.
+    """Bans a value about every hundred nodes of a long fusible chain (PART-22).
 
-    Computed again from its start, the whole of a run would be alive at once in the backward.
+    Recomputed from its start, the whole chain would be alive at once in the backward. The banned
+    value is one that all of the chain goes through.
     """
     users: list[list[int]] = [[] for _ in joint.inputs]
     for i, read in enumerate(joint.inputs):
@@ -230,8 +229,10 @@ def _break_runs(
 
 
 def _is_lasting(node: Node) -> bool:
-    """A result of a quarter of the operands' bytes is cheap to keep; one that is as large as they
-    are is no fold: a normalisation, a running sum, a sort.
+    """Whether a reduction's result is saved: it is small, or it is no real reduction.
+
+    Small: under a quarter of the operands' bytes. A normalization, a running sum and a sort return
+    as many bytes as they read.
     """
     return _is_small(node) or _bytes(node.meta) >= _read(node)
 
@@ -245,7 +246,7 @@ def _read(node: Node) -> int:
 
 
 def _picks(node: Node) -> bool:
-    """PART-19: a gather of little computes what it takes rather than have all of it in memory."""
+    """Whether an indexing op takes little of its operand: then it fuses with it (PART-19)."""
     return node.op == "call" and node.target.cost is Cost.INDEXING and _is_small(node)
 
 
@@ -256,19 +257,21 @@ def _bytes(meta: Any) -> int:
     return nbytes
 
 
-# ------------------------------------------------------------------------- who reads what, and when
+# ---------------------------------------------------------------------------- users in the backward
 @attrs.frozen(eq=False)
 class _Reach:
-    """What of the forward the backward may come to read, seen from the gradients."""
+    """The forward values that the backward may read, found from the gradients."""
 
     live: list[int]
+    """Whether it is a candidate to save."""
     ends: list[int]
-    """Whether a node of the backward reads it that only the backward can compute."""
+    """Whether a node that only the backward can compute reads it: an edge to the sink."""
     users: list[int]
+    """The number of forward values that may be recomputed from it."""
     needs: list[int]
-    """The tangents in whose backward it may be needed."""
+    """The tangents, as bits, whose backward may need it."""
     reads: list[int]
-    """By root: the tangents whose backward reads this memory in eager, too, which checks it."""
+    """By root: the tangents whose backward reads this memory in eager as well, which checks it."""
 
 
 def _reach(joint: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
@@ -307,15 +310,17 @@ def _reach(joint: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
 
 
 def _drop_wished(joint: IndexedGraph, live: list[int]) -> None:
-    """PART-17: what is to be computed again is no candidate; what it reads ends at the sink."""
+    """Removes values that a checkpoint recomputes from the candidates (PART-17)."""
     for i, node in enumerate(joint.graph.nodes):
         if node.recompute is True and node.op == "call":
             live[i] = 0
 
 
 def _copied(joint: IndexedGraph, reach: _Reach) -> set[int]:
-    """PART-31, PART-37: values in memory that the call itself overwrites, or that the caller may
-    write without eager's backward noticing and that cannot be lent.
+    """Values that would be saved as copies (PART-31, PART-37).
+
+    The call overwrites their memory; or the caller may write it, eager does not check that, and it
+    cannot be lent.
     """
     held, written = joint.callers_memory
     found = set()
@@ -328,7 +333,7 @@ def _copied(joint: IndexedGraph, reach: _Reach) -> set[int]:
 
 
 def _read_late(joint: IndexedGraph, marks: list[int]) -> list[int]:
-    """PART-40: what the backward alone computes of the caller's memory, as eager's does."""
+    """Backward nodes that read the caller's memory, as in eager: they are not saved (PART-40)."""
     held = joint.callers_memory[0] - joint.callers_memory[1]
     found: list[int] = []
     late: set[int] = set()
@@ -344,7 +349,9 @@ def _read_late(joint: IndexedGraph, marks: list[int]) -> list[int]:
 def _capacities(
     joint: IndexedGraph, seen: _Seen, reach: _Reach, copied: set[int]
 ) -> list[int | float]:
-    """PART-18: bytes written and read again; once more for what is not in memory anyway."""
+    """The weight of saving each value (PART-18): its bytes, and twice that if it would not be
+    written to memory otherwise.
+    """
     found: list[int | float] = [0] * len(joint.graph.nodes)
     known: dict[tuple[Any, int], int] = {}
     for i, is_live in enumerate(reach.live):

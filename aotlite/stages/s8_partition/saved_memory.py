@@ -1,6 +1,9 @@
-"""Saved values in the caller's memory: which the backward reads unchecked, or computes again from.
+"""Saved values on the caller's memory: those that eager does not save, and check, as well.
 
-Used by `cut` alone. Rules: PART-37, PART-40. Spec: `specs/s8_partition.md`.
+    y = x.exp(); z = y.sin()      # eager saves y; min-cut saves x, and recomputes y from it
+
+If the caller writes x before the backward, eager does not mind. So x is lent: a write copies it
+first. Used by `cut` alone. Rules: PART-37, PART-40. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -10,10 +13,9 @@ from aotlite.stages.s8_partition.indexed_graph import IndexedGraph
 
 
 def unchecked_values(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> set[int]:
-    """PART-37: kept values that the backward reads where eager's would not.
+    """Saved values on the caller's memory that eager's backward would not read (PART-37).
 
-    The caller may write their memory before the backward, and eager would not mind. Only what is
-    computed again makes such reads.
+    The caller may write them before the backward. Only recomputation leads to such reads.
     """
     nodes, roots, held = joint.graph.nodes, joint.roots, joint.callers_memory[0]
     shared = [i for i, is_kept in enumerate(kept) if is_kept and roots[i] in held]
@@ -33,7 +35,7 @@ def unchecked_values(joint: IndexedGraph, needed: list[bool], kept: list[bool]) 
 
 
 def recomputed_from(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> set[int]:
-    """PART-40: the caller's memory of which the backward computes again what eager has saved."""
+    """Roots on the caller's memory from which the backward recomputes values (PART-40)."""
     roots, held = joint.roots, joint.callers_memory[0]
     found: set[int] = set()
     early = joint.upstream([i for _, i in joint.results])
@@ -45,10 +47,9 @@ def recomputed_from(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -
 
 
 def _times(joint: IndexedGraph, kept: list[bool] | None) -> list[int]:
-    """For each value the tangents in whose backward it is needed, kept values being given.
+    """For each value the tangents, as bits, whose backward needs it; `kept` values end the search.
 
-    All of them, where a gradient that depends on no tangent needs it. With one tangent there is
-    nothing to tell apart.
+    All tangents, if a gradient needs it that depends on no tangent.
     """
     count = len(joint.inputs)
     every = joint.every_tangent

@@ -1,9 +1,10 @@
-"""Saved-tensor hooks that are part of the graphs: pack at the end of the forward, unpack first.
+"""Inlines saved-tensor hooks into the graphs: `pack` in the forward, `unpack` in the backward.
 
-Behind stage 8, where `saved_hooks` asks for it. Input: a partition, and two functions in operand
-methods, as decompositions are. Output: a partition that saves what `pack` makes, and whose backward
-begins with `unpack`. They run once, while the function is compiled. Rule: SAV-7.
-Spec: `specs/rules/sav.md`.
+    forward:   .., saved = pack(v)            backward:   v = unpack(saved), ..
+
+After stage 8, with the option `saved_hooks`. Input: a partition, and two functions in operand
+methods, as decompositions are. They are traced once, at compile time. Output: the partition that
+saves what `pack` returns. Rule: SAV-7. Spec: `specs/rules/sav.md`.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _NUMBERS = (int, float, complex, bool, str, type(None))
 def with_inlined_hooks(
     partition: Partition, hooks: Hooks, mode: str, static: Collection[Role]
 ) -> Partition:
-    """The partition that saves what `pack` makes of each chosen value.
+    """The partition that saves `pack(value)` for each chosen value.
 
-    `mode`: 'donated' for values that nobody else has, 'no_static' for all but those of the inputs
-    `static`, 'all'. Raises ArgumentError for a hook that fails, writes, or gives something else.
+    `mode`: 'donated' for values that no input or result shares, 'no_static' for all but those on
+    the inputs `static`, or 'all'. Raises ArgumentError for a hook that raises, writes, or returns
+    the wrong type or meta.
     """
     if partition.backward is None:
         return partition
@@ -52,10 +54,10 @@ def with_inlined_hooks(
 
 @attrs.frozen(eq=False)
 class _Packed:
-    """What is saved in the place of one value."""
+    """The packed form of one saved value."""
 
     parts: list[Any]
-    """Nodes of the forward, and plain values, which the unpack hook is given as they are."""
+    """Forward nodes, and plain values, which the unpack hook gets as constants."""
     is_tuple: bool
     role: Saved
     meta: TensorMeta
@@ -107,7 +109,7 @@ class _Inlining:
         return _Packed(nodes, isinstance(found, (tuple, list)), role, meta)
 
     def _note(self, each: _Packed, place: int, part: Node, value: Node) -> Saved:
-        """The role of one part, which is noted."""
+        """Records one part as a saved value; returns its role."""
         before = self.old.saved[each.role.index]
         name = before.name if len(each.parts) == 1 else f"{before.name}_{place}"
         is_there = storage_root(part) is storage_root(value)
@@ -137,7 +139,7 @@ class _Inlining:
         return build.finish(values, graph.output_roles)
 
     def _placeholders(self, build: Builder, each: _Packed) -> list[Any]:
-        """What the backward is given in the place of one value."""
+        """The backward's placeholders for the parts of one value, and its constants."""
         found: list[Any] = []
         for part in each.parts:
             if type(part) is Node:
@@ -164,7 +166,7 @@ class _Inlining:
 
 
 def _called(name: str, hook: Callable[..., Any], build: Builder, given: Any) -> Any:
-    """What a hook gives; it has no effects, and no tensors of its own (SAV-7)."""
+    """Calls a hook; it may have no effects, and use no other tensors (SAV-7)."""
     start = len(build.nodes)
     try:
         with modes_kept(), recording(None):

@@ -1,9 +1,8 @@
-"""Which inputs derivatives of a backward of wrappers may read.
+"""The inputs that a double backward may read in a function with wrapper subclasses.
 
-The tape's nodes are of ops on wrappers, and read what the formulas of these ops say: of a wrapper
-that is read all parts may be, by what its class computes. So the joint graph is asked before the
-wrappers are taken out of it. It is imperative: what shares memory is one thing here, and a wrapper
-is one with its parts, so that no order of reads and writes counts.
+The formulas of ops on wrappers declare which wrappers they read; the class may read any part of
+those. So this analysis runs on the imperative joint graph, before stage 5. It is insensitive to the
+order of ops: values that share memory are one group, and a wrapper is in the group of its parts.
 Used by the pipeline, for `double_backward_saves`. Rule: DBL-2. Spec: `specs/higher_orders.md`.
 """
 
@@ -23,9 +22,9 @@ from aotlite.stages.s8_partition.double_backward_saves import read_by_formulas
 
 
 def inputs_read(graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> frozenset[Any]:
-    """The roles of inputs, wrappers among them, from which everything follows that is read.
+    """The roles of inputs, wrappers among them, on which anything that is read depends.
 
-    Of hidden inputs that are no wrappers all are: what a class computes may read them anywhere.
+    Includes all dense hidden inputs: a wrapper's class may read those anywhere.
     """
     memory = _Memory(graph, wrappers)
     requires = {given.role for given in captured.inputs if given.requires_grad}
@@ -42,15 +41,15 @@ def _whole(role: Any) -> set[Any]:
 
 
 def is_read(role: Any, read: frozenset[Any]) -> bool:
-    """Whether an input of the dense graph is among those that are read, or is none of the
-    caller's.
+    """Whether an input of the dense graph is among `read`; True of inputs that are not the
+    caller's tensors, such as a seed.
     """
     whole = role.whole if isinstance(role, Part) else role
     return not isinstance(whole, (Primal, Hidden)) or role in read
 
 
 class _Memory:
-    """The values of a graph by what they share memory with."""
+    """The values of a graph in groups that share memory (union-find), and their dependencies."""
 
     def __init__(self, graph: Graph, wrappers: Mapping[Node, Any]) -> None:
         self.graph = graph
@@ -86,11 +85,11 @@ class _Memory:
             self._above[one] = other
 
     def of(self, node: Node) -> Any:
-        """What stands for all that shares memory with a value."""
+        """The representative of the group of a value."""
         return self._find(self._key(node))
 
     def flow(self, requires: Set[Any]) -> None:
-        """Notes what may have a history, where inputs of these roles have one."""
+        """Marks the values that may require grad, if inputs of these roles do."""
         found = self.differentiable
         found.update(n for n in self.graph.placeholders if _whole(n.role) & requires)
         writes = any(_writes(node) for node in self.graph.calls)
@@ -105,11 +104,11 @@ class _Memory:
                 return
 
     def behind(self, groups: set[Any]) -> set[Any]:
-        """What these are computed from, themselves among it."""
+        """The groups that these depend on, themselves among them."""
         return _reached(groups, self._from)
 
     def read(self) -> Iterator[Node]:
-        """What the backward reads, and the formulas of what it passes."""
+        """The values that the backward reads, and those that gradient formulas on its way read."""
         late: set[Node] = set()
         leaving = [v for v in (*self.graph.outputs, *self.graph.placeholders) if type(v) is Node]
         live = self.behind(set(map(self.of, leaving)))
@@ -134,7 +133,7 @@ def _writes(node: Node) -> bool:
 
 
 def _passes(node: Node, differentiable: set[Node]) -> bool:
-    """Whether a history goes on in the result of a call, where nothing is written."""
+    """Whether the result of a call requires grad, in a graph without writes."""
     return node.target is not DETACH and not differentiable.isdisjoint(node.inputs())
 
 

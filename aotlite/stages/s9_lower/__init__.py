@@ -1,8 +1,8 @@
-"""Stage 9, lower: hands a pure graph to a backend.
+"""Stage 9, lower: a backend compiles a pure graph into a callable.
 
-Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`).
-What a backend raises is told apart from errors of ours; what it computes is looked at (LOW-6).
-Spec: `specs/s9_lower.md`.
+Input: a verified pure graph and a backend. Output: a callable on windows (`backends.protocol`): a
+boxed list of (buffer, start) pairs. Errors of a backend name it. The outputs of a backend that is
+not aotlite's own are checked at each call (LOW-6). Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from aotlite.ir.graph.effect_chains import watched
 
 
 def lower(graph: Graph, backend: Backend) -> Run:
-    """The compiled graph. Raises BackendError where the backend fails or gives nothing callable;
-    OutOfMemoryError where memory runs out meanwhile."""
+    """The compiled graph.
+    Raises BackendError if the backend raises or returns no callable; OutOfMemoryError if memory
+    runs out meanwhile."""
     try:
         with modes_kept(), collector_paused():  # a backward is lowered long after its forward
             run = backend.compile(graph)
@@ -44,7 +45,7 @@ def lower(graph: Graph, backend: Backend) -> Run:
             "callable"
         )
     if isinstance(backend, ReferenceBackend) or hasattr(run, "compact"):
-        return run  # kernels of arrays alone, which no mode changes
+        return run  # these compute on arrays only: grad mode does not matter
     trusted = getattr(backend, "trusted", False)
     checked = run if trusted else checked_run(backend.name, graph, run)
     of = f"backend: {backend.name!r} on graph {graph.name}"
@@ -54,7 +55,7 @@ def lower(graph: Graph, backend: Backend) -> Run:
 
 
 def _with_grad_off(run: Run) -> Run:
-    """GEN-6: what a backend computes with tensors of ours makes no history."""
+    """The callable in grad mode off: a backend that computes on tensors builds no tape (GEN-6)."""
 
     def call(windows: list[Window]) -> list[Window | None]:
         mode = STATE.grad_mode

@@ -1,8 +1,9 @@
-"""The backward for saved values in the layout in which a forward compiler says it gives them.
+"""Rewrites a backward for the strides that the compiled forward gives to saved values.
 
-Behind stage 9's forward half: what a backend compiled may say `output_strides`, for each output its
-actual strides or None where they are those of the meta. Of saved values alone they may be others;
-the backward then takes them so. Rule: SAV-6. Spec: `specs/rules/sav.md`.
+A backend's callable may have `output_strides`: for each output its actual strides, or None for
+those of the graph. Only saved values may have other strides; the backward's placeholders then get
+them. Runs after the forward is lowered, before the backward is. Rule: SAV-6.
+Spec: `specs/rules/sav.md`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ Strides = tuple[int, ...]
 
 
 def with_reported_strides(name: str, partition: Partition, run: Any) -> Partition:
-    """The partition whose backward takes saved values as the compiled forward `run` lays them out.
+    """The partition whose backward takes saved values in the strides that `run` reports.
 
-    `name` is the backend's. Raises BackendError for strides that no saved value can have.
+    `name` is the backend's. Raises BackendError for strides that a saved value cannot have.
     """
     reported = getattr(run, "output_strides", None)
     if reported is None or partition.backward is None:
@@ -45,7 +46,7 @@ def with_reported_strides(name: str, partition: Partition, run: Any) -> Partitio
 
 
 def _reported(name: str, partition: Partition, strides: Sequence[Any]) -> dict[Any, TensorMeta]:
-    """The new metas of the saved values whose strides are others."""
+    """The new metas of the saved values with other strides, by role."""
     forward = partition.forward
     if len(strides) != len(forward.outputs):
         raise BackendError(
@@ -78,10 +79,9 @@ def _fits(meta: TensorMeta, given: Any) -> bool:
 
 
 class _Relaid:
-    """A backward graph rebuilt for other strides of what was saved.
+    """A backward graph rebuilt for saved values with other strides.
 
-    Ops that compute take values in any layout; others, such as views, and what is returned, get
-    them in the layout that they had.
+    Ops that compute take any strides. Views and outputs get a copy with the old strides.
     """
 
     def __init__(self, graph: Graph, metas: dict[Any, TensorMeta]) -> None:

@@ -24,7 +24,6 @@ Source = CapturedInput | CapturedFamily
 
 def sinks_of(given: Source) -> list[tuple[Edge, tuple[ViewStep, ...]]]:
     """The edges at which a gradient is collected, each with the geometry ops before it.
-
     A leaf whose geometry changes (under no_grad) gets a new accumulating node each time (TEN-24).
     """
     found: list[tuple[Edge, tuple[ViewStep, ...]]] = []

@@ -117,9 +117,7 @@ def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
 
 def behind(chain: ViewChain, first: ViewOf) -> ViewChain:
     """The steps of a chain behind a view that it leads through.
-
-    as_strided begins anew at the root's memory: it is told from the view's first element then.
-    """
+    as_strided begins anew at the root's memory: it is told from the view's first element then."""
     steps, before = chain.steps, first.chain.steps
     if len(steps) >= len(before) and all(map(is_, steps, before)):
         return chain_of(*steps[len(before) :])
