@@ -53,7 +53,7 @@ _LONG = 100
 """PART-22: the longest chain of fusible ops, in node positions, that is recomputed whole."""
 _FAR = 1_000_000_000
 _GROWTH = [1.1 ** max(1, distance) for distance in range(101)]
-"""PART-18: weights grow with the distance from the backward: the nearer of equal values is saved."""
+"""PART-18: weights grow with the distance from the backward; the nearer of equal values wins."""
 
 
 @attrs.frozen(eq=False)
