@@ -1,28 +1,31 @@
-"""The ground floor: graphs, ops and their rules. Data without policy; imports nothing of the rest.
+"""The intermediate representation: graphs, ops and their rules. The ground floor.
 
-Always imported as `aotlite.ir`: under the folder's own name every class would exist twice.
+It is data without policy: it imports nothing of the rest of aotlite, and the stages decide what to
+do with a graph. Always import it as `aotlite.ir`; under the folder's own name every class would
+exist twice.
 
-Its own floors, from the bottom. A room imports those above it in this list, and nothing else:
+The packages of this floor, lowest first. Each imports only packages that stand before it here:
 
     errors      the errors of aotlite, and notes on them
-    forks       locks in a process that forks; collector: the garbage collector, paused
-    filesystem  files and folders that other users may reach
+    forks       locks that survive a fork; collector: pauses the garbage collector
+    filesystem  files and folders that other users of the machine may reach
     provenance  where in the user's program a node comes from
     dtypes      dtypes, their names and limits
-    symbols     symbolic integers, what is known of them and what was assumed
-    arrays      array libraries behind one protocol, and the devices that they reach
+    symbols     symbolic integers, their known bounds, and the assumptions made about them
+    arrays      array libraries (NumPy, CuPy) behind one protocol, and their devices
     geometry    sizes, strides, layouts, overlap
-    meta        shape, stride, dtype and device of a tensor, interned
-    scalar      expressions of one element
+    meta        `TensorMeta`: shape, stride, dtype and device of a tensor, interned
+    scalar      expression trees of one element, for pointwise ops
     op          what an op is: schema, binding, formulas, composites, operand methods
-    effects     ops with effects, and the ledger of those that happen
+    effects     ops with side effects, and the ledger that counts them at run time
     ops         every op, declared once, in families
-    graph       the program: nodes, roles, checks, edits; its text; its files
-    run         the interpreter, and passes written as one
-    serialize   the face of a graph's files
+    graph       `Graph` and `Node`; roles, verifier, edits, printed text, files
+    run         the interpreter, and passes written as interpreters
+    serialize   `save` and `load`, the public names of `graph.files`
 
-Inside `graph` the modules stand on `graph.graph`; its `__init__`, which `methods` completes, stands
-on all of them and installs the methods of `Graph` that do.
+Inside `graph` every module imports `graph.graph`, which defines the classes. `graph.methods` gives
+`Graph` the methods that need those modules (printing, editing, checking), and `graph/__init__.py`
+runs it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The cyclic garbage collector, paused while graphs are built by the hundred thousand nodes.
+"""`collector_paused`: no cyclic garbage collection while large graphs are built.
 
-Ground floor. The collector looks at all of them again and again: the largest cost of a compilation,
-and one that grows faster than the graph.
+Ground floor. A graph may have a hundred thousand nodes, and the collector would visit all of them
+again and again. That is the largest cost of a compilation, and it grows faster than the graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 from aotlite.ir.forks import Blocks
 
 _ran: list[bool] = []
-"""Whether the collector was to run when the first block was entered."""
+"""[whether the collector was enabled when the first block was entered]."""
 
 
 def _pause() -> None:
@@ -25,4 +25,4 @@ def _go_on() -> None:
 
 
 collector_paused = Blocks(_pause, _go_on).entered
-"""A block in which no cyclic garbage is collected, in no thread until the last one is left."""
+"""A block without cyclic garbage collection. It resumes when the last block of any thread ends."""

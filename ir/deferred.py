@@ -1,8 +1,8 @@
-"""Modules that are imported when they are first used. Ground floor.
+"""Lazy imports: modules that are imported when they are first used. Ground floor.
 
-For what a first call often does without, such as the printer where a graph's C text is in the disk
-cache: importing it would take longer than the call. The module that needs it says so at its top,
-beside its other imports, in a form that people and tools read as the import that it is:
+They shorten the first call. Where a graph's C text is in the disk cache, for example, importing the
+C printer would take longer than the call. A module declares a lazy import at its top, beside its
+other imports, in a form that type checkers and the import checks of this project understand:
 
     if TYPE_CHECKING:
         from aotlite.backends.cpu import emit
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class _Deferred:
-    """Stands for a module: a name of it is looked up in the module, each time anew."""
+    """A proxy of a module. Every attribute access looks the name up in the module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class _Deferred:
 
 
 def deferred(name: str) -> Any:
-    """What stands for the module of this full name, which is imported when it is first used.
+    """A proxy of the module of this full name. The first attribute access imports it.
 
     >>> deferred("colorsys").rgb_to_yiq(0.0, 0.0, 0.0)
     (0.0, 0.0, 0.0)

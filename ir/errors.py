@@ -1,8 +1,9 @@
-"""The errors aotlite raises, and how notes are hung on them.
+"""The errors that aotlite raises, and `noted`, which adds notes to one.
 
 Ground floor: imported by every module, imports nothing.
 Each class derives from `AotliteError` and from the builtin that a user would catch.
-A message reads `<op or stage>: <what> is <got>, expected <rule>`; all else is a note.
+A message reads `<op or stage>: <what> is <got>, expected <rule>`. The node, the user's line, the
+rule's number and the remedy are notes (PEP 678).
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class ArgumentError(AotliteError, ValueError, TypeError):
 
 
 class NumberOverflowError(ArgumentError, OverflowError):
-    """An op computes with numbers that are too large: an OverflowError too, as its cause is."""
+    """An op overflowed on a number that is too large. Also an OverflowError, like its cause."""
 
 
 class RngError(ArgumentError):
-    """A seed, an offset or a state that no random generator can have, or is not to have here."""
+    """A seed, an offset or a state that is invalid for a random generator, or not allowed here."""
 
 
 class DTypeError(AotliteError, TypeError):
@@ -67,7 +68,7 @@ class IndexOutOfRangeError(AotliteError, IndexError):
 
 
 class AliasError(AotliteError, RuntimeError):
-    """Memory shared, or overlapping itself, where that has no defined result."""
+    """Tensors share memory, or one overlaps itself, where the op has no defined result then."""
 
 
 class AutogradError(AotliteError, RuntimeError):
@@ -75,35 +76,35 @@ class AutogradError(AotliteError, RuntimeError):
 
 
 class UnsupportedError(AotliteError, RuntimeError):
-    """A program that is legal, and that aotlite does not take."""
+    """A legal program that aotlite does not support."""
 
 
 class AbsentError(AotliteError, AttributeError):
-    """An attribute that an ndarray does not have, whatever a tensor has."""
+    """An attribute that NumPy's ndarray does not have, although tensors may."""
 
 
 class SubclassError(AotliteError, TypeError):
-    """An op on a wrapper subclass that the class does not know, or parts that it cannot take."""
+    """A wrapper subclass does not implement an op, or cannot be built from the tensors given."""
 
 
 class ProtocolError(SubclassError):
-    """A wrapper subclass breaks its protocol: not rebuilt, or it gives what an op cannot."""
+    """A wrapper subclass breaks its protocol, such as by returning a wrong type or shape."""
 
 
 class TokenError(AotliteError, RuntimeError):
-    """An effect that would be dropped, repeated or reordered, or an op that can be none."""
+    """An effect would be dropped, repeated or reordered, or an op cannot be an effect."""
 
 
 class TangentError(AotliteError, RuntimeError):
-    """The gradient that arrives for a result is not of the form its backward was compiled for."""
+    """A tangent does not have the class or layout that the backward was compiled for."""
 
 
 class DeviceError(AotliteError, RuntimeError):
-    """A device that is absent, or devices that differ."""
+    """A device that is absent, or operands on different devices."""
 
 
 class OutOfMemoryError(AotliteError, MemoryError):
-    """A device, or the system, has no room for what is asked for; nothing was kept of it."""
+    """An allocation failed on a device or on the host. Nothing was kept of it."""
 
 
 class BackendError(AotliteError, RuntimeError):
@@ -115,15 +116,15 @@ class LinAlgError(AotliteError, RuntimeError):
 
 
 class GuardError(AotliteError, RuntimeError):
-    """An assumption that compiled code rests on does not hold in this call."""
+    """An assumption of compiled code does not hold in this call."""
 
 
 class GraphError(AotliteError, RuntimeError):
-    """A graph breaks an invariant. No input of a user can cause this: it is a bug of aotlite."""
+    """A graph breaks an invariant. No user input can cause this: it is a bug of aotlite."""
 
 
 class FormatError(AotliteError, ValueError):
-    """A file or a text is not in the format that is read here."""
+    """A file or a text is not in the format that its reader expects."""
 
 
 class MissingExtraError(AotliteError, ImportError):
@@ -147,7 +148,9 @@ def noted(error: ErrorT, *notes: str | None) -> ErrorT:
 
 
 def out_of_memory(what: str, error: MemoryError) -> MemoryError:
-    """The error of a failed allocation in the project's words; itself where it is one already.
+    """The `OutOfMemoryError` for a failed allocation; an error of aotlite's is returned itself.
+
+    NumPy's error knows the shape and dtype, so that the message can name the bytes.
 
     >>> print(out_of_memory("add", MemoryError()))
     add: memory is asked for that the system does not give, expected less
@@ -170,9 +173,9 @@ _TOO_BIG = ("array is too big", "Maximum allowed")
 
 
 def in_words(what: str, values: Iterable[object], error: Exception) -> Exception:
-    """The error in the project's words where it is of memory, or of numbers that are too large.
+    """The aotlite error for one of memory or of numbers that are too large; any other is itself.
 
-    `values` are what the op was given. Any other error is itself.
+    `values` are the op's arguments: an int among them that 64 bits cannot hold is the cause.
 
     >>> print(in_words("tril", (1 << 70,), OverflowError()))
     tril: a number is an int of 71 bits, expected one of 64 bits
@@ -197,7 +200,7 @@ def in_words(what: str, values: Iterable[object], error: Exception) -> Exception
 
 
 def too_long(number: int) -> tuple[str, str]:
-    """What an int that no dtype holds is called, and what was expected."""
+    """The words (got, expected) of an error about an int that no dtype holds."""
     bits = number.bit_length() + (number < 0)
     return f"a number is an int of {bits} bits", "one of 64 bits"
 

@@ -1,7 +1,8 @@
-"""Locks, and what else threads hold, in a process that forks. Ground floor.
+"""Locks that survive `os.fork`. Ground floor.
 
-A forked child has one thread, the one that forked. What the others held would stay held for ever:
-here it is free in the child, and what the one thread held is still held by it.
+A forked child has one thread: the one that forked. A lock that another thread held would stay
+locked in the child for ever. The locks made here are free in the child, unless the forking thread
+itself holds them; it still does then.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _forget = _locks.discard
 
 
 def lock() -> threading.RLock:
-    """A lock that is free in a forked child, unless the thread that forks holds it.
+    """A reentrant lock that is free in a forked child, unless the forking thread holds it.
 
-    What was half done under it stays so there: nothing may be wrong that its next holder finds, as
-    where the last step under the lock says that all is done.
+    The child may find work half done under it. So write each critical section such that its last
+    step publishes the result, and a state before that step is valid.
 
     >>> with lock() as is_held:
     ...     is_held
@@ -38,29 +39,29 @@ def lock() -> threading.RLock:
 
 
 UNFORKED = threading.RLock()
-"""No process is forked while another thread holds it: for a few assignments that belong together.
+"""A fork waits until no other thread holds this lock: it protects a few related assignments.
 
-Who holds it waits for no other lock, and calls nobody's functions.
+Code that holds it must not wait for another lock, nor call functions of users.
 """
 
 
 class Blocks:
-    """Blocks of code: `begin` is called as the first thread enters one, `end` as the last leaves.
+    """Counted blocks: `begin` runs when the first thread enters one, `end` when the last leaves.
 
-    In a forked child the other threads have left theirs. Both functions are called while nobody
-    forks (`UNFORKED`).
+    A forked child counts the blocks of the other threads as left. Both functions run under
+    `UNFORKED`, so that no fork happens in between.
     """
 
     def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self._begin = begin
         self._end = end
         self._threads: dict[object, int] = {}
-        """For each block that was entered and not left, whose it is."""
+        """Each block that is entered now -> the identity of its thread."""
         _all_blocks.append(self)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """One such block."""
+        """A context manager that is one such block."""
         block = object()
         with UNFORKED:
             if not self._threads:
@@ -80,7 +81,7 @@ class Blocks:
                 self._end()
 
     def forked(self) -> None:
-        """In a child: leaves the blocks of threads that it does not have."""
+        """In a forked child: leaves the blocks of the threads that do not exist there."""
         own = threading.get_ident()
         self._leave([block for block, thread in self._threads.items() if thread != own])
 
@@ -89,7 +90,7 @@ _all_blocks: list[Blocks] = []
 
 
 class cached_property(functools.cached_property[T]):
-    """That of `functools`, whose lock, which Pythons before 3.12 have, is free in a child."""
+    """`functools.cached_property`, with a lock that survives forks on Python before 3.12."""
 
     def __init__(self, func: Callable[[Any], T]) -> None:
         super().__init__(func)
@@ -98,7 +99,8 @@ class cached_property(functools.cached_property[T]):
 
 
 _LONGEST_IMPORT = 5.0
-"""Seconds that a fork waits for imports: one may be waiting for the thread that forks."""
+"""Seconds that a fork waits for imports of other threads. Longer would risk a deadlock: such an
+import may itself wait for the thread that forks."""
 
 
 def _before() -> None:
@@ -109,9 +111,10 @@ def _before() -> None:
 
 
 def _is_importing() -> bool:
-    """Whether another thread imports a module of ours, which a child would wait for for ever.
+    """Whether another thread is importing a module of aotlite.
 
-    Python lets go of a module's lock for nobody but the thread that holds it.
+    The child would inherit that module's import lock, and only the thread that holds it, which the
+    child does not have, could release it.
     """
     locks: dict[str, Any] = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     held = [each() for name, each in list(locks.items()) if name.startswith("aotlite.")]

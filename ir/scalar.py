@@ -1,8 +1,16 @@
-"""Scalar expressions: what a pointwise op computes for one element, as a tree.
+"""Scalar expressions: the computation of one element by a pointwise op, as a tree.
 
-Ground floor. An op's `scalar` is a Python function of `Expr`; calling it on symbols gives the tree
-that kernels are rendered from. `evaluate` computes a tree with any module of functions, which is
-how the law "scalar = kernel" is checked. Spec: `specs/op_declaration.md`.
+Ground floor. An op's `scalar` is a Python function. Called on symbols, it returns the tree from
+which backends print C and CUDA code. `evaluate` computes a tree with the functions of a table; the
+law "scalar = kernel" compares that with the op's kernel. Spec: `specs/op_declaration.md`.
+
+    lambda x: exp(x * 2.0) + 1.0        add
+                                       /   \
+                                     exp   1.0
+                                      |
+                                     mul
+                                    /   \
+                                   x    2.0
 """
 
 from __future__ import annotations
@@ -75,7 +83,7 @@ INFIX = {
     "eq": "==",
     "ne": "!=",
 }
-"""The signs of operations that are written between their operands."""
+"""The operators of operations that are printed between their operands."""
 
 _OF_ONE = (
     "neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh "
@@ -88,7 +96,7 @@ _OF_TWO = (
     "ne polygamma complex cast"
 )
 FUNCTIONS = [*_OF_ONE.split(), *_OF_TWO.split(), "where"]
-"""Every operation an expression may use, besides add, sub, mul, div and symbols."""
+"""Every operation of an expression besides add, sub, mul, div and symbol."""
 
 
 def symbol(name: str) -> Expr:
@@ -128,8 +136,9 @@ where = _MADE["where"]
 
 
 def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """The expression of `function` on these operands: symbols for names, numbers and None as
-    given.
+    """The expression that `function` gives on these operands.
+
+    A name stands for a symbol; numbers and None are passed as they are.
     """
     return function(*[symbol(a) if isinstance(a, str) else a for a in operands])
 
@@ -151,8 +160,9 @@ def symbols(expr: Any) -> list[str]:
 def evaluate(
     expr: Any, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
 ) -> Any:
-    """The value of `expr` with `functions` by operation name. Raises ArgumentError for a missing
-    one.
+    """The value of `expr`, where symbols have `values` and operations are `functions`, by name.
+
+    Raises ArgumentError for an operation that `functions` lacks.
     """
     if not isinstance(expr, Expr):
         return expr
@@ -161,7 +171,7 @@ def evaluate(
     function = functions.get(expr.op)
     if function is None:
         raise ArgumentError(
-            f"scalar: no function is given for {expr.op!r}, expected one an operation"
+            f"scalar: no function is given for {expr.op!r}, expected one for each operation"
         )
     return function(*[evaluate(a, values, functions) for a in expr.args])
 
@@ -174,10 +184,10 @@ _ZERO_AT_ZERO = frozenset(
 
 
 def with_zeros(expr: Any, zeros: frozenset[str]) -> Any:
-    """`expr` simplified for operands that are zero: 0, the symbol of another operand, or a rest.
+    """`expr` simplified for operands named in `zeros`, which are zero everywhere.
 
-    A zero factor makes a product zero whatever the other factor is: the zeros are gradients that
-    do not exist, not numbers (TAN-8).
+    A zero factor makes a product zero, even where the other factor is inf or nan: these zeros stand
+    for gradients that do not exist, not for numbers (TAN-8).
 
     >>> x, y = symbol("x"), symbol("y")
     >>> with_zeros(x * y, frozenset("x")), str(with_zeros(x + y, frozenset("x")))

@@ -1,7 +1,7 @@
-"""Graphs in files: `save` and `load`, and `dumps` and `loads` of their text.
+"""Graphs in files: `save` and `load` work on files, `dumps` and `loads` on text.
 
-Ground floor. The face that users import; what it gives is `ir/graph/files/__init__.py`'s. A file is
-versioned JSON that is data and nothing else. Spec: `specs/serialize.md`.
+Ground floor. The public module; the code is in `ir/graph/files/__init__.py`. A file is versioned
+JSON: data, and no code. Spec: `specs/serialize.md`.
 """
 
 from aotlite.ir.graph.files import MAX_BYTES, dumps, load, loads, save

@@ -1,11 +1,22 @@
-"""Graphs: the program that every stage reads and every pass rebuilds.
+"""`Graph` and `Node`: the program that every stage reads and every pass rebuilds.
 
-Ground floor. The face of the room: `Graph` with its methods, `Node`, and what they are made of.
-The modules of the room itself import `ir/graph/graph.py`, where all of these are defined; the
-methods of FX that stand on those modules are put in here. Spec: `specs/graph.md`.
+Ground floor. Import them from here: this module also gives `Graph` the methods that need the other
+modules of the package (`ir/graph/methods.py`). Spec: `specs/graph.md`.
+
+    graph         Graph, Node: the classes themselves
+    role          why each input and output exists
+    builder       Builder: emits nodes; Proxy: a value with operand methods
+    edit          GraphEdit: FX's editing methods, on a copy
+    verify        the invariants, checked by recomputing
+    compare       whether two graphs are the same program
+    node_text     one node as text; text/: whole graphs as text, and back
+    files/        graphs as JSON files
+    storage_roots which node made the memory of a value
+    effect_chains the tokens of effects, in order
 """
 
-import aotlite.ir.ops  # noqa: F401  (all ops first: threads that import at once would deadlock)
+# All ops first: two threads that import this module at once would deadlock otherwise.
+import aotlite.ir.ops  # noqa: F401
 from aotlite.ir.graph.graph import (
     Constant,
     Copy,

@@ -1,7 +1,8 @@
-"""`Builder` makes graphs; its `Proxy` values take the same methods as tensors.
+"""`Builder` makes graphs; its `Proxy` values have the same methods as tensors.
 
-Ground floor. Passes rebuild graphs with `emit`, which takes nodes; formulas written in operand
-methods (`put` of a view, decompositions, printed source) run on proxies. Spec: `specs/graph.md`.
+Ground floor. There are two ways to emit a node. A pass that translates nodes uses `Builder.emit`,
+which takes nodes. A formula written in operand methods (the `put` of a view, a decomposition, a
+printed graph) runs on proxies, and each method emits. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Proxy(Operand):
 
 
 class Results:
-    """The results of a node that has several; taking one emits the `getitem` for it.
+    """The several results of one node. Indexing or unpacking emits a `getitem` for each taken.
 
-    Unpacks like the tuple that an op gives elsewhere. What is never taken is never emitted.
+    A result that is never taken gets no `getitem`.
     """
 
     __slots__ = ("builder", "node")
@@ -68,11 +69,11 @@ class Results:
 
 
 class Builder:
-    """Collects nodes in execution order; `finish` closes the graph.
+    """Collects nodes in execution order; `finish` returns the graph.
 
-    Emitted nodes take their source place, scope, phase, grad mode and number from `source`, the
-    node of the earlier graph that is being translated (FUN-26, FUN-35). Without one they are of
-    `phase`. Tangents and the like are of the backward, other inputs and constants of the forward.
+    Set `source` to the node of the earlier graph that is being translated: emitted nodes get its
+    location, scope, phase, grad mode and sequence number (FUN-26, FUN-35). Without a source they
+    have the phase `phase`. An input has the phase of its role: tangents are of the backward.
     """
 
     def __init__(self, name: str = "graph") -> None:
@@ -83,7 +84,7 @@ class Builder:
         self._inputs = 0
 
     def placeholder(self, meta: TensorMeta, role: Role | None = None) -> Proxy:
-        """A new graph input; an `Argument` where no role is given."""
+        """Adds an input; its role is the next `Argument` where none is given."""
         role = Argument(self._inputs) if role is None else role
         self._inputs += 1
         phase = Phase.BACKWARD if type(role) in OF_BACKWARD else Phase.FORWARD
@@ -94,7 +95,7 @@ class Builder:
         return Proxy(self, self.add(Node("get_attr", Constant(name, value), meta=meta)))
 
     def add(self, node: Node) -> Node:
-        """Appends a node made elsewhere (a node of an earlier graph may be shared)."""
+        """Appends a node that exists already, such as one shared with an earlier graph."""
         self.nodes.append(node)
         return node
 
@@ -103,7 +104,7 @@ class Builder:
         source = self.source
         if source is None:
             node = Node("call", op, args, op.infer(args), phase=self.phase)
-        else:  # by position: keywords cost as much again
+        else:  # by position: keyword arguments would double the cost
             node = Node(
                 "call",
                 op,
@@ -127,7 +128,7 @@ class Builder:
         return tuple(result) if type(result) is Results else result
 
     def apply(self, op: Op, args: tuple[Any, ...]) -> Proxy | Results:
-        """`call`, but several results come as `Results`, so that only those taken are emitted."""
+        """`call`, with a `Results` for several results, so that only those taken are emitted."""
         node = self.emit(op, tuple([_unwrap(value) for value in args]))
         return Results(self, node) if type(node.meta) is tuple else Proxy(self, node)
 
@@ -138,7 +139,7 @@ class Builder:
         if len(roles) != len(values):
             raise ArgumentError(
                 f"graph {self.name}: it has {len(values)} outputs and {len(roles)} roles, "
-                "expected one role an output"
+                "expected one role for each output"
             )
         self.nodes.append(output_node(values, roles))
         return Graph(tuple(self.nodes), self.name)

@@ -1,4 +1,4 @@
-"""Whether two graphs are the same program. Spec: `specs/graph.md`."""
+"""Whether two graphs are the same program, and where they differ first. Spec: `specs/graph.md`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def equal_graphs(a: Graph, b: Graph) -> bool:
 def structurally_equal(a: Graph, b: Graph) -> str | None:
     """The first difference between two graphs, as a sentence; None if they are the same program.
 
-    Compared are ops, arguments (exactly: nan equals nan, 0.0 differs from -0.0 and from 0), metas,
-    roles and constants (same name and same object). Graph names, phases, source places, scopes,
-    sequence numbers and wishes to recompute are not.
+    It compares ops, arguments (exactly: nan equals nan, 0.0 differs from -0.0 and from 0), metas,
+    roles and constants (same name and same object). It ignores graph names, phases, source lines,
+    scopes, sequence numbers and `recompute`.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta

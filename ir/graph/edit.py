@@ -1,8 +1,8 @@
 """`GraphEdit`: a copy of a graph with torch.fx's editing methods.
 
-Ground floor. For local changes, where users and insertion points are handier than rebuilding; every
-method costs its own change, not the size of the graph. The graph that was edited stays as it was.
-Spec: `specs/graph.md`.
+Ground floor. For local changes, where users and insertion points are handier than rebuilding the
+graph. Each method takes time proportional to its change, not to the graph. The original graph stays
+as it was. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["GraphEdit"]
 
 
 class GraphEdit:
-    """An editable copy of a graph; `graph()` ends the edit and gives the new graph.
+    """An editable copy of a graph; `graph()` ends the edit and returns the new graph.
 
-    Every method takes nodes of this edit, or of the original graph, which stand for their copies.
+    Every method takes nodes of this edit; a node of the original graph stands for its copy.
     New nodes go before the output, or where `inserting_before` and `inserting_after` say.
-    Metas follow: those of nodes whose operands changed are inferred anew by `graph()` and `lint()`.
+    `graph()` and `lint()` infer the metas anew downstream of each change.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -89,11 +89,11 @@ class GraphEdit:
 
     @property
     def users(self) -> Mapping[Node, Mapping[Node, None]]:
-        """For each node those that take it as an argument, without repeats; follows every edit."""
+        """Each node -> the nodes that take it as an argument, without repeats. Always current."""
         return MappingProxyType(self._users)
 
     def find(self, node: Node) -> Node:
-        """The node of this edit that a node of the original graph stands for; its own as they are.
+        """The copy of a node of the original graph; a node of this edit is returned itself.
 
         Raises ArgumentError for a node of neither, and for one that was erased.
         """
@@ -133,10 +133,10 @@ class GraphEdit:
                 self._point = self._output
 
     def call(self, op: Op, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Node:
-        """Inserts a call of `op`, its arguments as in Python code.
+        """Inserts a call of `op` and returns its node; the arguments are as in Python code.
 
-        Place, scope, phase, grad mode and sequence number are those of the node that
-        `inserting_before` or `inserting_after` named, else of the last node.
+        Location, scope, phase, grad mode and sequence number are those of the node that
+        `inserting_before` or `inserting_after` named, else of the last node before the output.
         """
         self._must_be_open()
         bound = op.bind(map_nodes(tuple(args), self.find), kwargs or {})
@@ -157,7 +157,7 @@ class GraphEdit:
         )
 
     def placeholder(self, meta: TensorMeta, role: Role) -> Node:
-        """A new input behind the others, wherever nodes are inserted."""
+        """Adds an input after the others, whatever the insertion point."""
         self._must_be_open()
         phase = Phase.BACKWARD if type(role) in OF_BACKWARD else Phase.FORWARD
         node = Node("placeholder", role, meta=meta, role=role, phase=phase)
@@ -171,8 +171,8 @@ class GraphEdit:
     ) -> list[Node]:
         """Puts `new` wherever `old` is an argument; returns the nodes that changed.
 
-        `delete_user_cb(user)` says whether this user shall change, as in FX. A `new` that takes
-        `old` itself is never changed: it would be its own operand.
+        `delete_user_cb(user)` decides whether this user changes, as in FX. Where `new` itself takes
+        `old`, it keeps it: else it would be its own operand.
         """
         self._must_be_open()
         old, new = self.find(old), self.find(new)
@@ -193,17 +193,19 @@ class GraphEdit:
         self._set_args(node, map_nodes(node.args, lambda value: new if value is old else value))
 
     def set_outputs(self, values: Iterable[Any], roles: Iterable[Role]) -> None:
-        """Makes the graph return these nodes, None or numbers, for these reasons."""
+        """Makes the graph return these nodes, numbers or None, with one role for each."""
         self._must_be_open()
         node = output_node([map_nodes(value, self.find) for value in values], roles)
         count, wanted = len(node.args[0]), len(node.role)  # type: ignore[arg-type]
         if count != wanted:
-            raise ArgumentError(f"edit: {count} outputs have {wanted} roles, expected as many")
+            raise ArgumentError(
+                f"edit: the number of roles is {wanted}, expected {count}, one for each output"
+            )
         self._set_args(self._output, node.args)
         self._output.role = node.role
 
     def erase(self, node: Node) -> None:
-        """Takes a node out. Raises ArgumentError if it has users, or is the output."""
+        """Removes a node. Raises ArgumentError if it has users, or is the output."""
         self._must_be_open()
         node = self.find(node)
         if node is self._output:
@@ -218,9 +220,10 @@ class GraphEdit:
         self._unlink(node)
 
     def eliminate_dead_code(self) -> int:
-        """Erases what no output needs; returns how many nodes (TRC-10).
+        """Erases the nodes that no output needs; returns their number (TRC-10).
 
-        Inputs stay, and so do nodes that write, change a geometry or draw, with all they need.
+        It keeps inputs, impure nodes (writes, geometry changes, random draws), and all that these
+        need.
         """
         self._must_be_open()
         before = len(self)
@@ -237,14 +240,14 @@ class GraphEdit:
         verify(Graph(self.nodes, self.name), stage="edit")
 
     def graph(self) -> Graph:
-        """The edited graph. Ends the edit: its nodes belong to the graph now and change no more."""
+        """Ends the edit and returns the new graph, to which the nodes belong from now on."""
         self._must_be_open()
         self._infer_again()
         self._closed = True
         return Graph(self.nodes, self.name)
 
     def _infer_again(self) -> None:
-        """Brings the metas up to date behind every change."""
+        """Infers the metas of changed nodes, and of their users as long as metas change."""
         if not self._changed:
             return
         for node in self:

@@ -1,8 +1,12 @@
-"""The effects of a graph: chains of tokens, which two graphs have the same, which are in order.
+"""The effects of a graph: whether its chains of tokens are valid, and whether two graphs agree.
 
-Ground floor. A pure graph has chains of tokens from an input to an output (*lifted*), or from
-`make_token` to `sink_tokens` (*unlifted*); an imperative one has its effects in order of its nodes.
-Ops with effects are in `ir/effects/__init__.py`. Rules: TOK-1 to TOK-8. Spec: `specs/tokens.md`.
+Ground floor. In an imperative graph effects happen in the order of the nodes. In a pure graph a
+token passes from each effect to the next of its type:
+
+    lifted      token_log (an input) -> print 0 -> print 1 -> token_log (an output)
+    unlifted            make_token   -> print 0 -> print 1 -> sink_tokens
+
+The ops are in `ir/effects/__init__.py`. Rules: TOK-1 to TOK-8. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -33,15 +37,15 @@ __all__ = [
 ]
 
 
-# ----------------------------------------------------------------------------- what graphs have
+# ------------------------------------------------------------------------ the effects of a graph
 def is_effect(node: Node) -> bool:
-    """Whether the node lets something happen, in either form."""
+    """Whether the node has a side effect, in its imperative or its pure form."""
     op = node.target
     return type(op) is EffectOp or (type(op) is TokenOp and bool(op.effect))
 
 
 def effects_of(graph: Graph) -> dict[tuple[str, Any], list[str]]:
-    """What happens in a graph: for each effect and phase the names of the ops, in order."""
+    """(effect type, phase) -> the names of the ops with that effect, in order."""
     return {
         key: [getattr(node.target, "of", node.target.name) for node in nodes]
         for key, nodes in _by_type(graph).items()
@@ -57,7 +61,7 @@ def _by_type(graph: Graph) -> dict[tuple[str, Any], list[Node]]:
 
 
 def numbered(node: Node) -> int:
-    """The place of a threaded effect in its chain, which it keeps whatever is done to the graph."""
+    """The number of an effect in its chain. It identifies the effect through every pass."""
     ordinal: int = node.args[1]
     return ordinal
 
@@ -73,11 +77,11 @@ def tokens_of(graph: Graph) -> Iterator[Node]:
 
 
 def same_effects(name: str, before: Graph, *after: Graph) -> None:
-    """Raises TokenError where what was made of a graph has other effects, or in another order.
+    """Raises TokenError where the graphs made of `before` have other effects, or another order.
 
-    Which one an effect is says its number. Of both halves of a partition: the forward's effects
-    are in the first, those of the backward in the second. Operands may be other nodes, of the same
-    shapes and dtypes; whether they have the same values is a matter of what is computed.
+    Effects are identified by their numbers. After a partition, `after` is the forward and the
+    backward, each with the effects of its phase. Operands may be other nodes, but of the same
+    shapes and dtypes; nobody checks here that their values are equal.
     """
     expected = _by_type(before)
     for place, graph in enumerate(after):
@@ -109,18 +113,18 @@ def _check_same(name: str, effect: str, expected: list[Node], found: list[Node])
                     f"{name}: the effect {_identity(mine, place)} of type {effect!r} is told "
                     f"{told}, expected {wanted} as in the graph it took"
                 ),
-                "What an effect is told is what the program says. (TOK-6)",
+                "A pass must not change the arguments of an effect. (TOK-6)",
             )
 
 
 def _identity(node: Node, place: int) -> str:
-    """The op of an effect and its number: in an imperative graph, which has none, its place."""
+    """The op of an effect and its number; in an imperative graph, its position."""
     op = node.target
     return f"{op.of} {numbered(node)}" if type(op) is TokenOp else f"{op.name} {place}"
 
 
 def _arguments(node: Node) -> tuple[Any, ...]:
-    """What an effect is told: behind token and number, where it has them."""
+    """The arguments of an effect, without the token and the number of its pure form."""
     return node.args[2:] if type(node.target) is TokenOp else node.args
 
 
@@ -140,10 +144,10 @@ def _listed(names: list[str]) -> str:
 
 # ----------------------------------------------------------------------------------- verification
 def chain_fault(graph: Graph) -> tuple[Node, str] | None:
-    """The node at which a chain of tokens is none, and what is wrong; None for a valid graph.
+    """(node, what is wrong) where a chain of tokens is invalid; None for a valid graph.
 
-    TOK-1: of each effect there is one chain in each phase, and each token in it is used once: by
-    the next call of the effect, or by the end of the chain. Numbers rise along a chain.
+    TOK-1: each effect has one chain in each phase. Each token is used once: by the next call of
+    the effect, or by the end of the chain. The numbers rise along a chain.
     """
     visited: set[Node] = set()
     begun: set[Any] = set()
@@ -167,7 +171,7 @@ def chain_fault(graph: Graph) -> tuple[Node, str] | None:
 
 
 def _made(node: Node) -> Any:
-    """The chain that a `make_token` begins."""
+    """The role of the chain that a `make_token` begins; None for another node."""
     op = node.target
     if type(op) is not TokenOp or op.name != "make_token":
         return None
@@ -213,7 +217,7 @@ def _uses(graph: Graph, value: Node) -> list[Node]:
 
 
 def _next(graph: Graph, node: Node) -> Node | None:
-    """The token that a call gives: its result, or the first of several."""
+    """The node of the token that a call returns: the call itself, or its first result's."""
     if type(node.meta) is not tuple:
         return node
     taken = [user for user in graph.users[node] if user.args[1] == 0]
@@ -221,7 +225,8 @@ def _next(graph: Graph, node: Node) -> Node | None:
 
 
 def watched(of: str, graph: Graph, run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run`, which computes a graph, with its effects watched; itself if there are none."""
+    """`run`, the compiled form of `graph`, with a check at run time that each effect of the graph
+    happens once and in order; `run` itself if the graph has no effects."""
     expected: Expected = {}
     for node in filter(is_effect, graph.nodes):
         expected.setdefault(node.target.effect, []).append((numbered(node), node.target.of))

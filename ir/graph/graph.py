@@ -1,12 +1,16 @@
-"""`Graph` and `Node`: the program every stage reads and every pass rebuilds.
+"""`Graph` and `Node`: the program that every stage reads and every pass rebuilds.
 
-Ground floor. A graph is an append-only list of nodes in execution order, closed by one output node.
-What people know of torch.fx carries over (placeholder, get_attr, call, output; args, users,
-insertion point, replace_all_uses_with, erase, lint, eliminate_dead_code), with two differences:
-a node's target is an `Op` and its meta a typed record, and a pass never changes its input: nodes
-may be shared between graphs, so a node knows neither its graph nor its users, and the editing
-methods live on the explicit copy that `Graph.edit()` gives (`ir/graph/edit.py`). Spec:
-`specs/graph.md`.
+Ground floor. A graph is a tuple of nodes in execution order; the last one is the output node. The
+words are torch.fx's (placeholder, get_attr, call, output; args, users, lint):
+
+    def double(arg_0: "f32[2]"):     Node("placeholder", Argument(0), meta=f32[2])   # arg_0
+        mul = ops.mul(arg_0, 2.0)    Node("call", ops.mul, (arg_0, 2.0), f32[2])     # mul
+        return (mul,)                Node("output", "output", ((mul,),), role=(Output(0),))
+
+Two things differ from FX. A node's target is an `Op`, and its meta a `TensorMeta`. And a graph is
+not edited in place: a pass returns a new graph, which may share nodes with the old one. So a node
+knows neither its graph nor its users (`Graph.users` does), and FX's editing methods are on the copy
+that `Graph.edit()` makes (`ir/graph/edit.py`). Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -40,7 +44,7 @@ class Phase(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Constant:
-    """Target of a get_attr node: a value that is part of the program, in host memory."""
+    """The target of a get_attr node: an array that is part of the program."""
 
     name: str
     value: Any
@@ -49,11 +53,11 @@ class Constant:
 
 @attrs.define(eq=False, repr=False)
 class Node:
-    """One step of a graph. Not changed once it is in a graph, except in a `GraphEdit`'s own copy.
+    """One step of a graph. Never changed once it is in a graph; only a `GraphEdit` changes copies.
 
-    `op` is FX's kind ('placeholder', 'get_attr', 'call', 'output'); `target` says which op,
-    constant or argument. `args` are canonical (`Op.bind`): nodes for tensors, tuples for lists,
-    literals.
+    `op` is FX's kind: 'placeholder', 'get_attr', 'call' or 'output'. `target` is, in this order,
+    the role, the `Constant`, the `Op`, or 'output'. `args` are canonical (`Op.bind`): nodes for
+    tensors, tuples for lists, else Python literals.
     """
 
     op: str
@@ -64,39 +68,41 @@ class Node:
     grad_mode: bool = True
     phase: Phase = Phase.FORWARD
     sequence: int = -1
-    """Number of the tape node made by this op, or whose backward made it; -1 for none (SEQ-1)."""
+    """The number of the tape node that this op made, or whose backward made this op; -1 for none
+    (SEQ-1)."""
     location: Location | None = None
     origin: Node | None = None
-    """The node of an earlier stage that this one stands for."""
+    """The node of an earlier stage that this one was made from."""
     recompute: bool | None = None
-    """A user's wish for the partitioner: True recompute, False save, None no wish."""
+    """A user's hint for the partitioner: True to recompute, False to save, None for no hint."""
     scope: Scope | None = None
     """The Module in which the op ran, and the user's tags; None outside of all (SEQ-5)."""
 
     # --- provenance
     @property
     def module(self) -> str:
-        """Path of the Module in which the op ran, or the op that it differentiates: `layers.0.fc`.
+        """The path of the Module in which the op ran, such as `layers.0.fc`.
 
-        Empty in the outermost Module that was called, and outside of all.
+        A node of a backward has the path of the op that it differentiates. Empty in the outermost
+        Module, and outside of Modules.
         """
         return "" if self.scope is None else self.scope.module
 
     @property
     def tags(self) -> Mapping[str, Any]:
-        """What the user noted around the op, or the op that it differentiates (`annotate`)."""
+        """The tags of `annotate` around the op, or around the op that it differentiates."""
         return NO_TAGS if self.scope is None else self.scope.tags
 
     @property
     def is_sum(self) -> bool:
-        """Whether it adds up gradients of several uses, and so belongs to no op of the forward."""
+        """Whether it sums the gradients of several uses, and so belongs to no op of the forward."""
         return self.scope is SUM
 
     @property
     def is_backward(self) -> bool:
-        """Whether it was recorded in a backward: that of the function, or one that it ran itself.
+        """Whether a backward recorded it: the function's, or one that the function ran itself.
 
-        Those of the latter belong to the forward all the same (SEQ-1).
+        The phase of the latter is FORWARD all the same (SEQ-1).
         """
         inner = self.scope is not None and self.scope.is_backward
         return inner or self.is_sum or self.phase is Phase.BACKWARD
@@ -116,7 +122,7 @@ class Node:
         return self.meta.shape  # type: ignore[union-attr]
 
     def inputs(self) -> list[Node]:
-        """The nodes among the arguments, in order, with repeats."""
+        """The nodes among the arguments, in order, with repeats: FX's `all_input_nodes`."""
         found: list[Node] = []
         for value in self.args:
             if type(value) is Node:
@@ -126,7 +132,8 @@ class Node:
         return found
 
     def with_args(self, args: tuple[Any, ...], meta: Result) -> Node:
-        """A copy of this node with other arguments and meta, and this one as its origin."""
+        """A copy of this node with other arguments and meta; its origin is this node's, or this
+        node."""
         return Node(
             self.op,
             self.target,
@@ -149,16 +156,16 @@ class Node:
 
 @attrs.frozen(eq=False)
 class Copy:
-    """A copy that a stage put into a graph, and why it is needed."""
+    """A copy op that a stage inserted, and the reason why it is needed."""
 
     node: Node
     reason: str
 
 
 def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
-    """`value` (an argument, a tuple of arguments) with `function` applied to its nodes.
+    """`value`, an argument or a tuple of arguments, with `function` applied to its nodes.
 
-    A tuple in which nothing changes is itself.
+    FX's `map_arg`. A tuple in which nothing changes is returned itself.
     """
     if type(value) is Node:
         return function(value)
@@ -169,7 +176,7 @@ def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
 
 
 def name_from(text: str) -> str:
-    """The text as a graph's name: what no file name and no program can hold is written out.
+    """The text as the name of a graph: characters that no file can hold are escaped.
 
     >>> name_from("loss"), name_from("a\\0b")
     ('loss', 'a\\\\x00b')
@@ -184,7 +191,7 @@ RESERVED = frozenset(
     | set(keyword.kwlist)
     | {name for name in dir(builtins) if name.startswith("_") or name[:1].isupper()}
 )
-"""Words that the text of a graph uses, or that Python does: no value has such a name."""
+"""Names that a printed graph or Python needs itself: no value has such a name."""
 
 
 def node_names(nodes: Iterable[Node]) -> dict[Node, str]:
@@ -214,7 +221,7 @@ def _base_name(node: Node) -> str:
 
 @lru_cache(maxsize=4096)
 def identifier(text: str) -> str:
-    """The text as a name of Python's."""
+    """The text as a Python identifier."""
     name = re.sub(r"[^0-9A-Za-z_]", "_", text) or "_"
     return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
 
@@ -235,9 +242,9 @@ class Graph:
     nodes: tuple[Node, ...]
     name: str = "graph"
     copies: tuple[Copy, ...] = attrs.field(default=(), kw_only=True)
-    """The copies that the stage put in which made this graph; others may have more or fewer."""
+    """The copy ops that the stage which made this graph inserted, with their reasons."""
     exported: frozenset[Role] = attrs.field(default=frozenset(), kw_only=True)
-    """Inputs whose memory ndarrays of the user's show, too: told to partitioners (PART-37)."""
+    """Inputs whose memory NumPy arrays of the user share; partitioners ask for it (PART-37)."""
     _users: dict[Node, list[Node]] | None = attrs.field(default=None, init=False)
     _names: dict[Node, str] | None = attrs.field(default=None, init=False)
     _last_uses: dict[Node, tuple[Node, ...]] | None = attrs.field(default=None, init=False)
@@ -293,10 +300,10 @@ class Graph:
         pairs = zip(self.output_roles, self.outputs, strict=True)
         return [(role, value) for role, value in pairs if isinstance(role, kind)]
 
-    # --- indexes, made on first use
+    # --- indexes, computed on first use
     @property
     def users(self) -> dict[Node, list[Node]]:
-        """For each node the nodes that take it as an argument, in order, without repeats."""
+        """Each node -> the nodes that take it as an argument, in order, without repeats."""
         if self._users is None:
             users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
             for node in self.nodes:
@@ -309,7 +316,8 @@ class Graph:
 
     @property
     def last_uses(self) -> dict[Node, tuple[Node, ...]]:
-        """For each node the values that nothing after it needs: read last by it, or its own."""
+        """Each node -> the values that are dead after it: those that it reads last, and its own
+        where nobody reads it. An interpreter frees them there."""
         if self._last_uses is None:
             last: dict[Node, tuple[Node, ...]] = {}
             needed: set[Node] = set()
@@ -322,46 +330,28 @@ class Graph:
 
     @property
     def names(self) -> dict[Node, str]:
-        """A name for each node, as printed: its role or op, numbered from the second on."""
+        """Each node -> its printed name: its role or op, numbered from the second on."""
         if self._names is None:
             self._names = node_names(self.nodes)
         return self._names
 
-    # --- FX's methods, which stand on modules above this one: `ir/graph/methods.py` defines them
-    def edit(self) -> Any:
-        """A `GraphEdit`: an editable copy with FX's editing methods (`ir/graph/edit.py`)."""
-        raise NotImplementedError
+    # --- FX's methods: they need modules that import this one, so `ir/graph/methods.py` adds them
+    if TYPE_CHECKING:
 
-    def print_readable(self, *, print_output: bool = True) -> str:
-        """The graph as runnable Python with metas and source lines; printed and returned."""
-        raise NotImplementedError
-
-    def print_tabular(self, *, print_output: bool = True) -> str:
-        """The graph as a table, a row a node; printed and returned."""
-        raise NotImplementedError
-
-    def sequence_table(self, *, print_output: bool = True) -> str:
-        """Which op of the user's each call belongs to, a row a call; printed and returned (SEQ-2).
-
-        Backward rows have the number of the forward op that they differentiate.
-        """
-        raise NotImplementedError
-
-    @property
-    def code(self) -> str:
-        """The graph as plain runnable Python, without comments."""
-        raise NotImplementedError
-
-    def lint(self) -> None:
-        """Raises GraphError where the graph breaks an invariant (`ir/graph/verify.py`)."""
-        raise NotImplementedError
+        def edit(self) -> Any: ...
+        def print_readable(self, *, print_output: bool = True) -> str: ...
+        def print_tabular(self, *, print_output: bool = True) -> str: ...
+        def sequence_table(self, *, print_output: bool = True) -> str: ...
+        @property
+        def code(self) -> str: ...
+        def lint(self) -> None: ...
 
     # --- Python's protocols; `ir/graph/methods.py` adds `__str__` and pickling
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.nodes)} nodes>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows, and Hypothesis for a failing example."""
+        """Prints the graph's text: IPython calls this, and Hypothesis for a failing example."""
         printer.text(str(self))
 
     def __iter__(self) -> Iterator[Node]:

@@ -1,13 +1,13 @@
-"""FX's methods of `Graph` that stand on modules above the graph: printing, editing, checking.
+"""The methods of `Graph` that need other modules of the package: printing, editing, checking.
 
-Ground floor. `Graph` declares them, so that readers and type checkers find them there;
-`install_methods` puts these functions in their places, as that of the op table does for `Operand`.
+Ground floor. Those modules import `ir/graph/graph.py`, so that it cannot import them. There `Graph`
+declares the methods for type checkers only; `install_methods` adds the functions below to the
+class, as `ir/op/operand.py` adds a method for each op to `Operand`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from aotlite.ir.deferred import deferred
@@ -26,18 +26,25 @@ __all__ = ["install_methods"]
 
 
 def _edit(self: Graph) -> GraphEdit:
+    """A `GraphEdit`: an editable copy with FX's editing methods (`ir/graph/edit.py`)."""
     return GraphEdit(self)
 
 
 def _print_readable(self: Graph, *, print_output: bool = True) -> str:
+    """The graph as runnable Python with metas and source lines; printed and returned."""
     return _printed(readable(self), print_output)
 
 
 def _print_tabular(self: Graph, *, print_output: bool = True) -> str:
+    """The graph as a table, one row a node; printed and returned."""
     return _printed(tabular(self), print_output)
 
 
 def _sequence_table(self: Graph, *, print_output: bool = True) -> str:
+    """The user's op that each call belongs to, one row a call; printed and returned (SEQ-2).
+
+    Rows of the backward have the number of the forward op that they differentiate.
+    """
     return _printed(sequence_table(self), print_output)
 
 
@@ -48,34 +55,35 @@ def _printed(text: str, print_output: bool) -> str:
 
 
 def _code(self: Graph) -> str:
+    """The graph as plain runnable Python, without comments."""
     return code(self)
 
 
 def _lint(self: Graph) -> None:
+    """Raises GraphError where the graph breaks an invariant (`ir/graph/verify.py`)."""
     verify(self)
 
 
 def _str(self: Graph) -> str:
+    """`print_readable`'s text."""
     return readable(self)
 
 
 def _reduce(self: Graph) -> tuple[Any, ...]:
-    """Pickled as the text of a file (SER-1): without code objects and nodes of other graphs."""
+    """Pickles the graph as the text of its file (SER-1): no code objects, no earlier graphs."""
     return files.loads, (files.dumps(self),)
 
 
-def _made() -> Iterator[tuple[str, Any]]:
-    """(name, method) of all; those that `Graph` declares keep their names and docstrings."""
-    for function in (_edit, _print_readable, _print_tabular, _sequence_table, _lint):
-        name = function.__name__.removeprefix("_")
-        yield name, update_wrapper(function, getattr(Graph, name))
-    declared: Any = Graph.code
-    yield "code", property(update_wrapper(_code, declared.fget))
+def _methods() -> Iterator[tuple[str, Any]]:
+    """(name, function) of each method."""
+    for function in (_edit, _print_readable, _print_tabular, _sequence_table, _code, _lint):
+        yield function.__name__.removeprefix("_"), function
     yield "__str__", _str
     yield "__reduce__", _reduce
 
 
 def install_methods() -> None:
-    """Gives `Graph` its methods."""
-    for name, method in list(_made()):
-        setattr(Graph, name, method)
+    """Gives `Graph` its methods, under their names, for `help(Graph)` too."""
+    for name, function in _methods():
+        function.__name__, function.__qualname__ = name, f"Graph.{name}"
+        setattr(Graph, name, property(function) if function is _code else function)

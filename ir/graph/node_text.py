@@ -1,7 +1,7 @@
-"""Nodes and their arguments as text: a statement of a printed graph.
+"""One node as text: its statement in a printed graph.
 
-Ground floor. Error notes of whoever reads a graph quote these lines; `ir/graph/text/printer.py`
-makes functions of them. Spec: `specs/graph.md`.
+Ground floor. Error notes quote these lines, and `ir/graph/text/printer.py` prints whole graphs of
+them. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ def literal(value: Any, names: Names) -> str:
 
 
 _DIGITS = 10_000
-"""Bits of the longest int that is printed in digits: of much longer ones Python makes no text."""
+"""Longer ints, in bits, are printed in hexadecimal: Python refuses to print much longer ones."""
 
 
 def role_text(role: Role) -> str:
-    """The text that `source.role_from_text` reads: `str(role)`, or its constructor."""
+    """The text that `source.role_from_text` reads: `str(role)`, or the constructor where that
+    leaves a field out."""
     text = str(role)
     return text if repr(parse_role(text)) == repr(role) else repr(role)
 
@@ -93,7 +94,7 @@ def _expression(node: Node, names: Names) -> str:
 
 
 def _arguments(op: Op, args: Sequence[Any], names: Names) -> Iterator[str]:
-    """Positional arguments all, keyword-only ones where they differ from their default."""
+    """All positional arguments, and the keyword-only ones that differ from their default."""
     parameters = op.schema.parameters
     for index, value in enumerate(args):
         text = literal(value, names)
@@ -104,14 +105,14 @@ def _arguments(op: Op, args: Sequence[Any], names: Names) -> Iterator[str]:
 
 
 def _annotation(name: str, node: Node) -> str:
-    """The meta of a placeholder, and its role where the name does not tell."""
+    """The meta of a placeholder, and its role where the name does not give it."""
     text = meta_text(node.meta)
     role: Any = node.role
     return text if repr(parse_role(name)) == repr(role) else f"{text} = {role_text(role)}"
 
 
 def comment(node: Node) -> str:
-    """What stands behind the statement of a node: its meta."""
+    """The comment after the statement of a node: its meta."""
     return f"  # {meta_text(node.meta)}"
 
 

@@ -1,7 +1,14 @@
-"""Why an input or output of a graph exists. Code asks for roles and never counts positions.
+"""Roles: why each input or output of a graph exists. Code asks for roles, and counts no positions.
 
-Ground floor. Each role has a text, `str(role)`, which is also the name that a printed graph gives
-to the value; `parse_role` reads it back. Spec: `specs/graph.md`.
+Ground floor. They are what `torch._functorch` calls descriptors. `str(role)` is also the name of
+the value in a printed graph, and `parse_role` reads it back:
+
+    Primal(0)                            primals_0                   an argument
+    MutatedInput(Primal(0))              updated_primals_0           its final value, an output
+    Tangent(MutatedInput(Primal(0)))     tangents_updated_primals_0  the gradient for that value
+    Gradient(Primal(0))                  grad_primals_0              the argument's gradient
+
+Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ import attrs
 
 @attrs.frozen
 class _Single:
-    """A role that at most one input, or output, of a graph has."""
+    """A role of which a graph has at most one input, or one output."""
 
     prefix: ClassVar[str]
 
@@ -31,7 +38,7 @@ class _Numbered:
     def __str__(self) -> str:
         return f"{self.prefix}_{self.index}"
 
-    def __hash__(self) -> int:  # what attrs makes would be equal for Primal(0) and Output(0)
+    def __hash__(self) -> int:  # attrs' own would collide for Primal(0) and Output(0)
         return hash((self.prefix, self.index))
 
 
@@ -60,19 +67,19 @@ class Primal(_Numbered):
 
 
 class Hidden(_Placed):
-    """Input: a tensor that the function reaches without its being an argument (CAP-3)."""
+    """Input: a tensor that the function reaches, but not as an argument: a closure's (CAP-3)."""
 
     prefix = "hidden"
 
 
 class SyntheticBase(_Numbered):
-    """Input: the memory of inputs that overlap while one of them is written (SYN-1)."""
+    """Input: the shared memory of arguments that overlap and of which one is written (SYN-1)."""
 
     prefix = "synthetic_base"
 
 
 class Family(_Numbered):
-    """Inputs that overlap and are views of one base: they have one history (SYN-2)."""
+    """The common base of overlapping inputs that share one autograd history (SYN-2)."""
 
     prefix = "family"
 
@@ -102,7 +109,7 @@ class BackwardOffset(_Single):
 
 
 class NextSeed(_Single):
-    """Output: the seed that a function leaves which sets another one, 0-d uint64 (RNG-6)."""
+    """Output: the seed at the end of a call that sets another one, 0-d uint64 (RNG-6)."""
 
     prefix = "next_seed"
 
@@ -114,7 +121,7 @@ class NextOffset(_Single):
 
 
 class NextBackwardSeed(_Single):
-    """Output: the seed that a backward leaves which sets another one, 0-d uint64 (RNG-6)."""
+    """Output: the seed at the end of a backward that sets another one, 0-d uint64 (RNG-6)."""
 
     prefix = "next_backward_seed"
 
@@ -132,7 +139,7 @@ class Token(_OfEffect):
 
 
 class BackwardToken(_OfEffect):
-    """Input and output: the same of an effect of the backward (TOK-4, TOK-5)."""
+    """Input and output: the token of an effect of the backward (TOK-4, TOK-5)."""
 
     prefix = "backward_token"
 
@@ -145,7 +152,7 @@ class Output(_Numbered):
 
 @attrs.frozen
 class MutatedInput:
-    """Output: the final value of a written input; of a family, its new history alone."""
+    """Output: the final value of an input that is written; of a family, only its new history."""
 
     prefix: ClassVar[str] = "updated"
     of: Primal | Hidden | Part | Family
@@ -155,14 +162,14 @@ class MutatedInput:
 
 
 class IntermediateBase(_Numbered):
-    """Output: the base of results that are views of one intermediate (META-9)."""
+    """Output: an intermediate of which several results are views (META-9)."""
 
     prefix = "base"
 
 
 @attrs.frozen
 class Part:
-    """Input or output: the inner tensor `attr` of a wrapper (SUB-3); it may be a wrapper itself.
+    """Input or output: the inner tensor `attr` of a wrapper subclass, maybe a wrapper too (SUB-3).
 
     >>> str(Part(Part(Primal(0), "a"), "b"))
     'primals_0__a__b'
@@ -182,9 +189,9 @@ class Part:
 
 @attrs.frozen
 class Piece(Part):
-    """Inside a `Tangent` or `Gradient` that is a wrapper: its inner tensor `attr` (SUB-4).
+    """The inner tensor `attr` of a `Tangent` or `Gradient` that is a wrapper itself (SUB-4).
 
-    The gradient of a part that requires grad itself is another: `Gradient(Part(...))`.
+    `Gradient(Part(...))` is something else: the gradient of an inner tensor that requires grad.
 
     >>> str(Gradient(Piece(Primal(0), "a"))), str(Gradient(Part(Primal(0), "a")))
     ('grad_primals_0__a', 'grad_part_primals_0__a')
@@ -198,14 +205,12 @@ class Piece(Part):
 
 
 def is_given(role: Any) -> bool:
-    """Whether this is the role of a tensor of the caller's: an argument, a hidden input, or a part
-    of one.
-    """
+    """Whether the caller has this tensor: it is an argument, a hidden input, or a part of one."""
     return isinstance(role.whole if isinstance(role, Part) else role, (Primal, Hidden))
 
 
 def part_suffix(attr: str) -> str:
-    """What names a part behind its wrapper's name: no two ways of nesting have one name.
+    """The suffix for a part, after its wrapper's name. Different nestings give different names.
 
     >>> part_suffix("a"), part_suffix("_a")
     ('__a', '__0_ua')
@@ -220,14 +225,14 @@ _OWN = "part_"
 
 
 def _own(role: Any) -> str:
-    """What tells the gradient of a part from a part of a gradient."""
+    """The prefix that distinguishes the gradient of a part from a part of a gradient."""
     of = role.of if isinstance(role, MutatedInput) else role
     return _OWN if type(of) is Part else ""
 
 
 @attrs.frozen
 class Tangent:
-    """Input: the gradient that arrives for a differentiable result (META-16)."""
+    """Input of the backward: the gradient with regard to a differentiable result (META-16)."""
 
     prefix: ClassVar[str] = "tangents"
     of: Result
@@ -238,9 +243,9 @@ class Tangent:
 
 @attrs.frozen
 class Current:
-    """Input: memory that outlives the forward, as it is when the backward runs (FUN-31).
+    """Input of the backward: memory of an input, result or base, as it is at that time (FUN-31).
 
-    That of an input, of a result, or of a base: the caller may have written it since.
+    The caller may have written it after the forward.
     """
 
     prefix: ClassVar[str] = "current"
@@ -251,14 +256,16 @@ class Current:
 
 
 class Arrived(_Numbered):
-    """Input: whether any gradient of set number `index` of results arrived, 0-d bool (TAN-8)."""
+    """Input of the backward, 0-d bool: whether any result of set number `index` got a gradient
+    (TAN-8).
+    """
 
     prefix = "arrived"
 
 
 @attrs.frozen
 class Rewritten:
-    """Output: what the backward leaves in memory that outlives the forward (FUN-31)."""
+    """Output of the backward: the final value of memory that it writes, of `Current` (FUN-31)."""
 
     prefix: ClassVar[str] = "rewritten"
     of: Primal | Hidden | Output | IntermediateBase
@@ -269,9 +276,9 @@ class Rewritten:
 
 @attrs.frozen
 class Gradient:
-    """Output: the gradient of an input, the base of a family, or a result that retains its own.
+    """Output: the gradient of an input, of a family's base, or of a result that retains its grad.
 
-    None where nothing flows.
+    The value is None where no gradient flows.
     """
 
     prefix: ClassVar[str] = "grad"
@@ -294,24 +301,24 @@ class Saved:
 
 
 class Lifted(_Placed):
-    """Input of a compiled tape: value number `index` that the tape holds, or a gradient on its way
-    (CAG-2).
+    """Input of a compiled tape: value number `index` that its nodes saved, or that was passed to
+    it (CAG-2).
     """
 
     prefix = "inputs"
 
 
 class Kept(_Numbered):
-    """Input of a backward that is differentiated itself: saved value number `index` (DBL-2)."""
+    """Input of a backward that is itself differentiated: its saved value number `index` (DBL-2)."""
 
     prefix = "kept"
 
 
 @attrs.frozen
 class Incoming:
-    """Input of a backward that is differentiated itself: a gradient that arrives for a result.
+    """Input of a backward that is itself differentiated: the gradient of a result, `of` (DBL-2).
 
-    One level further `of` is an `Incoming`, too (DBL-2).
+    At the next order of differentiation `of` is an `Incoming` as well.
     """
 
     prefix: ClassVar[str] = "incoming"
@@ -322,7 +329,7 @@ class Incoming:
 
 
 class Argument(_Numbered):
-    """Input of a graph that somebody built or captured by hand, number `index`."""
+    """Input number `index` of a graph that was built by hand, not by the pipeline."""
 
     prefix = "arg"
 
@@ -362,20 +369,20 @@ ROLES: tuple[type, ...] = get_args(Role)
 """Every class of roles."""
 
 OF_BACKWARD = frozenset((Tangent, Current, Arrived, BackwardToken, BackwardSeed, BackwardOffset))
-"""The classes of inputs that only a backward has."""
+"""The classes of roles that only inputs of a backward have."""
 FROM_BACKWARD = frozenset(
     (Gradient, Rewritten, NextBackwardSeed, NextBackwardOffset, BackwardToken)
 )
-"""The classes of outputs that only a backward gives."""
+"""The classes of roles that only outputs of a backward have."""
 
 RNG_INPUTS = (Seed, Offset, BackwardSeed, BackwardOffset)
-"""The classes of inputs that are a generator's state: the last ones of a graph (RNG-2)."""
+"""The roles of inputs that are a generator's state. They come last in a graph (RNG-2)."""
 RNG_OUTPUTS = (NextSeed, NextOffset, NextBackwardSeed, NextBackwardOffset)
-"""The classes of outputs that are a generator's state (RNG-3)."""
+"""The roles of outputs that are a generator's state (RNG-3)."""
 
 
 def parse_role(text: str) -> Role | None:
-    """The role whose text this is; None if there is none, or if the text leaves a field out.
+    """The role with this text; None if no role has it, or if the text leaves out a field.
 
     >>> parse_role("tangents_updated_primals_0")
     Tangent(of=MutatedInput(of=Primal(index=0)))
@@ -416,7 +423,7 @@ def _parsed_part(text: str) -> Part | None:
 
 
 def _parsed_gradient(text: str) -> Any:
-    """What a gradient is of: of a part, or as a wrapper a part of the gradient."""
+    """The `of` of a tangent or gradient: a `Part` behind the prefix, else parts are `Piece`s."""
     if text.startswith(_OWN):
         return parse_role(text[len(_OWN) :])
     return _pieces(parse_role(text))

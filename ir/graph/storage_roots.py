@@ -1,4 +1,4 @@
-"""Whose memory a value of a graph is."""
+"""Which node of a graph made the memory of a value."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from aotlite.ir.ops.structure import GETITEM
 
 
 def storage_root(node: Node) -> Node:
-    """The node that made the storage on which this value lies.
+    """The node that allocated the storage of this value.
 
-    Views and writes lead back to it; each result of a pure op with several has one of its own.
+    The walk goes back through views and in-place ops. Each result of a pure op with several results
+    has a storage of its own, so that the walk ends at its `getitem`.
     """
     while node.op == "call":
         op = node.target

@@ -1,8 +1,7 @@
-"""`verify`: what must hold for every graph, checked by recomputing it.
+"""`verify`: checks the invariants of every graph, by recomputing each meta.
 
-Ground floor. Runs after every stage; costs about half a microsecond a node. The invariants have
-numbers, VER-1 to VER-8, and are stated in `specs/verify.md`. What a single stage promises beyond
-them is checked by that stage.
+Ground floor. Runs after every stage; costs about half a microsecond a node. The invariants are
+numbered VER-1 to VER-8 and VER-16 (`specs/verify.md`). Each stage checks its own further promises.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ __all__ = ["verify"]
 def verify(
     graph: Graph, *, functional: bool = False, closing_copies: bool = False, stage: str = "graph"
 ) -> int:
-    """Raises GraphError where the graph breaks an invariant; returns how many nodes are not pure.
+    """Returns the number of impure nodes; raises GraphError where the graph breaks an invariant.
 
-    `functional`: no node may write, change a geometry or draw (FUN-25). `closing_copies`: except
-    for one `copy_` into each input. `stage` begins the message.
+    `functional`: no node may write, change a geometry or draw random numbers (FUN-25).
+    `closing_copies`: allows one `copy_` into each input all the same. `stage` begins the message.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -63,7 +62,7 @@ class _Check:
         self.stage = stage
         self.defined: set[Node] = set()
         self.fitting: dict[Any, set[tuple[type, ...]]] = defaultdict(set)
-        """For each op the types of arguments that were found to fit."""
+        """Each op -> the tuples of argument types that were found to fit its schema."""
         self.constants: dict[str, Any] = {}
         self.impure: list[Node] = []
 
@@ -125,7 +124,7 @@ class _Check:
 
     # --- the nodes, in order
     def nodes(self) -> None:
-        """One pass in order. Calls are checked here and not in a method: nearly all nodes are."""
+        """One pass in order. Calls, nearly all nodes, are checked inline, for speed."""
         defined, fitting = self.defined, self.fitting
         for node in self.graph.nodes:
             if node in defined:
@@ -175,7 +174,7 @@ class _Check:
         self.fail(node, "VER-4", f"an operand of {me} is {what}, expected an earlier node")
 
     def _fit(self, node: Node) -> None:
-        """Checks the arguments against the schema; remembers types that always fit."""
+        """Checks the arguments against the schema; remembers their types where these suffice."""
         op, args = node.target, node.args
         if not isinstance(op, Op):
             self.fail(node, "VER-1", f"the target of a call is {op!r}, expected an op")
@@ -191,7 +190,7 @@ class _Check:
         for value in node.inputs():
             if value not in self.defined:
                 self._undefined(node, value)
-        # Whether a tuple fits depends on its items, whether a node does on its meta's form.
+        # A tuple fits or not by its items, a node by whether it has one result or several.
         types = tuple(map(type, args))
         settled = tuple not in types or (not op.lists and _lists_ints(args))
         if settled and all(type(v.meta) is TensorMeta for v in node.inputs()):
@@ -228,7 +227,7 @@ class _Check:
 
     # --- tokens
     def tokens(self) -> None:
-        """VER-16: chains of tokens are linear. Looked at where there are effects alone."""
+        """VER-16: chains of tokens are linear. Checked only where the graph has effects."""
         if any(type(node.target) is TokenOp for node in self.impure):
             fault = chain_fault(self.graph)
             if fault is not None:
@@ -253,7 +252,7 @@ def _is_closing_copy(node: Node) -> bool:
 
 
 def _lists_ints(args: tuple[Any, ...]) -> bool:
-    """Whether every tuple among the arguments is of ints: then its type says that it fits."""
+    """Whether every tuple among the arguments holds ints only: then its type shows that it fits."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
 

@@ -1,1 +1,1 @@
-"""Graphs as text, and from it."""
+"""Whole graphs as text: the printer, the reader of printed text, the sequence table."""

@@ -1,10 +1,9 @@
 """Graphs as text: runnable Python, and a table.
 
-Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`; running the text
-gives an equal graph (`ir/graph/text/source.py`), or computes on tensors: `aotlite.ops` is all that
-it needs. The text holds what decides the result: ops, arguments, phases, metas and roles of inputs
-and outputs; places are comments.
-Spec: `specs/graph.md`.
+Ground floor. `readable` and `code` print a function whose body calls `ops.<name>`. The text runs:
+with `aotlite.ops` it computes on tensors, with the `ops` of `ir/graph/text/source.py` it gives an
+equal graph. It holds all that decides the result: ops, arguments, phases, metas and roles of inputs
+and outputs. Source lines are comments. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ WIDTH = 100
 def readable(graph: Graph, *, frees: bool = False) -> str:
     """The graph as runnable Python with metas, phases, output roles and the user's source lines.
 
-    `frees`: also statements that drop each value after its last use.
+    `frees`: also prints `x = None` after the last use of each value.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -91,7 +90,7 @@ def _signature(graph: Graph) -> str:
 
 
 def _return_annotation(graph: Graph) -> str:
-    """The roles of the outputs, unless they are simply the results in order."""
+    """The roles of the outputs, unless they are the user's results in order."""
     roles = graph.output_roles
     if roles == tuple(map(Output, range(len(roles)))):
         return ""
@@ -111,7 +110,7 @@ def _return_lines(values: list[str], roles: list[str]) -> list[str]:
 
 
 class _Phases:
-    """The statements that say in which half the calls after them are, from the forward on."""
+    """Prints an `ops.phase` statement where the phase of the calls changes."""
 
     __slots__ = ("phase",)
 
@@ -125,7 +124,7 @@ class _Phases:
 
 
 class _Remarks:
-    """The comment lines between nodes: where the user's line changes, and where the phase does."""
+    """Prints the user's source line as a comment where it changes, or the phase does."""
 
     __slots__ = ("line", "phase", "places")
 
@@ -147,7 +146,7 @@ class _Remarks:
 
 # ----------------------------------------------------------------------------------------- table
 def tabular(graph: Graph) -> str:
-    """The graph as aligned columns, a row a node; roles stand beside inputs and outputs.
+    """The graph as aligned columns, one row a node, with the roles of inputs and outputs.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta

@@ -1,4 +1,4 @@
-"""The table of sequence numbers: which op of the user's each node of a graph belongs to (SEQ-2).
+"""The table of sequence numbers: the user's op that each node of a graph belongs to (SEQ-2).
 
 Ground floor. Input: a graph of any stage. Output: text. Spec: `specs/rules/seq.md`.
 """
@@ -12,7 +12,7 @@ HEADER = "SeqNr|OrigAten|SrcFn"
 
 
 def sequence_table(graph: Graph) -> str:
-    """A line for each call: its number, its op, and for the forward who called it.
+    """One line a call: its sequence number, its op, and in the forward the user's call or Module.
 
     >>> import aotlite as al
     >>> from aotlite.inspect import stages_of
@@ -34,7 +34,8 @@ def _row(node: Node) -> str:
 
 
 def user_name(node: Node) -> str:
-    """Path of the Module in which a forward op ran, or what the user's line calls; else empty."""
+    """The path of the Module in which a forward op ran, else the function that the user's line
+    calls; empty for a node of the backward."""
     if node.is_backward:
         return ""
     return node.module or ("" if node.location is None else source_name(node.location))

@@ -1,9 +1,9 @@
-"""Graphs from printed text.
+"""`graph_from_source`: the graph of a printed text.
 
-Ground floor. `graph_from_source` executes the text that `ir/graph/text/printer.py` writes, with
-`ops` emitting nodes; another `OpNamespace` makes the same text compute, on tensors for instance.
-The text is executed as Python: it has the rights of the program that reads it. Spec:
-`specs/graph.md`.
+Ground floor. It executes the text that `ir/graph/text/printer.py` writes, with an `ops` that emits
+nodes. With another `OpNamespace` the same text computes, on tensors for instance. The text is
+executed as Python, so read only text that you trust; `aotlite.ir.serialize` reads any file safely.
+Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ __all__ = ["function_from_source", "graph_from_source", "role_from_text"]
 
 
 def function_from_source(text: str, ops: Any) -> FunctionType:
-    """The function that a printed graph defines, calling `ops`; else FormatError."""
+    """The function that a printed graph defines; its body calls `ops`. Raises FormatError."""
     scope: dict[str, Any] = {"ops": ops}
     try:
         exec(compile(text, "<graph>", "exec", dont_inherit=True), scope)
     except SyntaxError as error:
-        raise FormatError(f"source: the text is {error}, expected Python") from error
+        raise FormatError(f"source: the text has a syntax error ({error}), expected Python") from (
+            error
+        )
     found = [v for k, v in scope.items() if k != "ops" and isinstance(v, FunctionType)]
     if len(found) != 1:
         raise FormatError(f"source: the text defines {len(found)} functions, expected one")
@@ -45,8 +47,8 @@ def graph_from_source(
 ) -> Graph:
     """The graph that a printed text describes: the same ops, arguments, phases, metas and roles.
 
-    `constants`: the values of the constants it names (`graph.constants`); `devices`: the devices it
-    names. Raises FormatError for other text. Source places and sequence numbers are not read.
+    `constants` are the arrays of the constants that it names (`graph.constants`), `devices` the
+    devices. Raises FormatError for other text. Source lines and sequence numbers are not read.
 
     >>> graph = graph_from_source('def double(arg_0: "f32[2]"): return (ops.mul(arg_0, 2.0),)')
     >>> print(graph.code)
@@ -72,7 +74,7 @@ def graph_from_source(
 
 
 class _GraphOps(OpNamespace):
-    """`ops` that emit nodes."""
+    """An `ops` namespace whose calls emit nodes."""
 
     def __init__(
         self, builder: Builder, constants: Mapping[str, Any], devices: Mapping[str, Device]

@@ -291,7 +291,7 @@ def test_inserting_after_the_output_is_refused():
 
 def test_set_outputs_wants_a_role_an_output():
     graph = chain()
-    with pytest.raises(ArgumentError, match="edit: 1 outputs have 0 roles, expected as many"):
+    with pytest.raises(ArgumentError, match="edit: the number of roles is 0, expected 1"):
         graph.edit().set_outputs([graph.nodes[0]], [])
 
 

@@ -328,7 +328,7 @@ def test_unknown_device_is_named():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def f(:", "source: the text is .*, expected Python"),
+        ("def f(:", "source: the text has a syntax error .*, expected Python"),
         ("x = 1", "source: the text defines 0 functions, expected one"),
         ("def f(arg_0): return (arg_0,)", "source: the meta is '', expected one such as"),
         ('def f(x: "f32[2]"): return (x,)', "source: the role is 'x', expected one such as"),
