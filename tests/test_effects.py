@@ -414,8 +414,8 @@ WRONG_OPS: dict[str, tuple[Any, str, str]] = {
     "a formula for nothing": (
         al.ArgumentError,
         "x_bad(Tensor self) -> Tensor",
-        "x_bad: a gradient formula asks for 'other', expected one of grad, result, result_meta, "
-        "self, self_meta",
+        "x_bad: a gradient formula has the parameter 'other', expected one of grad, result, "
+        "result_meta, self, self_meta",
     ),
     "an in-place form": (
         al.ArgumentError,

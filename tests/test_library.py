@@ -136,7 +136,7 @@ def test_compiled_code_and_its_graphs_have_the_own_op(registered):
         ({"vjp": {"otter": print}}, "is for 'otter', expected one of self"),
         (
             {"vjp": {"self": lambda grad, otter: grad}},
-            "my_softclip: a gradient formula asks for 'otter', expected one of",
+            "my_softclip: a gradient formula has the parameter 'otter', expected one of",
         ),
         ({"result": "complex"}, "argument 'result' is 'complex', expected one of same, float"),
     ],

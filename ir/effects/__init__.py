@@ -1,9 +1,16 @@
-"""Ops with effects: what happens outside of all values, each thing once and in order.
+"""Ops with side effects (printing, callbacks), each of which happens once and in order.
 
-Ground floor. An `EffectOp` is what programs call and captures record. Its form in pure graphs, a
-`TokenOp`, takes the token of its effect first and gives the next one: order is then a matter of
-operands, which every pass keeps. A token is a tensor without elements. Here: both classes, their
-kernels and their meta rules; chains of tokens in a graph are in `ir/graph/effect_chains.py`.
+Ground floor. Programs call, and captures record, an `EffectOp`. Its form in pure graphs is a
+`TokenOp`. That takes the token of its effect as first operand, and returns the next one, so that
+data dependencies keep the order through every pass. It is the scheme of JAX's tokens and PyTorch's
+effect tokens:
+
+    imperative graph         pure graph
+    log(x)                   token_1 = with_effect_log(token, 0, x)
+    log(y)                   token_2 = with_effect_log(token_1, 1, y)
+
+A token is a tensor without elements. This module has both classes, their kernels and meta rules;
+`ir/graph/effect_chains.py` has the chains of tokens in a graph.
 Rules: TOK-1 to TOK-8. Spec: `specs/tokens.md`.
 """
 
@@ -46,7 +53,7 @@ _EFFECT = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 # ------------------------------------------------------------------------------------------- ops
 @attrs.define(eq=False, slots=True, repr=False)
 class _HostOp(Op):
-    """What ops with effects share. The meta of a result never depends on a host function."""
+    """The base of ops with effects. A host function is no part of the key of a call."""
 
     one_device: ClassVar[bool] = False
 
@@ -63,24 +70,24 @@ class _HostOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class TokenOp(_HostOp):
-    """An op that takes or gives tokens: never dropped, merged, computed again, or moved.
+    """An op that takes or returns tokens. No pass may drop, merge, repeat or reorder it.
 
-    `kernel(arrays, meta, *args)` as a `PureOp`'s; what it does besides happens then.
+    `kernel(arrays, meta, *args)` is like a `PureOp`'s, and also performs the effect.
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     effect: str = attrs.field(kw_only=True, default="")
-    """Whose token it takes first and gives first; empty for those that begin and end chains."""
+    """The effect type of its token; empty for `make_token` and `sink_tokens`."""
     of: str = attrs.field(kw_only=True, default="")
-    """The name of the op that this one is the pure form of."""
+    """The name of the `EffectOp` of which this is the pure form."""
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class EffectOp(_HostOp):
-    """What a program calls: an effect of the type `effect`, which may have new results.
+    """The op that programs call: it performs an effect of type `effect`, and may return results.
 
-    `kernel(arrays, meta, *args)` lets it happen. Operands are copies on the host, in row-major
-    order, which it may keep; so are results: nobody can tell by them how a program was run.
+    `kernel(arrays, meta, *args)` performs it. Its operands are row-major copies on the host, which
+    it may keep, and its results are copied: so it behaves alike in eager and compiled code.
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
@@ -91,7 +98,8 @@ class EffectOp(_HostOp):
 
 
 def check_effect(schema: Schema, effect: Any) -> None:
-    """Raises TokenError for a schema that no effect can have, and for a name of none (TOK-6)."""
+    """Raises ArgumentError for an invalid name of an effect type, or for a parameter that pure
+    graphs need; TokenError for a schema that aliases or writes memory (TOK-6)."""
     if not isinstance(effect, str) or not _EFFECT.fullmatch(effect):
         raise ArgumentError(
             f"register_op: argument 'effect' is {effect!r}, expected a name in lower case, such as "
@@ -121,7 +129,7 @@ Kernel = Callable[..., Any]
 
 
 def effect_kernel(schema: Schema, kernel: Kernel) -> Kernel:
-    """The kernel of an `EffectOp` of `kernel(xp, meta, *args)`: its operands and results copied."""
+    """The kernel of an `EffectOp`: `kernel(xp, meta, *args)` with operands and results copied."""
 
     def run(arrays: Any, meta: Any, *args: Any) -> Any:
         found = kernel(np, meta, *map(_own, args))
@@ -135,7 +143,8 @@ def effect_kernel(schema: Schema, kernel: Kernel) -> Kernel:
 
 
 def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
-    """The kernel of the pure form: after the effect, if its turn it is, the next token (TOK-6)."""
+    """The kernel of the pure form: performs the effect, if it is due, and returns the next token
+    (TOK-6)."""
     single = len(schema.returns) == 1 and not schema.returns[0].is_list
 
     def run(arrays: Any, meta: Any, token: Any, ordinal: int, *args: Any) -> Any:
@@ -150,7 +159,7 @@ def threaded_kernel(schema: Schema, kernel: Kernel, effect: str) -> Kernel:
 
 
 def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The meta rule of the pure form: a token, and what the op's own rule says."""
+    """The meta rule of the pure form: a token, then the results of the op's own rule."""
 
     def infer(token: TensorMeta, ordinal: int, *key: Any) -> Any:
         check_token(token)
@@ -163,21 +172,22 @@ def threaded_rule(schema: Schema, rule: Callable[..., Any]) -> Callable[..., Any
 
 
 def check_token(meta: TensorMeta) -> None:
-    """Raises TokenError for what is no token: tokens have no elements (TOK-6)."""
+    """Raises TokenError unless `meta` is that of tokens, which have no elements (TOK-6)."""
     if meta is not TOKEN:
         raise noted(
             TokenError(f"with_effect: the token is {meta}, expected {TOKEN}"),
-            "Tokens are the graph's own: they come from its inputs, or from make_token. (TOK-6)",
+            "Pass the token that the call before returned, an input with a token role, or the "
+            "result of make_token. (TOK-6)",
         )
 
 
 def new_token() -> Any:
-    """The array of a token."""
+    """A new token, as an array."""
     return np.empty(0, TOKEN.dtype.numpy)
 
 
 def _own(value: Any) -> Any:
-    """A copy on the host of each array in an argument, in row-major order."""
+    """An argument with each array replaced by a row-major copy on the host."""
     if type(value) is tuple:
         return tuple([_own(item) for item in value])
     if isinstance(value, (np.ndarray, np.generic)):
@@ -195,6 +205,6 @@ def _given(found: Any, meta: TensorMeta) -> Any:
 
 
 def library_of(op: Op, args: tuple[Any, ...]) -> Any:
-    """The array library of an op's operands; the host's where there are none."""
+    """The array library of an op's first operand; the host's where there is none."""
     operands = op.operands(args)
     return (operands[0].meta.device if operands else CPU).arrays

@@ -1,10 +1,9 @@
-"""What has to happen in one call of compiled code, and what of it has: counted while it runs.
+"""`Ledger`: checks at run time that compiled code performs each effect once and in order.
 
-Ground floor. Each effect of a graph has a number in its chain. Code that somebody else's compiler
-made is watched: the kernels of effects tell the call's `Ledger` which of them is about to happen,
-and one that is out of turn, a second run of the graph say, is refused before it happens. What has
-not happened when the call ends is an error, too.
-Rules: TOK-6. Spec: `specs/tokens.md`.
+Ground floor. Each effect of a graph has a number in its chain. A backend of the user's may drop,
+repeat or reorder effects, so its code is watched. The kernel of each effect tells the `Ledger` of
+the call before it acts. An effect that is not due is refused before it happens, and one that is
+missing when the call ends is an error. Rules: TOK-6. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Expected = dict[str, list[tuple[int, str]]]
 
 
 class _Watched(threading.local):
-    """The call that is watched in this thread."""
+    """The ledger of the call that this thread runs; None for none."""
 
     ledger: Ledger | None = None
 
@@ -35,19 +34,19 @@ _WATCHED = _Watched()
 
 
 class Ledger:
-    """The effects of one call: `expected` has, by type, the number and op of each, in order."""
+    """The effects of one call. `expected`: effect type -> (number, op) of each, in order."""
 
     def __init__(self, of: str, expected: Expected) -> None:
         self.of = of
-        """Whose call it is, for errors."""
+        """The name of the compiled function, for errors."""
         self.expected = expected
         self.count = dict.fromkeys(expected, 0)
-        """How many of each type have begun to happen."""
+        """Effect type -> how many have begun."""
         self.error: BaseException | None = None
-        """What one has raised: eager does nothing after it, so nothing else happens."""
+        """The error that an effect raised. As in eager mode, no effect may follow it."""
 
     def begin(self, effect: str, number: int, name: str) -> None:
-        """Raises TokenError for an effect whose turn it is not."""
+        """Counts an effect that is about to happen. Raises TokenError if another one is due."""
         if self.error is not None:
             raise self.error
         place, known = self.count.get(effect, 0), self.expected.get(effect, [])
@@ -59,7 +58,7 @@ class Ledger:
         raise self.error
 
     def close(self) -> None:
-        """Raises what an effect raised, and TokenError for one that has not happened."""
+        """Raises the error of an effect, or TokenError if one has not happened."""
         if self.error is not None:
             raise self.error
         for effect, known in self.expected.items():
@@ -77,7 +76,7 @@ def _named(number: int, name: str) -> str:
 
 @contextmanager
 def happening(effect: str, number: int, name: str) -> Iterator[None]:
-    """A block in which an effect happens. What it calls in turn is not part of the call."""
+    """A block that performs an effect. Effects of what it calls are not counted for the call."""
     ledger = _WATCHED.ledger
     if ledger is None:
         yield
@@ -95,7 +94,7 @@ def happening(effect: str, number: int, name: str) -> Iterator[None]:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """A block whose effects are those of another call than the one that is watched."""
+    """A block whose effects are not counted for the call that is watched."""
     before, _WATCHED.ledger = _WATCHED.ledger, None
     try:
         yield
@@ -104,7 +103,7 @@ def unwatched() -> Iterator[None]:
 
 
 def watching(of: str, expected: Expected, run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` with its effects watched: those that are expected happen, in order, and no others."""
+    """`run`, with a check that the expected effects happen, in order, and no others."""
 
     def call(*args: Any) -> Any:
         ledger = Ledger(of, expected)

@@ -1,10 +1,10 @@
-"""Whether `Σ x_k stride_k = target` has whole numbers `0 <= x_k <= count_k`, of any size.
+"""`is_solvable`: whether `Σ x_k stride_k = target` has integers `0 <= x_k <= count_k`.
 
-Ground floor, behind `ir/geometry/overlap.py`, for what a search term by term would take too long
-for. The solutions without bounds are a lattice, of which `ir/geometry/lattice.py` finds a basis of
-short vectors, measured in counts; a search along that basis visits few points: those for which no
-direction shows that the box lies elsewhere. This is the method of Lenstra, and of Aardal, Hurkens
-and Lenstra. Rules: ALI-5.
+Ground floor. `ir/geometry/overlap.py` asks it where a plain search takes too long. The method is
+that of Lenstra, and of Aardal, Hurkens and Lenstra. Without the bounds, the solutions are one
+solution plus a lattice. `ir/geometry/lattice.py` finds a basis of short vectors of that lattice,
+measured in counts. A search along the basis visits few points: it leaves a branch where some
+direction separates the point from the box. Rules: ALI-5.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ Term = tuple[int, int]
 _Vector = list[float]
 
 _ROUNDING = 1e-7
-"""Room for rounding, in parts of a count or of a step: within it a point is visited."""
+"""Tolerance for rounding errors, as a fraction of a count or of a step: points within it are
+visited."""
 _DIRECTIONS = 8
-"""So many are tried to show that a point is of no use: each one more costs time, too."""
+"""How many directions are tried to cut off a branch. Each costs time."""
 _PASSES = 50
-"""Each brings a point as much closer as the digits of a float allow; two or three are needed."""
+"""The most passes that move the start to the center; two or three are needed, as each is limited by
+the digits of a float."""
 
 
 def is_solvable(terms: Sequence[Term], target: int) -> bool:
@@ -44,7 +46,7 @@ def is_solvable(terms: Sequence[Term], target: int) -> bool:
 
 
 def _narrowed(terms: list[Term], target: int) -> bool | tuple[list[Term], int]:
-    """The equation with the bounds that it implies itself; or the answer, if they give it."""
+    """The equation with the tighter bounds that it implies; or the answer, if they give it."""
     while True:
         reach = sum([stride * count for stride, count in terms])
         if target in (0, reach):
@@ -64,7 +66,7 @@ def _narrowed(terms: list[Term], target: int) -> bool | tuple[list[Term], int]:
 
 
 def _tightened(terms: list[Term], target: int, reach: int) -> tuple[list[Term], int]:
-    """Each count as large as the other terms leave it; least values are taken off the target."""
+    """The terms with the bounds that the others imply, shifted such that each least value is 0."""
     found, least = [], 0
     for stride, count in terms:
         low = max(0, -((reach - stride * count - target) // stride))
@@ -78,14 +80,14 @@ def _tightened(terms: list[Term], target: int, reach: int) -> tuple[list[Term], 
 
 
 class _Search:
-    """The points of the lattice near the box, in coordinates where the box is 0..1 each way."""
+    """A search of the lattice's points near the box, scaled such that the box is [0, 1]^n."""
 
     def __init__(self, terms: Sequence[Term], target: int) -> None:
         self.counts = [count for _, count in terms]
         self.steps, point = _solutions(terms, target)
         reach = sum([stride * count for stride, count in terms])
         self.level = target / reach
-        """Of the center: all coordinates alike, it lies in the box and solves the equation."""
+        """All coordinates of the center: a real solution of the equation inside the box."""
         self.weights = [stride * count / reach for stride, count in terms]
         self.axes = _orthogonal([self._scaled(step) for step in self.steps])
         self.lengths = [dot(axis, axis) for axis in self.axes]
@@ -102,13 +104,13 @@ class _Search:
         return [x / count - self.level for x, count in zip(point, self.counts, strict=True)]
 
     def _range(self, axis: _Vector) -> tuple[float, float]:
-        """How far the box goes along an axis, from the center."""
+        """(least, most) extent of the box's solutions along an axis, from the center."""
         center = self.level * sum(axis)
         least, _ = self._farthest([-x for x in axis])
         return -least - center, self._farthest(axis)[0] - center
 
     def _moved_to_center(self, point: Row) -> Row:
-        """The point, moved by steps to where the center is: less to search, and small numbers."""
+        """The point, moved by lattice steps near the center: a shorter search, smaller numbers."""
         steps = [*zip(self.steps, self.axes, self.lengths, strict=True)]
         for _ in range(_PASSES):
             before = point
@@ -119,7 +121,7 @@ class _Search:
         return point
 
     def _visit(self, point: Row, k: int) -> bool:
-        """Whether a solution is `point` plus multiples of the first steps, up to number k."""
+        """Whether `point` plus some multiples of steps 0 to k is a solution."""
         if k < 0:
             return all(0 <= x <= count for x, count in zip(point, self.counts, strict=True))
         at = dot(self._from_center(point), self.axes[k])
@@ -132,10 +134,10 @@ class _Search:
         return False
 
     def _may_lead(self, point: Row, k: int) -> bool:
-        """Whether no direction was found in which all of the box lies before the point.
+        """Whether no direction was found that separates the point from the box.
 
-        What is chosen from now on moves the point across the axes from k on only. Along these,
-        Gilbert's algorithm walks from the center towards the point inside the box.
+        The remaining steps do not move the point along the axes from k on. In the space of these,
+        Gilbert's algorithm walks inside the box from the center towards the point.
         """
         axes, lengths = self.axes[k:], self.lengths[k:]
         goal = _coordinates(self._from_center(point), axes, lengths)
@@ -156,9 +158,9 @@ class _Search:
         return True
 
     def _farthest(self, direction: _Vector) -> tuple[float, _Vector]:
-        """How far the points of the box that solve the equation go in a direction, and which does.
+        """(distance, point) of the real solution in the box that is farthest in a direction.
 
-        A knapsack of parts: what goes farthest for its weight comes first.
+        A fractional knapsack: coordinates are filled by their gain per weight.
         """
         worth = [(x / w, k) for k, (x, w) in enumerate(zip(direction, self.weights, strict=True))]
         left, far = self.level, 0.0
@@ -173,10 +175,11 @@ class _Search:
 
 
 def _solutions(terms: Sequence[Term], target: int) -> tuple[list[Row], Row]:
-    """Short steps from solution to solution, measured in counts, and one solution without bounds.
+    """(short lattice vectors, measured in counts; one integer solution that ignores the bounds).
 
-    The last column tells how far off a vector is, and weighs so much that the last row of the
-    reduced basis alone has it: strides have no common divisor, so that it is 1 there.
+    The last column of a row is its sum `Σ x_k stride_k`, times a large weight. So all rows of the
+    reduced basis but the last have 0 there, and are lattice vectors. The last has 1, as the strides
+    have no common divisor; `target` times it is a solution.
     """
     size = len(terms)
     largest = max(count for _, count in terms)
@@ -193,7 +196,7 @@ def _solutions(terms: Sequence[Term], target: int) -> tuple[list[Row], Row]:
 
 
 def _outward(low: int, high: int, middle: int) -> Iterator[int]:
-    """The numbers of low..high, those nearest to the middle first."""
+    """The numbers from low to high, by their distance from the middle."""
     up = min(max(middle, low), high + 1)
     down = up - 1
     while up <= high or down >= low:
@@ -210,7 +213,7 @@ def _plus(point: Row, times: int, step: Row) -> Row:
 
 
 def _orthogonal(vectors: Iterable[_Vector]) -> list[_Vector]:
-    """What each vector adds to those before it (Gram and Schmidt)."""
+    """The Gram-Schmidt orthogonalization, not normalized."""
     axes: list[_Vector] = []
     for vector in vectors:
         rest = vector

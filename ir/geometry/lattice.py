@@ -1,8 +1,7 @@
-"""Short bases of integer lattices, by the algorithm of Lenstra, Lenstra and Lovász.
+"""Short bases of integer lattices: the LLL algorithm of Lenstra, Lenstra and Lovász.
 
-Ground floor, used by `ir/geometry/box_equation.py`. In whole numbers throughout, so that it is
-exact for numbers of any size. Source: H. Cohen, A Course in Computational Algebraic Number Theory,
-2.6.7.
+Ground floor, used by `ir/geometry/box_equation.py`. All arithmetic is in integers, and so exact for
+numbers of any size. Source: H. Cohen, A Course in Computational Algebraic Number Theory, 2.6.7.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ def dot(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def reduced(rows: Sequence[Row]) -> list[Row]:
-    """A basis of the lattice of the rows, which are independent, of short and nearly orthogonal
-    ones.
+    """An LLL-reduced basis, short and nearly orthogonal, of the lattice that `rows` span.
+
+    The rows must be linearly independent.
 
     >>> reduced([[1, 0, 200], [0, 1, 141]])
     [[-5, 7, -13], [-7, 10, 10]]
@@ -32,8 +32,11 @@ def reduced(rows: Sequence[Row]) -> list[Row]:
 
 
 class _Reduction:
-    """The rows, and what is known of those looked at so far: `d[i]` is the determinant of the first
-    i rows' scalar products, `lam[k][j] / d[j + 1]` the multiple of orthogonal row j in row k.
+    """One run of the algorithm, on `rows`, in place.
+
+    Of the rows up to `seen` it knows the Gram-Schmidt coefficients as integers: `d[i]` is the
+    determinant of the first i rows' Gram matrix, and `lam[k][j] / d[j + 1]` the coefficient of
+    orthogonal row j in row k.
     """
 
     def __init__(self, rows: list[Row]) -> None:
@@ -58,7 +61,7 @@ class _Reduction:
             k += 1
 
     def _look_at(self, k: int) -> None:
-        """Makes a row orthogonal to those before, in whole numbers."""
+        """Computes the Gram-Schmidt coefficients of row k."""
         self.seen = k
         lam, d, row = self.lam, self.d, self.rows[k]
         for j in range(k + 1):
@@ -71,12 +74,12 @@ class _Reduction:
                 d[k + 1] = u
 
     def _is_out_of_order(self, k: int) -> bool:
-        """Lovász's condition for a swap, with the factor 3/4."""
+        """Whether rows k - 1 and k violate Lovász's condition, with the factor 3/4."""
         d, multiple = self.d, self.lam[k][k - 1]
         return 4 * (d[k + 1] * d[k - 1] + multiple * multiple) < 3 * d[k] * d[k]
 
     def _subtract(self, k: int, j: int) -> None:
-        """Takes row j from row k as often as makes it shortest."""
+        """Subtracts the multiple of row j from row k that makes row k shortest."""
         lam, unit = self.lam, self.d[j + 1]
         times = (2 * lam[k][j] + unit) // (2 * unit)
         if times:

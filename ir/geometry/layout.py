@@ -1,10 +1,9 @@
-"""Stride algebra: which strides a shape gets, and which shapes strides allow.
+"""Stride algebra: the strides that results get, and the views that strides allow.
 
 Ground floor: imports `aotlite.ir.geometry.sizes` only. Strides count elements and are never
-negative. Every function gives exactly PyTorch's answer for strided tensors (TEN-1, TEN-2): strides
-are observable, so ours must equal eager PyTorch's where memory is dense, broadcast or empty.
-Questions come in the order in which symbols need the fewest assumptions: sizes are asked about only
-where strides leave it open.
+negative. Strides are observable, so every function gives exactly PyTorch's answer for strided
+tensors, dense, broadcast or empty (TEN-1, TEN-2). Comparisons are ordered such that symbolic sizes
+need the fewest assumptions: sizes are compared only where strides do not decide.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _CHANNELS_LAST = {4: (1, 3, 2, 0), 5: (1, 4, 3, 2, 0)}
 
 
 def contiguous_strides(shape: Shape) -> Stride:
-    """Returns the row-major strides of a shape; a dimension of size 0 counts as 1.
+    """The row-major strides of a shape; a dimension of size 0 counts as 1.
 
     >>> contiguous_strides((2, 3, 4)), contiguous_strides((2, 0, 4))
     ((12, 4, 1), (4, 4, 1))
@@ -56,7 +55,7 @@ def contiguous_strides(shape: Shape) -> Stride:
 
 
 def channels_last_strides(shape: Shape) -> Stride:
-    """Returns the strides of a shape of rank 4 or 5 with the channels, dimension 1, innermost.
+    """The channels-last strides of a shape of rank 4 or 5: dimension 1 is innermost.
 
     >>> channels_last_strides((2, 3, 4, 5))
     (60, 1, 15, 3)
@@ -91,7 +90,7 @@ def is_contiguous(shape: Shape, stride: Stride) -> bool:
 
 
 def always_contiguous(shape: Shape, stride: Stride) -> bool:
-    """Whether `is_contiguous` is known to hold; the same for ints."""
+    """Whether `is_contiguous` holds for all values of the symbols; logs no assumption."""
     if not is_symbolic((*shape, *stride)):
         return is_contiguous(shape, stride)
     wanted = contiguous_strides(shape)
@@ -134,7 +133,7 @@ def is_dense(shape: Shape, stride: Stride) -> bool:
 
 
 def span(shape: Shape, stride: Stride) -> Size:
-    """Returns the number of elements from the first to the last address, both counted; 0 if empty.
+    """The number of elements from the first to the last address, both counted; 0 if empty.
 
     >>> span((2, 3), (10, 2)), span((2, 0), (1, 1))
     (15, 0)
@@ -148,10 +147,10 @@ def span(shape: Shape, stride: Stride) -> Size:
 
 
 def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | None:
-    """Returns the strides that show the same elements in `new_shape`, None if there are none.
+    """The strides of a view with `new_shape`; None where only a copy has that shape.
 
-    `new_shape` has the same number of elements. Dimensions are merged or split only within a run
-    that lies evenly in memory, as PyTorch's `computeStride` does.
+    `new_shape` has the same number of elements. Dimensions are merged or split only within a run of
+    dimensions that are evenly spaced in memory, as PyTorch's `computeStride` does.
 
     >>> view_strides((4, 3), (3, 1), (2, 2, 3)), view_strides((4, 3), (1, 4), (12,))
     ((6, 3, 1), None)
@@ -159,7 +158,7 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
     if not shape:
         return (1,) * len(new_shape)
     if is_symbolic(shape) and always_same(stride, contiguous_strides(shape)):
-        return contiguous_strides(new_shape)  # of empty tensors too: nothing need be asked
+        return contiguous_strides(new_shape)  # for empty tensors too: needs no assumption
     if numel(shape) == 0:
         return stride if same_shape(shape, new_shape) else contiguous_strides(new_shape)
     result: list[Size] = [0] * len(new_shape)
@@ -173,7 +172,7 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
             filled *= new_shape[new_dim]
         if filled != count:
             return None
-    # What is left of the new shape has as many elements as the last run: nothing need be asked.
+    # The rest of the new shape has as many elements as the last run: needs no comparison.
     step = outermost[1]
     for dim in reversed(range(new_dim)):
         result[dim] = step
@@ -182,7 +181,7 @@ def view_strides(shape: Shape, stride: Stride, new_shape: Shape) -> Stride | Non
 
 
 def _even_runs(shape: Shape, stride: Stride) -> list[tuple[Size, Size]]:
-    """Returns (elements, stride) of each longest run of even dimensions, innermost run first."""
+    """(elements, stride) of each maximal run of evenly spaced dimensions, innermost run first."""
     runs = []
     count, step = shape[-1], stride[-1]
     for dim in range(len(shape) - 2, -1, -1):
@@ -194,12 +193,12 @@ def _even_runs(shape: Shape, stride: Stride) -> list[tuple[Size, Size]]:
 
 
 def elementwise_strides(operand_layouts: Sequence[Layout], shape: Shape) -> Stride:
-    """Returns the strides of a pointwise op's result of this (broadcast) shape.
+    """The strides of a pointwise op's result of this (broadcast) shape, as TensorIterator's.
 
-    The answer is TensorIterator's: operands of one shape that agree on being contiguous, on being
-    channels-last, or on their dense strides pass that on; otherwise the dimensions are ordered by
-    the operands' strides and packed. A Python number that PyTorch wraps into a 0-d tensor (`a + 1`)
-    counts as the layout `((), ())`: where layouts are ambiguous it makes a difference.
+    Operands of one shape that are all contiguous, all channels-last, or all have the same dense
+    strides pass that on. Otherwise the dimensions are ordered by the operands' strides and packed.
+    A Python number that PyTorch wraps into a 0-d tensor (`a + 1`) counts as an operand with the
+    layout `((), ())`: where layouts are ambiguous it makes a difference.
 
     >>> elementwise_strides([((2, 3), (1, 2)), ((2, 3), (1, 2))], (2, 3))
     (1, 2)
@@ -214,9 +213,10 @@ def elementwise_strides(operand_layouts: Sequence[Layout], shape: Shape) -> Stri
 
 
 def _agreed_strides(layouts: Sequence[Layout], shape: Shape) -> Stride | None:
-    """TensorIterator's fast setup, None where it has none.
+    """TensorIterator's fast setup: the strides that all operands agree on; None if there are none.
 
-    The order of these questions decides ambiguous layouts; rank 5 is not asked for channels-last.
+    The order of the tests decides ambiguous layouts. As in PyTorch, channels-last counts for rank 4
+    only.
     """
     if not all(same_shape(layout[0], shape) for layout in layouts):
         return None
@@ -253,9 +253,9 @@ def _iteration_strides(shape: Shape, strides: Sequence[Stride]) -> Stride:
 
 
 def _iteration_order(shape: Shape, strides: Sequence[Stride]) -> list[int]:
-    """Returns the dimensions innermost first, by TensorIterator's insertion sort.
+    """The dimensions innermost first, by TensorIterator's insertion sort.
 
-    A library sort would not do: "comes after" is not transitive where strides are 0.
+    Another sort could give another order: the comparison is not transitive where strides are 0.
     """
     order = list(range(len(shape) - 1, -1, -1))
     for start in range(1, len(order)):
@@ -271,7 +271,7 @@ def _iteration_order(shape: Shape, strides: Sequence[Stride]) -> list[int]:
 
 
 def _compare(inner: int, outer: int, shape: Shape, strides: Sequence[Stride]) -> int:
-    """Returns 1 if the two dims must swap, -1 if they must not, 0 if no operand tells."""
+    """1 if the two dims must swap, -1 if they must not, 0 if no operand decides."""
     for stride in strides:
         a, b = stride[inner], stride[outer]
         if a == 0 or b == 0:
@@ -284,7 +284,7 @@ def _compare(inner: int, outer: int, shape: Shape, strides: Sequence[Stride]) ->
 
 
 def clone_strides(shape: Shape, stride: Stride) -> Stride:
-    """Returns the strides of a copy that preserves the format, as `torch.empty_like`.
+    """The strides of a copy that preserves the format, as `torch.empty_like`.
 
     >>> clone_strides((2, 3), (1, 2)), clone_strides((2, 3), (1, 4)), clone_strides((2, 3), (1, 0))
     ((1, 2), (1, 2), (3, 1))
@@ -295,9 +295,9 @@ def clone_strides(shape: Shape, stride: Stride) -> Stride:
 
 
 def permutation_of(shape: Shape, stride: Stride) -> tuple[int, ...]:
-    """Returns the dimensions from the outermost in memory to the innermost.
+    """The dimensions ordered from the outermost in memory to the innermost.
 
-    Strides decide, and dimensions keep their place where strides do not tell.
+    Dimensions that strides do not order keep their position.
 
     >>> permutation_of((2, 3, 4), (12, 1, 3)), permutation_of((2, 3), (3, 1))
     ((0, 2, 1), (0, 1))
@@ -306,9 +306,9 @@ def permutation_of(shape: Shape, stride: Stride) -> tuple[int, ...]:
 
 
 def same_order(shape: Shape, stride_a: Stride, stride_b: Stride) -> bool:
-    """Whether both strides rank the dimensions alike, so that elements follow each other alike.
+    """Whether both strides order the dimensions alike, so that elements have the same order.
 
-    Dimensions of size 1 do not matter, nor do gaps; equal strides rank by position.
+    Dimensions of size 1 and gaps do not matter; equal strides are ordered by position.
 
     >>> same_order((2, 1, 3), (3, 9, 1), (30, 1, 2)), same_order((2, 3), (3, 1), (1, 2))
     (True, False)

@@ -1,7 +1,7 @@
-"""Memory formats: names for the order in which a tensor's elements lie in memory.
+"""Memory formats: PyTorch's names for orders of dimensions in memory.
 
-Ground floor. A format is an argument of `clone`, `contiguous`, `to` and the factories; graphs never
-hold one, only the strides that it means for a shape.
+Ground floor. A format is an argument of `clone`, `contiguous`, `to` and the factories. Graphs hold
+the strides that it gives for a shape, never the format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 @attrs.frozen(eq=False, repr=False)
 class MemoryFormat:
-    """An order of elements in memory. Two formats are the same iff they are the same object."""
+    """An order of the dimensions in memory. Compared by identity."""
 
     name: str
 
@@ -42,17 +42,18 @@ contiguous_format = MemoryFormat("contiguous_format")
 preserve_format = MemoryFormat("preserve_format")
 """The operand's own strides if it is dense, else its order of dimensions, packed."""
 channels_last = MemoryFormat("channels_last")
-"""Four dimensions, of which the channels, dimension 1, are innermost."""
+"""For four dimensions: dimension 1, the channels, is innermost."""
 channels_last_3d = MemoryFormat("channels_last_3d")
-"""Five dimensions, of which the channels, dimension 1, are innermost."""
+"""For five dimensions: dimension 1, the channels, is innermost."""
 
 _RANKS = {channels_last: 4, channels_last_3d: 5}
 
 
 def strides_in(format_: MemoryFormat | None, shape: Shape, stride: Stride, *, op: str) -> Stride:
-    """The strides of a new tensor of this shape in a format; `stride` is what to preserve.
+    """The strides of a new tensor of this shape in a format.
 
-    None preserves. Raises ShapeError for a channels-last format and another rank than its own.
+    `stride` is the operand's, for `preserve_format` and None. Raises ShapeError for a channels-last
+    format of another rank.
 
     >>> strides_in(channels_last, (2, 3, 4, 5), (60, 20, 5, 1), op="clone")
     (60, 1, 15, 3)
@@ -70,7 +71,7 @@ def strides_in(format_: MemoryFormat | None, shape: Shape, stride: Stride, *, op
 
 
 def has_format(format_: MemoryFormat, shape: Shape, stride: Stride) -> bool:
-    """Whether the elements lie in this order without gaps. Raises ArgumentError for preserve."""
+    """Whether a tensor is dense in this format. Raises ArgumentError for `preserve_format`."""
     if format_ is preserve_format:
         raise ArgumentError(
             f"is_contiguous: argument 'memory_format' is {format_}, expected contiguous_format, "

@@ -1,14 +1,20 @@
-"""Whether tensors share memory: exact answers about strided address sets.
+"""Whether strided tensors share an address, or one tensor uses an address twice. Exact answers.
 
-Ground floor. Where sizes are symbols, the question is answered for their hints and logged (ALI-7).
-Used for writes through overlapping memory (TEN-7, TEN-8) and for inputs that alias one another
-(ALI-2 to ALI-5).
+Ground floor. Used for writes to memory that overlaps (TEN-7, TEN-8) and for inputs that alias one
+another (ALI-2 to ALI-5). For symbolic sizes the answer is that of the hints, and logged (ALI-7).
 
-Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`.
-In practice merging terms leaves one or two, solved without a search. Up to six dimensions nothing
-is given up, whatever the strides: `ir/geometry/box_equation.py` ends the searches that would be
-long.
+Each question becomes one equation, `Σ x_k stride_k = target` with `0 <= x_k <= count_k`. Merging
+terms mostly leaves one or two, which need no search. A search that takes too long is ended by
+`ir/geometry/box_equation.py`, so that the answer is exact up to six dimensions, for any strides.
 """
+
+# Note [overlap is an equation]
+#     a = buffer[0::2]; b = buffer[1::2]; a.mul_(b)     # interleaved: they share no address
+# An address of a is offset_a + Σ i_k stride_k, one of b is offset_b + Σ j_k stride_k. Some of them
+# are equal iff Σ i_k stride_k - Σ j_k stride_k = offset_b - offset_a has a solution in the bounds.
+# Putting count_k - j_k for j_k makes all signs positive: above, 2i + 2j' = 1 + 2*count. The gcd of
+# the strides, 2, does not divide the right side: no overlap. Ranges alone would say "maybe", and
+# compiled code would merge the two inputs into one synthetic base for nothing.
 
 from __future__ import annotations
 
@@ -30,14 +36,14 @@ _Term: TypeAlias = tuple[int, int]
 _EXACT_RANK = 6
 _WORK_LIMIT = 100_000
 _QUICK = 3000
-"""So many steps a search may take; nearly all take a few. The rest is a matter of lattices."""
+"""The steps of a search before `is_solvable` takes over. Nearly all searches take a few."""
 
 
 def overlaps(a: Geometry, b: Geometry) -> bool:
     """Whether two tensors of one storage and dtype have an element at the same address.
 
-    Exact. Only where a tensor has more than six dimensions of size above 1 is the work limited,
-    and the answer at the limit is True: a false overlap costs time, a missed one a wrong result.
+    The answer is exact up to six dimensions of size above 1. For more the work is limited, and the
+    answer at the limit is True: a false overlap costs time, a missed one gives wrong results.
 
     >>> overlaps(((5,), (2,), 0), ((5,), (2,), 1))
     False
@@ -75,7 +81,7 @@ def overlaps_bytes(a: Geometry, itemsize_a: int, b: Geometry, itemsize_b: int) -
     """
     if itemsize_a == itemsize_b:
         return overlaps(a, b)
-    # The bytes of an element are one dimension more.
+    # The bytes of an element are one more dimension.
     return _meet(_in_bytes(a, itemsize_a), _in_bytes(b, itemsize_b), _EXACT_RANK + 1)
 
 
@@ -85,9 +91,9 @@ def _in_bytes(geometry: Geometry, itemsize: int) -> Geometry:
 
 
 def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
-    """Whether two different indices of a tensor have one address (TEN-8).
+    """Whether two different indices of a tensor have the same address (TEN-8).
 
-    Exact, and limited in work as `overlaps` is.
+    Exact up to six dimensions, as `overlaps` is.
 
     >>> has_internal_overlap((2, 2), (1, 1)), has_internal_overlap((2, 3), (3, 1))
     (True, False)
@@ -109,9 +115,9 @@ def has_internal_overlap(shape: Shape, stride: Stride) -> bool:
 
 
 def _collides(outer: _Term, inner: Sequence[_Term], limit: int | None) -> bool:
-    """Whether two indices have one address that differ in `outer`, and else in `inner` only.
+    """Whether two indices that differ in `outer`, and maybe in `inner`, have the same address.
 
-    They differ by 1 + x in `outer`, and by anything from -count to count in the others.
+    They differ by 1 + x in `outer`, and by -count to count in each other dimension.
     """
     stride, count = outer
     doubled = [(step, 2 * times) for step, times in inner]
@@ -130,7 +136,7 @@ def _reach(terms: Iterable[_Term]) -> int:
 def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:
     """Whether `Σ x_k stride_k = target` with `0 <= x_k <= count_k`; True at the work limit.
 
-    Without a limit, what a short search does not answer `box_equation` does, in milliseconds.
+    Without a limit, `box_equation` answers where a short search does not, in milliseconds.
     """
     merged = _merged(terms)
     if not 0 <= target <= _reach(merged):
@@ -142,10 +148,11 @@ def _solvable(terms: list[_Term], target: int, limit: int | None) -> bool:
 
 
 def _searched(merged: list[_Term], target: int, limit: int) -> bool | None:
-    """The answer of a search of so many steps; None if it takes more.
+    """The answer of a search of at most `limit` steps; None if it takes more.
 
-    A depth-first search, largest stride first, over remainders of the target that bounds and the
-    gcd of the strides to come allow. It keeps its own stack: ranks know no recursion limit.
+    Depth first, largest stride first, over the remainders of the target that the bounds and the gcd
+    of the remaining strides allow. It keeps its own stack, so that the rank is not limited by
+    Python's recursion.
     """
     levels = [(*term, *_after(merged[at:])) for at, term in enumerate(merged, 1)]
     stack = [iter((target,))]
@@ -165,10 +172,10 @@ def _searched(merged: list[_Term], target: int, limit: int) -> bool | None:
 
 
 def _merged(terms: list[_Term]) -> list[_Term]:
-    """Returns fewer terms with the same sums, strides descending.
+    """Fewer terms with the same set of sums, strides descending.
 
-    A term whose stride continues the multiples of a smaller one without a gap is joined to it:
-    nested contiguous dimensions become one, and so do terms of one stride.
+    A term whose stride continues the multiples of a smaller one without a gap is merged into it:
+    nested contiguous dimensions become one term, and so do terms of equal strides.
     """
     merged: list[_Term] = []
     for stride, count in sorted(term for term in terms if term[1]):
@@ -183,17 +190,17 @@ def _merged(terms: list[_Term]) -> list[_Term]:
 
 
 def _after(terms: Sequence[_Term]) -> tuple[int, int]:
-    """Returns what the terms reach at most, and the gcd of their strides (0 of none)."""
+    """(the largest sum of the terms, the gcd of their strides or 0 for none)."""
     return _reach(terms), math.gcd(*(stride for stride, _ in terms))
 
 
 def _remainders(
     rest: int, stride: int, count: int, reach_after: int, gcd_after: int
 ) -> Iterator[int]:
-    """Returns what can remain of `rest` after this term, smallest first.
+    """The possible remainders of `rest` after this term, smallest first.
 
-    What remains must lie in 0..reach_after and be a multiple of gcd_after (ALI-4's division, for
-    any rank): that fixes x modulo `period`, so that nothing else need be tried.
+    A remainder must lie in 0..reach_after and be a multiple of gcd_after (ALI-4's division, for any
+    rank). That fixes x modulo `period`, so that few values are tried.
     """
     lowest = max(0, -((reach_after - rest) // stride))
     highest = min(count, rest // stride)

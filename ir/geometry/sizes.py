@@ -1,12 +1,11 @@
-"""Sizes of dimensions: the one module that knows what a size is.
+"""Arithmetic on sizes and shapes that works for ints and for symbolic ints.
 
-Ground floor. A size is a Python int, or a `SymInt` that stands in for one (`specs/symbols.md`).
-Code that computes with sizes is written once for both, with the arithmetic and the comparisons of
-ints. A comparison of symbols that decides something is answered by the hints and logged, so that
-what follows from it holds wherever the log does. An `always_*` question is never logged: it is
-answered True only where that is the answer for every value that the sizes may take, and is for
-whoever can do without it. `minimum`, `maximum` and `slice_bounds` give expressions where
-Python's `min`, `max` and `slice.indices` would have to ask.
+Ground floor. A size is a Python int or a `SymInt` (`specs/symbols.md`). Code that computes with
+sizes is written once for both, with Python's operators. A branch on a symbolic comparison is
+decided by the hints, and logged as an assumption. Two kinds of functions avoid that:
+
+    always_equal(a, b), ...      True only if that holds for all values; logs nothing
+    minimum, maximum, ...        give an expression, where Python's `min` and `max` would compare
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Stride: TypeAlias = tuple[Size, ...]
 
 
 def as_size(value: object) -> Size | None:
-    """Returns `value` as a size if it is an integer of any make, None if not; a bool is none.
+    """`value` as a size if it is an integer of any type but bool; else None.
 
     >>> as_size(3), as_size(True), as_size(3.0)
     (3, None, None)
@@ -68,7 +67,7 @@ def as_size(value: object) -> Size | None:
 
 
 def numel(shape: Iterable[Size]) -> Size:
-    """Returns the number of elements of a tensor of this shape.
+    """The number of elements of a tensor of this shape.
 
     >>> numel((2, 3)), numel(())
     (6, 1)
@@ -85,7 +84,7 @@ def is_symbolic(values: Iterable[object]) -> bool:
 
 
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether both shapes are equal. A difference that is known is found before any is assumed."""
+    """Whether both shapes are equal; a known difference decides before any assumption is made."""
     if len(a) != len(b):
         return False
     if is_symbolic(a) or is_symbolic(b):
@@ -96,18 +95,18 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
 
 
 def always_equal(a: Size, b: Size) -> bool:
-    """Whether both sizes are known to be equal, whatever their symbols stand for; never logged."""
+    """Whether both sizes are equal for all values of their symbols; logs no assumption."""
     truth: object = a == b
     return not isinstance(truth, SymBool) and bool(truth)
 
 
 def always_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
-    """Whether both shapes are known to be equal; never logged."""
+    """Whether both shapes are equal for all values of their symbols; logs no assumption."""
     return len(a) == len(b) and all(map(always_equal, a, b))
 
 
 def at_least_one(size: Size) -> Size:
-    """Returns the size, or 1 if it is 0."""
+    """The size, or 1 if it is 0."""
     if type(size) is int:
         return size if size > 1 else 1
     known: object = size > 1  # of most symbols
@@ -115,7 +114,7 @@ def at_least_one(size: Size) -> Size:
 
 
 def minimum(a: Size, b: Size) -> Size:
-    """Returns the smaller of both; nothing is asked of symbols.
+    """The smaller of both; logs no assumption about symbols.
 
     >>> minimum(3, 2)
     2
@@ -124,7 +123,7 @@ def minimum(a: Size, b: Size) -> Size:
 
 
 def maximum(a: Size, b: Size) -> Size:
-    """Returns the larger of both; nothing is asked of symbols."""
+    """The larger of both; logs no assumption about symbols."""
     return _called("max", max, a, b)
 
 
@@ -138,7 +137,7 @@ def _called(name: str, plain: Callable[[Size, Size], Size], a: Size, b: Size) ->
 
 
 def ceil_div(size: Size, divisor: Size) -> Size:
-    """Returns the quotient, rounded up.
+    """The quotient, rounded up.
 
     >>> ceil_div(7, 3), ceil_div(6, 3)
     (3, 2)
@@ -147,9 +146,9 @@ def ceil_div(size: Size, divisor: Size) -> Size:
 
 
 def slice_bounds(start: Size | None, end: Size | None, size: Size) -> tuple[Size, Size]:
-    """Returns where Python's `[start:end]` begins and ends in a dimension of this size.
+    """(begin, end) of Python's slice `[start:end]` in a dimension of this size.
 
-    Counted from the front, 0 <= begin <= end <= size, so that `end - begin` is the length.
+    Both count from the front, and 0 <= begin <= end <= size, so that `end - begin` is the length.
 
     >>> slice_bounds(-2, None, 5), slice_bounds(4, 2, 5)
     ((3, 5), (4, 4))
@@ -166,16 +165,16 @@ def _from_front(index: Size, size: Size) -> Size:
 
 
 def settled(function: Callable[..., Any], *operands: Any) -> Any:
-    """Returns what a function of plain ints (in tuples) says; of symbols, about their hints.
+    """The result of a function of ints, or of tuples of ints; for symbols, that of their hints.
 
-    That it says this is logged: what a rule makes of it holds wherever the function says the same.
+    Then "the function gives this result" is logged as an assumption.
     """
     table = table_of(operands)
     return function(*operands) if table is None else table.ask(function, *operands)
 
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
-    """Returns the shape that all these shapes broadcast to; ShapeError if two do not fit.
+    """The shape that all these shapes broadcast to. Raises ShapeError if two do not fit.
 
     >>> broadcast_shapes((3, 1), (2,), ())
     (3, 2)
@@ -202,9 +201,9 @@ def _broadcast_pair(a: Shape, b: Shape, op: str) -> Shape:
 
 
 def wrap_dim(dim: int, ndim: int, *, op: str = "dim") -> int:
-    """Returns `dim` counted from the front; IndexOutOfRangeError outside the dimensions.
+    """`dim` counted from the front. Raises IndexOutOfRangeError outside the dimensions.
 
-    A tensor of no dimensions takes -1 and 0, as in PyTorch.
+    A 0-d tensor takes -1 and 0, as in PyTorch.
 
     >>> wrap_dim(-1, 3)
     2
@@ -220,7 +219,7 @@ def wrap_dim(dim: int, ndim: int, *, op: str = "dim") -> int:
 
 
 def wrap_dims(dims: Iterable[int], ndim: int, *, op: str = "dim") -> tuple[int, ...]:
-    """Returns all `dims` counted from the front, in their order; ArgumentError if one repeats.
+    """All `dims` counted from the front, in their order. Raises ArgumentError if one repeats.
 
     >>> wrap_dims((-1, 0), 3)
     (2, 0)
@@ -233,7 +232,7 @@ def wrap_dims(dims: Iterable[int], ndim: int, *, op: str = "dim") -> tuple[int, 
 
 
 def infer_size(shape: Sequence[Size], count: Size, *, op: str = "view") -> Shape:
-    """Returns the shape with its one -1, if any, replaced so that it has `count` elements.
+    """The shape with its -1, if any, replaced so that it has `count` elements.
 
     >>> infer_size((2, -1), 6)
     (2, 3)

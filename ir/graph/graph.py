@@ -122,7 +122,7 @@ class Node:
         return self.meta.shape  # type: ignore[union-attr]
 
     def inputs(self) -> list[Node]:
-        """The nodes among the arguments, in order, with repeats: FX's `all_input_nodes`."""
+        """The nodes among the arguments, in order, with repeats."""
         found: list[Node] = []
         for value in self.args:
             if type(value) is Node:
@@ -165,7 +165,7 @@ class Copy:
 def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
     """`value`, an argument or a tuple of arguments, with `function` applied to its nodes.
 
-    FX's `map_arg`. A tuple in which nothing changes is returned itself.
+    A tuple in which nothing changes is returned itself.
     """
     if type(value) is Node:
         return function(value)

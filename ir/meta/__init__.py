@@ -1,7 +1,7 @@
-"""`TensorMeta`: the physical facts of a strided tensor, interned.
+"""`TensorMeta`: shape, strides, dtype and device of a tensor, interned.
 
-Ground floor. A meta has no storage offset: slices of one tensor that differ in nothing but where
-they start share their meta, so that rule caches and guards compare one object by identity
+Ground floor. A meta has no storage offset. So all rows `x[i]` of a tensor have the same meta
+object, which caches and guards compare by identity
 (`specs/decisions/0002-offset-outside-meta.md`). Spec: `specs/meta.md`.
 """
 
@@ -22,7 +22,7 @@ from aotlite.ir.symbols.table import SymbolTable, table_of
 
 @attrs.frozen(eq=False, repr=False, init=False)
 class TensorMeta:
-    """Shape, stride (elements), dtype and device. Equal metas are the same object.
+    """Shape, strides (in elements), dtype and device. Equal metas are the same object.
 
     Sizes and strides may be symbolic (`f32[s0, 3]`).
 
@@ -55,7 +55,7 @@ class TensorMeta:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Of symbolic sizes, what takes assumptions to say: when somebody asks for it."""
+            """`span` and `contiguous` of symbolic sizes: computed, with assumptions, on demand."""
             found = _ON_DEMAND.get(name)
             if found is None:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
@@ -69,7 +69,7 @@ class TensorMeta:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements (not of the span)."""
+        """Bytes of the elements, not of the span."""
         return self.numel * self.dtype.itemsize
 
     @property
@@ -91,7 +91,7 @@ class TensorMeta:
         return tensor_meta(shape, None, self.dtype, self.device)
 
     def concrete(self, values: Mapping[str, int]) -> TensorMeta:
-        """The meta where the symbols in it, by name, have these values."""
+        """The meta with its symbols replaced by these values, by name."""
         shape, stride = concrete(self.shape, values), concrete(self.stride, values)
         return _intern(shape, stride, self.dtype, self.device)
 
@@ -109,20 +109,20 @@ class TensorMeta:
 _ON_DEMAND = {"span": layout.span, "contiguous": layout.is_contiguous}
 _INTERNED: dict[tuple[Any, ...], TensorMeta] = {}
 MOST_DIMENSIONS = 64
-"""What NumPy's arrays have at most, and what PyTorch's ops take at most."""
+"""The most dimensions of NumPy's arrays, and of operands of PyTorch's ops."""
 MOST_BYTES = 2**63 - 1
-"""What an address of 64 bits reaches, and NumPy lets a single array have."""
+"""The most bytes that 64-bit addresses and NumPy's arrays allow."""
 MOST_MEMORY = 2**56
-"""More than any process can address, and so little that sizes of what kernels make besides do not
-overflow."""
+"""The most bytes of a dense tensor: more than a process can address, yet so few that the sizes of a
+kernel's scratch arrays do not overflow."""
 
 
 # Note [interned metas]
 #     (x[0] * x[1], x[2] * x[3])
-# The four rows have one meta, the same object. So the second product finds what the first one's
-# rule gave in a table whose keys are compared by identity, and guards ask `is`. That is why metas
-# are made here alone. Those with symbols are kept in their symbols' table: in a global one, s0 of a
-# trace would be there when the trace has gone.
+# The four rows have the same meta object. So the second product finds the result of the first one's
+# meta rule in a cache that compares keys by identity, and guards compare with `is`. That is why
+# this function alone makes metas. Metas with symbols are interned in the table of their symbols: a
+# global dict would keep s0 of a trace alive after the trace.
 def _intern(
     shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType, device: Device
 ) -> TensorMeta:
@@ -133,7 +133,7 @@ def _intern(
             raise ShapeError(
                 f"shape: there are {len(shape)} dimensions, expected at most {MOST_DIMENSIONS}"
             )
-        # Metas with symbols live as long as their symbols do.
+        # Metas with symbols live as long as the table of these.
         table = table_of((*shape, *stride))
         if table is None:
             _check_room(shape, stride, dtype)
@@ -145,9 +145,10 @@ def _intern(
 
 
 def _check_room(shape: tuple[int, ...], stride: tuple[int, ...], dtype: DType) -> None:
-    """Raises ShapeError where 64 bits do not hold the bytes of the elements, or of their span.
+    """Raises ShapeError where the bytes of the elements, or of their span, exceed 63 bits.
 
-    Sizes of 0 count as 1, as NumPy has it.
+    Raises OutOfMemoryError for a dense tensor of more than 2**56 bytes. Sizes of 0 count as 1, as
+    in NumPy.
     """
     count, reach = 1, 1
     for size, step in zip(shape, stride, strict=True):
@@ -176,7 +177,7 @@ def _number_text(number: int) -> str:
 
 
 def table_in(values: Iterable[Any]) -> SymbolTable | None:
-    """The table of the symbols in sizes, metas, and tuples of these; None if there are none."""
+    """The table of the first symbol among these sizes, metas and tuples of them; None if none."""
     for value in values:
         if type(value) is TensorMeta:
             value = (*value.shape, *value.stride)
@@ -192,7 +193,7 @@ def tensor_meta(
     dtype: DType = float32,
     device: Device = CPU,
 ) -> TensorMeta:
-    """The meta with these facts; contiguous where no stride is given.
+    """The meta with this shape, stride, dtype and device; contiguous where `stride` is None.
 
     >>> tensor_meta((2, 3), (1, 2))
     f32[2, 3][1, 2]
@@ -204,7 +205,7 @@ def tensor_meta(
 
 @attrs.frozen
 class Outline:
-    """What is known of a result whose shape depends on values: all but the sizes.
+    """All of a meta but the sizes: of a result whose shape depends on values (`nonzero`).
 
     >>> Outline(2, float32).meta((3, 1))
     f32[3, 1]
@@ -219,6 +220,6 @@ class Outline:
     """The strides of a result of this shape."""
 
     def meta(self, shape: Sequence[int]) -> TensorMeta:
-        """The meta of a result that turned out to have this shape."""
+        """The meta of a result with this shape."""
         shape = tuple(shape)
         return tensor_meta(shape, self.strides(shape), self.dtype, self.device)

@@ -1,6 +1,6 @@
-"""Refuses operands on different devices (DEV-8).
+"""`check_devices`: refuses operands on different devices (DEV-8).
 
-Ground floor, used by ops and by what makes tensors. Spec: `specs/cuda_device.md`.
+Ground floor. Spec: `specs/cuda_device.md`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from aotlite.ir.meta import TensorMeta
 
 
 def _other(first: Device, second: Device) -> str:
-    """The name of the one that is not the host, if it is one of them."""
+    """The name of `second` if `first` is the host, else of `first`: where to move the other."""
     return second.name if first is CPU else first.name
 
 
 class MixedDevicesError(DeviceError):
-    """Operands of one op are on different devices."""
+    """The operands of an op are on different devices."""
 
 
 def check_devices(name: str, key: tuple[object, ...]) -> None:
-    """Raises MixedDevicesError unless all metas in a key are on one device (DEV-8)."""
+    """Raises MixedDevicesError unless all metas in the key of a call are on one device (DEV-8)."""
     found: Device | None = None
     for value in key:
         for meta in value if type(value) is tuple else (value,):
@@ -42,7 +42,7 @@ def check_devices(name: str, key: tuple[object, ...]) -> None:
 
 
 def check_device(what: str, found: Device, expected: Device) -> None:
-    """Raises MixedDevicesError for a tensor that is not where it has to be (DEV-8)."""
+    """Raises MixedDevicesError for a tensor that is not on the expected device (DEV-8)."""
     if found is not expected:
         raise noted(
             MixedDevicesError(f"{what} is on {found}, expected {expected}"),

@@ -1,4 +1,4 @@
-"""The meta of an input with symbols for its sizes (DYN-1, DYN-7). Ground floor.
+"""Metas of inputs with symbolic sizes and strides (DYN-1, DYN-7). Ground floor.
 
 Spec: `specs/symbols.md`.
 """
@@ -17,7 +17,7 @@ __all__ = ["symbolic_meta", "symbolic_strides"]
 def symbolic_meta(
     table: SymbolTable, meta: TensorMeta, source: str, dims: Collection[int] | None = None
 ) -> TensorMeta:
-    """The meta with a symbol for the size of each of `dims` (default: all) that is not 0 or 1.
+    """The meta with symbols for the sizes of `dims` (default: all), but for sizes 0 and 1.
 
     >>> symbolic_meta(SymbolTable(), tensor_meta((2, 3), (1, 2)), "x", (0,))
     f32[s0, 3][1, s0]
@@ -31,10 +31,10 @@ def symbolic_meta(
 
 
 def symbolic_strides(shape: Shape, hints: Shape, stride: Stride) -> Stride:
-    """Strides for a shape with symbols, from those for the sizes that it has now.
+    """The strides of a shape with symbols, from the concrete strides and the hints of the sizes.
 
-    A stride that is what another dimension reaches becomes that product; any other stays a number,
-    which is for whoever guards the input to check.
+    A stride that equals size * stride of another dimension becomes that product: `f32[s0, s1]` has
+    the strides (s1, 1). Any other stride stays a number, which the guards of the input check.
     """
     reached: dict[int, Size] = {0: 0, 1: 1}
     found: list[Size] = list(stride)

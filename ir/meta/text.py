@@ -1,7 +1,7 @@
-"""Metas, dtypes and devices as text, and from it: `f32[4, 3]`, `ops.float32`, `cuda:0`.
+"""The text of metas, dtypes and devices (`f32[4, 3]`, `float32`, `cuda:0`), and its parser.
 
-Ground floor. What a printed graph writes beside its values (`ir/graph/text/printer.py`), and what
-ops with effects take as the form of their results. Spec: `specs/graph.md`.
+Ground floor. Printed graphs (`ir/graph/text/printer.py`) annotate values with it, and ops with
+effects take the metas of their results in this form. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ HOST: Mapping[str, Device] = {CPU.name: CPU}
 
 
 def dtype_text(dtype: DType) -> str:
-    """The name of a dtype in printed text: PyTorch's, but `bool_`, so that nothing is shadowed."""
+    """The name of a dtype in printed text: PyTorch's, but `bool_`, which does not shadow `bool`."""
     return "bool_" if dtype is dtypes.bool_ else dtype.name
 
 
 def meta_text(meta: Any) -> str:
-    """`f32[4, 3]`, with strides unless they are exactly those of row-major order, and the device.
+    """`f32[4, 3]`; then the strides if they are not row-major, and the device if not the CPU.
 
     >>> from aotlite.ir.meta import tensor_meta
     >>> meta_text(tensor_meta((2, 3), (1, 2)))
@@ -71,7 +71,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def device_from_text(name: str, devices: Mapping[str, Device]) -> Device:
-    """The device of this name: of those given, or any where these are `HOST`."""
+    """The device of this name among `devices`; also any CUDA device where these are `HOST`."""
     if devices is HOST and is_cuda(name):
         return device_named(name)
     if name not in devices:

@@ -1,6 +1,6 @@
-"""What an op is, and the table of all ops.
+"""`Op`: the classes of ops, and the table of all ops.
 
-Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of seven classes:
+Ground floor. Each op is declared once (in `aotlite.ir.ops`), as an object of one of seven classes:
 
     PureOp       fresh results from operands                     mul, sum, matmul, select_scatter
     ViewOp       one result that shares the operand's storage    view, select, as_strided, detach
@@ -10,10 +10,11 @@ Ground floor. An op is declared in one place (`aotlite.ir.ops`), as one of seven
     RandomOp     draws from a generator; has a pure form         rand
     DataOp       fresh results whose shapes depend on values     nonzero, masked_select
 
-Two more are in `ir/effects/__init__.py`: `EffectOp`, of which something happens, and `TokenOp`, its
+Two more are in `ir/effects/__init__.py`: `EffectOp`, which has a side effect, and `TokenOp`, its
 form in pure graphs.
 
-A layer asks an op's fields; nobody keeps tables of op names. Spec: `specs/op_declaration.md`.
+Eager mode, stages and backends ask the fields of an op; none of them keeps a table of op names.
+Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from aotlite.ir.symbols.table import SymbolTable
 
 
 class Cost(enum.Enum):
-    """What computing an op's result costs, as the partitioner sees it."""
+    """The cost class of an op, by which the partitioner decides what to recompute."""
 
     POINTWISE = "pointwise"
     VIEW = "view"
@@ -61,10 +62,13 @@ class Cost(enum.Enum):
 # ------------------------------------------------------------------------------------------ ops
 @attrs.define(eq=False, slots=True, repr=False)
 class Op:
-    """What all ops share: a schema, a meta rule, a cost class.
+    """The base class of ops: a schema, a meta rule, a cost class.
 
-    The meta rule takes the canonical arguments with metas for tensors and the Python *type* for
-    numbers given where a tensor may stand (a result's meta never depends on a number's value).
+    The meta rule takes the *key* of a call and returns the meta of the result. The key is the
+    canonical arguments, with a meta for each tensor, and with its Python type for each number that
+    stands in a tensor's place: a result's meta never depends on such a number's value.
+
+        mul(x, 2.0)    args: (x, 2.0)    key: (f32[2, 3], float)    rule(*key): f32[2, 3]
     """
 
     schema: Schema
@@ -72,16 +76,17 @@ class Op:
     cost: Cost = attrs.field(kw_only=True)
     name: str = attrs.field(init=False)
     mixed: tuple[int, ...] = attrs.field(init=False)
-    """Positions where a number may stand."""
+    """Positions of the parameters `Tensor|Scalar` and `Scalar`."""
     tensors: tuple[int, ...] = attrs.field(init=False)
+    """Positions of the parameters `Tensor` and `Tensor?`."""
     lists: tuple[int, ...] = attrs.field(init=False)
+    """Positions of the lists of tensors."""
     key: Callable[[tuple[Any, ...]], tuple[Any, ...]] = attrs.field(init=False)
-    """What the meta rule sees of canonical arguments: metas for tensors, types for numbers in a
-    tensor's place."""
+    """Canonical arguments -> the key of the call (see above)."""
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
-    """What the meta rule gave, by key. At most `CACHE_LIMIT` of them."""
+    """Key -> the meta rule's result: a cache of at most `CACHE_LIMIT` entries."""
     calls: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
-    """What tape nodes of calls with a key share (`op_nodes.Calls`), by key. As many."""
+    """Key -> what tape nodes of calls with this key share (`op_nodes.Calls`). As many at most."""
     _binder: Binder = attrs.field(init=False)
 
     writes: ClassVar[bool] = False
@@ -91,7 +96,8 @@ class Op:
     pure: ClassVar[bool] = False
     """Results depend on the operands alone, and nothing else changes."""
     one_device: ClassVar[bool] = True
-    """All operands are on one device. Tokens and the state of a generator are on none: the host."""
+    """All operands must be on one device, but for tokens and the state of a generator, which are
+    on the host."""
 
     def __attrs_post_init__(self) -> None:
         self.name = self.schema.name
@@ -113,7 +119,8 @@ class Op:
 
     @property
     def shown(self) -> Op:
-        """The op that gives what this one does of a value that may lie anywhere."""
+        """The op for pure graphs, where the operand may have any layout: itself, or the copying
+        form of a view that only some layouts allow (`ViewOp.copies`)."""
         return self
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -134,15 +141,16 @@ class Op:
         return tuple(key)
 
     def result(self, args: tuple[Any, ...]) -> Any:
-        """What the meta rule says for these canonical arguments (anything with a `meta`),
-        cached.
+        """The meta rule's result for these canonical arguments, cached.
+
+        Operands are anything with a `meta`: tensors, nodes, fakes.
         """
         key = self.key(args)
         found = self.results.get(key)
         return self.result_for(key) if found is None else found
 
     def result_for(self, key: tuple[Any, ...]) -> Any:
-        """`result` by its key."""
+        """`result` for the arguments with this key."""
         found = self.results.get(key)
         if found is None:
             table = table_in(key)
@@ -161,13 +169,12 @@ class Op:
 
     # Note [symbolic rules]
     #     x + y of f32[s0] and f32[s1], first with sizes 3 and 3
-    # The rule asks whether s0 equals s1. Nothing decides that, so the hints do, and the table logs
-    # the answer as an assumption. What the rule gave is therefore kept in the table and not with
-    # the op: a result found in the next trace without the question would leave the assumption out
-    # there, and that trace would be taken for one of sizes 3 and 1, too.
+    # The rule asks whether s0 equals s1. Both answers are possible, so the hints (3 and 3) decide,
+    # and the table logs `s0 == s1` as an assumption. So the result belongs in the cache of that
+    # table, not in the op's. Were it cached with the op, the next trace would find it without
+    # asking; its log would lack the assumption, and its code would also run for sizes 3 and 1.
     def _symbolic_result(self, key: tuple[Any, ...], table: SymbolTable) -> Any:
-        """`result_for` where sizes are symbolic. What the rule assumed is in the table's log, whose
-        cache the result therefore belongs to."""
+        """`result_for` where sizes are symbolic. It is cached in the table, beside its log."""
         found = table.cache.get((self, key))
         if found is None:
             with table.rule_of(self.name):
@@ -180,7 +187,7 @@ class Op:
         return result
 
     def operands(self, args: tuple[Any, ...]) -> list[Any]:
-        """The tensors among canonical arguments, in order, those in lists too."""
+        """The tensors among canonical arguments, with those in lists."""
         found = [args[i] for i in self.tensors if args[i] is not None]
         found += [args[i] for i in self.mixed if args[i] is not None and type(args[i]) not in KINDS]
         for i in self.lists:
@@ -189,16 +196,15 @@ class Op:
 
 
 _PLACE = 3
-"""Of a random op's pure form the arguments that say where in a stream it draws."""
+"""The number of leading arguments (seed, offset, advance) of a random op's pure form."""
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class PureOp(Op):
-    """Fresh results from operands.
+    """An op that computes fresh results from its operands.
 
-    `kernel(arrays, meta, *args)` computes on arrays of the backend `arrays`; its result may have
-    any strides and must not be an operand's memory unless the caller copies (see
-    `ArrayBackend.adopt`).
+    `kernel(arrays, meta, *args)` computes on arrays of the backend `arrays`. Its result may have
+    any strides, and may be an operand's memory: the caller copies then (`ArrayBackend.adopt`).
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
@@ -206,70 +212,72 @@ class PureOp(Op):
     scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
     compute: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    """Pointwise: `compute(xp, *operands)`, what the kernel is on operands that need no cast."""
+    """Pointwise: `compute(xp, *operands)`, the kernel on operands that need no cast."""
     function: str | None = attrs.field(kw_only=True, default=None)
-    """Pointwise: the function of the array namespace that the kernel is, on operands that have the
-    dtype `computes(promoted dtype)`; None where it does more."""
+    """Pointwise: the name of the array namespace's function that equals the kernel on operands of
+    the dtype `computes(promoted dtype)`; None where the kernel does more."""
     computes: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
     namespaced: Callable[..., tuple[str, dict[str, Any]] | None] | None = attrs.field(
         kw_only=True, default=None
     )
-    """`namespaced(meta, *key)`: the namespace's function of the tensor operands, and its keyword
-    arguments, that the kernel is on operands of this key, which are its first arguments; None where
-    it does more."""
+    """`namespaced(meta, *key)`: (name, keyword arguments) of the namespace's function that equals
+    the kernel for this key; it takes the tensor operands, which come first. None where the kernel
+    does more."""
     numbers: str = attrs.field(kw_only=True, default="held")
-    """Pointwise: what a number in a tensor's place is first: "held" as the dtype that the op
-    computes in holds it, "wide" as float32 does where that is a 16-bit float, or "unwrapped": held,
-    but integers as they are."""
+    """Pointwise: how a number in a tensor's place is rounded. "held": to the dtype that the op
+    computes in. "wide": the same, but to float32 for a 16-bit float. "unwrapped": as "held", but
+    integers are left as they are."""
     held: tuple[int, ...] = attrs.field(kw_only=True, default=())
-    """Pointwise: positions of numbers that are first what `holds(promoted dtype)` holds of them."""
+    """Pointwise: positions of numbers that are rounded to `holds(promoted dtype)` instead."""
     holds: Callable[[Any], Any] | None = attrs.field(kw_only=True, default=None)
-    """Pointwise: the dtype that operands have before 16-bit floats are widened to `computes`."""
+    """Pointwise: the dtype of operands before 16-bit floats are widened to `computes`."""
     loops: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    """`loops(k, meta, *args)`: the result as loops, told to the writer k (`specs/lowering.md`);
+    """`loops(k, meta, *args)`: writes the op as loops with the writer k (`specs/lowering.md`);
     None where these arguments have no loop form."""
     shortcuts: dict[tuple[Any, ...], tuple[TensorMeta, Callable[..., Any], Any, Any, Any]] = (
         attrs.field(init=False, factory=dict)
     )
-    """What the eager engine found for a key: the result's meta; the function that computes on the
-    operands' arrays; how to adopt what it gives, None where that is new memory which lies as the
-    meta says; how many of the arguments it takes, None for all; and what the tape nodes of all
-    such calls share."""
+    """The eager engine's cache: key -> (the result's meta; the function on the operands' arrays;
+    how to adopt its result, None where that is new memory with the meta's layout; how many of the
+    arguments it takes, None for all; what the tape nodes of all such calls share)."""
     expands: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    """What the op is in simpler ops: a function of its parameters, in operand methods. It may give
+    """The op's decomposition: a function of its parameters, in operand methods. It may return
     NotImplemented for operands for which there is nothing simpler."""
     dims: DimsRule | None = attrs.field(kw_only=True, default=None)
-    """Which dimensions of operands and results go together (`dims.py`); None where nobody
-    says, and nothing may be cut then."""
+    """Which dimensions of operands and results belong together, so that the op can be sharded
+    (`dims.py`); None where that is unknown, and it cannot be sharded then."""
     linear: tuple[tuple[str, ...], ...] = attrs.field(kw_only=True, default=())
-    """Groups of operands: the result for a sum of what is in a group is the sum of the results."""
+    """Groups of operands in which the op is linear: f(a + a', b + b') = f(a, b) + f(a', b') for a
+    group (a, b)."""
     additive: bool = attrs.field(kw_only=True, default=False)
     """Of a reduction: the result for a sum of operands is the sum of the results."""
     workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
-    """What the kernel may hold beside its results, if not as its cost says
+    """The memory that the kernel may hold beside its results; None for that of its cost class
     (`ir/op/workspace.py`)."""
     pure: ClassVar[bool] = True
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class ViewOp(Op):
-    """One result on the storage of the first operand. The rule gives (meta, start): where the
-    result's first element lies, in elements from the operand's first."""
+    """An op with one result, on the storage of its first operand.
+
+    The rule gives (meta, start): `start` is the position of the result's first element, counted in
+    elements from the operand's first.
+    """
 
     put: Callable[..., Any] = attrs.field(kw_only=True)
-    """`put(parent, value, *args)`: the parent's value with the part seen through the view
-    replaced.
-    """
+    """`put(parent, value, *args)`: the inverse of the view: the parent's value, with the part that
+    the view shows replaced by `value`. Functionalization makes writes through views of it."""
     vjp: Vjp | None = attrs.field(kw_only=True)
     keeps_all: bool = attrs.field(kw_only=True, default=False)
-    """Each element of the operand is seen exactly once, so `put` does not read the parent's
-    values.
-    """
+    """The view shows each element of the operand exactly once, so that `put` does not read the
+    parent's value."""
     recasts: bool = attrs.field(kw_only=True, default=False)
-    """The bytes may be seen as another dtype. Offsets count elements of each tensor's own."""
+    """The view may reinterpret the bytes as another dtype. Offsets count elements of each tensor's
+    own dtype."""
     copies: PureOp | None = attrs.field(kw_only=True, default=None)
-    """The op that gives a copy of what is seen, for a view that may not exist where a value happens
-    to lie: pure graphs have that instead."""
+    """The op that copies what the view shows, for a view that only some layouts allow, such as
+    `view`. Pure graphs hold it instead."""
     pure: ClassVar[bool] = True
     views: ClassVar[bool] = True
 
@@ -288,12 +296,13 @@ class ViewOp(Op):
 
     @property
     def cuts_history(self) -> bool:
-        """The result is no differentiable view of the operand (TEN-4)."""
+        """Whether the result is not a differentiable view of the operand: `detach` (TEN-4)."""
         return self.vjp is None
 
     def at(self, args: tuple[Any, ...], before: int) -> int:
-        """Where the result starts in memory of which the operand starts at `before`, each in
-        elements of its own.
+        """The offset of the result in its storage, where the operand's offset is `before`.
+
+        Each counts elements of its own dtype.
         """
         meta, start = self.result(args)
         place: int = recast(before, args[0].meta, meta) + start
@@ -301,16 +310,16 @@ class ViewOp(Op):
 
 
 def recast(offset: int, old: TensorMeta, new: TensorMeta) -> int:
-    """An offset in elements of `old` as one in elements of `new`."""
+    """An offset that counts elements of `old`, converted to elements of `new`."""
     size, wanted = old.dtype.itemsize, new.dtype.itemsize
     return offset if size == wanted else offset * size // wanted
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class MultiViewOp(Op):
-    """Several results on the storage of the first operand.
+    """An op with several results, all on the storage of its first operand.
 
-    The rule gives, for each, the equal single view as (ViewOp, arguments after the operand).
+    The rule gives for each result the equal single view, as (ViewOp, arguments after the operand).
     """
 
     pure: ClassVar[bool] = True
@@ -320,18 +329,18 @@ class MultiViewOp(Op):
         return tuple(view.infer((args[0], *rest)) for view, rest in self.result(args))
 
     def parts(self, args: tuple[Any, ...]) -> tuple[tuple[ViewOp, tuple[Any, ...]], ...]:
-        """The equal single views."""
+        """The equal single views: (ViewOp, arguments after the operand) for each result."""
         parts: tuple[tuple[ViewOp, tuple[Any, ...]], ...] = self.result(args)
         return parts
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class InplaceOp(Op):
-    """Writes the result of `functional` into its first operand and returns that same object."""
+    """An op that writes the result of `functional` into its first operand, and returns that."""
 
     functional: PureOp = attrs.field(kw_only=True)
     overwrites: bool = attrs.field(kw_only=True, default=False)
-    """The operand's old values do not matter (`copy_`, `fill_`)."""
+    """The result does not depend on the operand's old values (`copy_`, `fill_`)."""
     writes: ClassVar[bool] = True
 
     def infer(self, args: tuple[Any, ...]) -> TensorMeta:
@@ -341,7 +350,7 @@ class InplaceOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class GeometryOp(Op):
-    """Gives its first operand the geometry that `view` would give; returns that same object."""
+    """An op that gives its first operand the shape and strides of `view`'s result, in place."""
 
     view: ViewOp = attrs.field(kw_only=True)
 
@@ -351,31 +360,32 @@ class GeometryOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class RandomOp(Op):
-    """Draws from the default generator. `functional(seed, offset, advance, *args)` is its pure
-    form.
+    """An op that draws from the default generator.
+
+    Its pure form is `functional(seed, offset, advance, *args)`.
     """
 
     functional: PureOp = attrs.field(kw_only=True)
     consumes: Callable[[TensorMeta], int] = attrs.field(kw_only=True)
-    """Offsets that a draw of this meta uses up, a multiple of 4 (RNG-12)."""
+    """By how much a draw of this meta advances the offset; a multiple of 4 (RNG-12)."""
 
 
 @attrs.define(eq=False, slots=True, repr=False)
 class DataOp(Op):
-    """Fresh results whose shapes depend on the operands' values: eager only (GEN-8).
+    """An op with fresh results whose shapes depend on the operands' values; eager only (GEN-8).
 
     The rule checks the arguments and gives an `Outline` for each result. `kernel(arrays, outline,
-    *args)` computes as a `PureOp`'s does, and the shapes are those of what it gives.
+    *args)` computes as a `PureOp`'s does, and the results have the shapes of its arrays.
     """
 
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
     workspace: Mapping[str, Any] | None = attrs.field(kw_only=True, default=None)
     advice: str = attrs.field(kw_only=True)
-    """What a program that is captured may do instead."""
+    """What a captured program may do instead; the error quotes it."""
 
     def outlines(self, args: tuple[Any, ...]) -> Outline | tuple[Outline, ...]:
-        """What is known of the results before the values are, a tuple for several results."""
+        """The outline of the result, a tuple for several results: all but the sizes."""
         outlines: Outline | tuple[Outline, ...] = self.result(args)
         return outlines
 
@@ -396,7 +406,7 @@ OPS: dict[str, Op] = {}
 
 
 def register(op: Op) -> Any:
-    """Enters `op` into the table and returns it. Raises GraphError for a name that is taken."""
+    """Adds `op` to the table and returns it. Raises GraphError for a name that is taken."""
     if op.name in OPS:
         raise GraphError(f"ops: the name {op.name!r} is declared twice, expected once")
     OPS[op.name] = op
@@ -404,11 +414,11 @@ def register(op: Op) -> Any:
 
 
 class UnknownOpError(ArgumentError, AttributeError):
-    """A name that no op has; for `hasattr`, and all that looks into modules, not an attribute."""
+    """A name that no op has. Also an AttributeError, so that `hasattr(ops, name)` works."""
 
 
 def op_named(name: str) -> Op:
-    """The op of this name. Raises ArgumentError with the nearest names."""
+    """The op of this name. Raises UnknownOpError, which suggests similar names."""
     found = OPS.get(name)
     if found is None:
         near = get_close_matches(name, OPS, 3)

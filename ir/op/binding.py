@@ -1,8 +1,8 @@
-"""Binding the arguments of a call to a schema, with a memory.
+"""`Binder`: `Schema.bind` with a cache. Also the functions that make the key of a call.
 
-Ground floor. `Schema.bind` looks at every argument anew; what it makes of most of them follows from
-their types, or from the values of a few literals, and is kept. What meta rules see of canonical
-arguments, the key, is at the end.
+Ground floor. `Schema.bind` converts every argument of every call. Mostly the outcome follows from
+the arguments' types, or from the values of a few literals; a `Binder` caches it by these. The key
+(`Op.key`) is what meta rules take.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CACHE_LIMIT = 1 << 16
 
 _INT = frozenset((int,))
 _LITERALS = frozenset((bool, int, str, tuple, type(None), DType))
-"""Types of arguments whose values say all. No floats: 0.0 and -0.0 are equal."""
+"""Types of arguments that may be part of a cache key. No floats: 0.0 equals -0.0."""
 
 
 class Binder:
@@ -32,18 +32,17 @@ class Binder:
         lists = [i for i, p in enumerate(schema.parameters) if p.type.is_tensor_list]
         self._is_list_first = lists == [0]
         self._bound: dict[tuple[type, ...], tuple[Any, ...]] = {}
-        """Types of canonical arguments -> the defaults behind them."""
+        """Types of canonical arguments -> the defaults of the parameters after them."""
         self._literal: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        """Literals after a tensor, by type and value -> the arguments that they become."""
+        """Types and values of the literals after a tensor -> their canonical form."""
         self._tensor_types: set[type] = set()
-        """Types of the items of a first list of tensors that were tensors."""
+        """Types that were accepted as tensors in a first list of tensors."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """The canonical positional arguments, defaults filled in. Raises ArgumentError."""
         types = tuple(map(type, args))
         if not kwargs:
-            # Whether plain arguments are canonical depends on their types, and of ints on their
-            # length: remember that.
+            # Plain arguments are canonical by their types alone, and ints by their size.
             rest = self._bound.get(types)
             if rest is not None and (int not in types or _are_short(args)):
                 if tuple not in types or _plain(args):
@@ -55,7 +54,7 @@ class Binder:
     def _bind_literals(
         self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> tuple[Any, ...]:
-        """`bind` where only the first argument is a tensor: the others' values are remembered."""
+        """`bind` where only the first argument is a tensor: cached by the values of the others."""
         named = tuple(kwargs.values())
         if not _LITERALS.issuperset(map(type, named)) or tuple in map(type, named):
             return self._bind_anew(types, args, kwargs)
@@ -74,7 +73,7 @@ class Binder:
         return bound
 
     def _holds(self, args: tuple[Any, ...]) -> bool:
-        """Whether tuples among the arguments are of ints, the first perhaps of tensors."""
+        """Whether tuples among the arguments hold ints, and the first one perhaps tensors."""
         if not self._is_list_first or type(args[0]) is not tuple:
             return _plain(args)
         return self._tensor_types.issuperset(map(type, args[0])) and _plain(args[1:])
@@ -85,7 +84,7 @@ class Binder:
         bound = self.schema.bind(args, kwargs)
         if self._is_list_first and types and types[0] is tuple:
             self._tensor_types.update(map(type, args[0]))
-        lists = self._is_list_first and tuple in types  # an empty one says nothing of others
+        lists = self._is_list_first and tuple in types  # an empty list proves nothing for others
         settled = not kwargs and list not in types and not lists
         if settled and _same(args, bound) and all(map(_is_plain, args)):
             self._bound[types] = bound[len(args) :]
@@ -93,12 +92,12 @@ class Binder:
 
 
 def _plain(args: tuple[Any, ...]) -> bool:
-    """Whether all tuples among the arguments are of ints, whose types need no second look."""
+    """Whether all tuples among the arguments hold ints only, and so are canonical."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
 
 def _are_short(args: tuple[Any, ...]) -> bool:
-    """Whether all ints among the arguments are numbers that some dtype holds."""
+    """Whether some dtype holds each of the ints among the arguments."""
     for value in args:
         if type(value) is int and not LEAST <= value <= MOST:
             return False
@@ -118,7 +117,7 @@ NUMBERS = (int, float, bool, complex)
 
 
 KINDS: Mapping[type, type] = {**{kind: kind for kind in NUMBERS}, SymInt: int}
-"""What the meta rule sees of a number in a tensor's place, by its type."""
+"""Type of a number in a tensor's place -> what stands for it in the key."""
 
 
 def _key_of_one(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -142,7 +141,7 @@ def _key_of_index(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args[0].meta, args[1], args[2].meta
 
 
-# Most nodes of a graph call ops of these forms: they do without loops.
+# Key functions for the parameter lists of most calls: they need no loop.
 FAST_KEYS = {
     ("Tensor[]", "int"): _key_of_list,
     ("Tensor", "int", "Tensor"): _key_of_index,

@@ -1,10 +1,9 @@
-"""Composites: functions of PyTorch's vocabulary that are made of ops, declared beside them.
+"""`composite`: declares a PyTorch function that calls ops: what PyTorch calls CompositeImplicit.
 
-Ground floor. A composite is written in operand methods, so that it runs under the tape, under
-capture and in passes alike; graphs hold the ops that it calls. It is declared once, by the
-decorator `composite`, and from that follow the method of tensors and proxies and the function of
-`aotlite`. Where an op has the same name, the composite is what users meet: it may call the op.
-Spec: `specs/op_declaration.md`.
+Ground floor. A composite is written in operand methods, so that it runs in eager mode, under
+capture and in passes; graphs hold the ops that it calls, never the composite. Its one declaration
+also gives tensors and proxies the method, and `aotlite` the function. Where an op has the same
+name, users get the composite, which may call the op. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ class Composite:
     name: str
     function: Callable[..., Any]
     schema: Schema | None = attrs.field(kw_only=True)
-    """What its arguments are; None where it takes them in a form that no schema says."""
+    """Its signature; None where no schema can express its arguments."""
     spread: bool = attrs.field(kw_only=True)
-    """The sizes after the operand may be given one by one: `x.flip(0, 1)` as `x.flip((0, 1))`."""
+    """Sizes may be separate arguments: `x.flip(0, 1)` is `x.flip((0, 1))`."""
     is_property: bool = attrs.field(kw_only=True)
     is_method: bool = attrs.field(kw_only=True)
     """Operands have it as a method or a property."""
     is_assignable: bool = attrs.field(kw_only=True, default=False)
-    """What is assigned to the property is copied into what it shows."""
+    """Assigning to the property copies the value into the memory that it shows."""
     _named: Any = attrs.field(init=False)
     """The named tuple of its results, if the schema names several."""
 
@@ -46,7 +45,7 @@ class Composite:
         return results_of(self.schema)
 
     _defaults: tuple[Any, ...] | None = attrs.field(init=False)
-    """All arguments after an operand, if none of them need be given."""
+    """The defaults of all parameters after the first tensor, if each of them has one."""
 
     @_defaults.default
     def _all_defaults(self) -> tuple[Any, ...] | None:
@@ -58,7 +57,7 @@ class Composite:
         return defaults if alone else None
 
     call: Callable[..., Any] = attrs.field(init=False)
-    """What the function gives. Raises ArgumentError for arguments that do not fit."""
+    """Binds the arguments and calls `function`. Raises ArgumentError where they do not fit."""
 
     @call.default
     def _caller(self) -> Callable[..., Any]:
@@ -72,7 +71,7 @@ class Composite:
 
 
 def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
-    """The call of a composite with a schema; nothing is looked up in it, as faces are frequent."""
+    """`Composite.call` for a schema. It is called often, so that it looks nothing up."""
     name, function, named, defaults = made.name, made.function, made._named, made._defaults
     spread, bind = made.spread, binder.bind
 
@@ -93,7 +92,7 @@ def _bound(made: Composite, binder: Binder) -> Callable[..., Any]:
 
 
 def _checked(made: Composite) -> Callable[..., Any]:
-    """The call of a composite without a schema, whose signature says what it takes."""
+    """`Composite.call` without a schema: the function's own signature binds the arguments."""
     name, function, spread = made.name, made.function, made.spread
     parameters = inspect.signature(function).parameters
 
@@ -118,13 +117,13 @@ def _checked(made: Composite) -> Callable[..., Any]:
 
 
 _TENSORS = frozenset("self input tensor target A".split())
-"""Parameters that are tensors wherever a composite without a schema has them."""
+"""Parameters of composites without a schema that are always tensors."""
 
 
 def _check_tensors(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Says which tensor is none, where that is why the function failed. Raises ArgumentError."""
+    """Raises ArgumentError for an argument that must be a tensor, and is not: why a call failed."""
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     for parameter, value in given.items():
         if parameter in _TENSORS and not hasattr(value, "meta"):
@@ -157,10 +156,11 @@ def composite(
     is_method: bool = True,
     is_assignable: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declares the decorated function as a composite; the function itself stays as it is.
+    """Declares the decorated function as a composite, and returns the function itself.
 
-    With a schema its arguments are checked and converted as an op's, and its name is the schema's.
-    Without one the function takes the arguments as they come, and its name is `name` or its own.
+    With a schema the arguments are checked and converted like an op's, and the name is the
+    schema's. Without one the function gets the arguments unchanged, and the name is `name` or the
+    function's.
     """
     parsed = None if schema is None else parse_schema(schema)
 
@@ -186,7 +186,7 @@ _INT = frozenset((int,))
 
 
 def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """An operand and sizes one by one as the operand and a tuple; other arguments unchanged."""
+    """(operand, sizes...) as (operand, (sizes...)); other arguments are returned unchanged."""
     rest = args[1:]
     if len(rest) == 1 and type(rest[0]) is tuple:
         return args
@@ -196,7 +196,7 @@ def gathered(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def face_of(made: Composite) -> Callable[..., Any]:
-    """The function that users call, with the composite's name and documentation."""
+    """The function that users call, with the composite's name and help text."""
     described(made.call, made.name, made.function.__doc__, made.schema)
     return made.call
 
@@ -204,7 +204,7 @@ def face_of(made: Composite) -> Callable[..., Any]:
 def described(
     function: Callable[..., Any], name: str, doc: str | None, schema: Schema | None
 ) -> None:
-    """Gives a function that was made the name and the help text of what it stands for."""
+    """Gives a generated function its name, its help text and its signature."""
     function.__name__ = function.__qualname__ = name
     if schema is not None and not any(iskeyword(each.name) for each in schema.parameters):
         function.__signature__ = _signature(schema)  # type: ignore[attr-defined]
@@ -213,7 +213,7 @@ def described(
 
 
 def _signature(schema: Schema) -> inspect.Signature:
-    """The schema as Python's own help shows it."""
+    """The schema as a Python signature, which `help` shows."""
     kinds = inspect.Parameter
     return inspect.Signature(
         [

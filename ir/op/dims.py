@@ -1,8 +1,11 @@
-"""Which dimensions of an op's operands and results go together: how an op may be cut in parts.
+"""`Dims`: which dimensions of an op's operands and results belong together, for sharding.
 
-Ground floor. An op's declaration may say `dims=rule`: the rule gives labels to dimensions. Where
-the dimensions of one label are cut alike, the op on the parts gives the parts of the results; a
-label that no result has is joined by a reduction. Rules: OPS-23, OPS-24.
+Ground floor. An op's declaration may have `dims=rule`. The rule labels dimensions, as einsum does:
+
+    matmul    self (m, k)    other (k, n)    result (m, n)    joins "sum"
+
+Shard the dimensions of one label alike: the op on the shards then gives the shards of the results.
+Along a label that no result has (k), a reduction joins the results. Rules: OPS-23, OPS-24.
 Spec: `specs/op_declaration.md`.
 """
 
@@ -17,48 +20,48 @@ from aotlite.ir.meta import TensorMeta
 
 Label = str | int
 Labels = tuple[Label | None, ...]
-"""A label for each dimension; None for one that cannot be cut."""
+"""A label for each dimension; None for one that cannot be sharded."""
 Args = Mapping[str, Any]
-"""What the meta rule sees of a call's arguments, by name."""
+"""The key of a call, by parameter."""
 Metas = Sequence[TensorMeta]
 WHICH = frozenset(("dim", "dims", "dim0", "dim1", "dim2", "dimension"))
-"""Ints that say which dimension. Any other int argument may be computed from sizes."""
+"""Int parameters that name a dimension. Any other int argument may be computed from sizes."""
 
 
 @attrs.frozen
 class Dims:
-    """How the dimensions of one call go together."""
+    """The labels of the dimensions of one call."""
 
     operands: Mapping[str, Any]
     """Labels of each tensor operand, by parameter; a tuple of labels for a list of tensors."""
     results: tuple[Labels, ...]
     joins: str | None = attrs.field(kw_only=True, default=None)
-    """The reduction by which the results of parts are joined, along a label that no result has."""
+    """The reduction that joins the results of shards, along a label that no result has."""
     added: tuple[str, ...] = attrs.field(kw_only=True, default=())
-    """Operands that are added to what is joined: they count once, not once a part."""
+    """Operands that are added to the joined result: once, not once a shard (`addmm`'s bias)."""
     sizes: Mapping[str, Labels] = attrs.field(kw_only=True, factory=dict)
-    """Arguments that are sizes, with labels: those of a part are smaller."""
+    """Labels of the arguments that are sizes, which are smaller for a shard."""
     blocks: bool = attrs.field(kw_only=True, default=False)
-    """Dimensions of one label may be of several sizes: they go together in blocks."""
+    """Dimensions of one label may differ in size, as in a reshape: equal fractions correspond."""
 
 
 Rule = Callable[[Args, Metas], Dims | None]
 
 
 def numbered(meta: TensorMeta, whole: Sequence[int] = ()) -> Labels:
-    """Every dimension labelled by its place, but those that are to stay whole."""
+    """Each dimension labelled by its position; None for those in `whole`."""
     return tuple([None if i in whole else i for i in range(len(meta.shape))])
 
 
 def spread(meta: TensorMeta, shape: Sequence[Any]) -> Labels:
-    """Labels of an operand that broadcasts to a shape, whose dimensions are labelled by place."""
+    """Labels of an operand that broadcasts to `shape`, which is labelled by position."""
     skipped = len(shape) - len(meta.shape)
     return tuple([None if n == 1 else i + skipped for i, n in enumerate(meta.shape)])
 
 
 # ------------------------------------------------------------------------------------------ rules
 def elementwise(args: Args, results: Metas) -> Dims:
-    """Operands broadcast to the result, and each element is computed by itself."""
+    """The rule of pointwise ops: operands broadcast, and each element is computed by itself."""
     shape = results[0].shape
     found: dict[str, Any] = {}
     for name, value in args.items():
@@ -68,10 +71,10 @@ def elementwise(args: Args, results: Metas) -> Dims:
 
 
 def along(*names: str, whole: tuple[str, ...] = ()) -> Rule:
-    """The op works along the dimensions that these arguments name, and on all others alike.
+    """The rule of ops that work along the dimensions which these arguments name.
 
-    None names every dimension. Operands in `whole` are not cut at all. A tensor that lacks the
-    named dimensions has the others in order.
+    The others can be sharded. An argument None names every dimension. Operands in `whole` are not
+    sharded at all. A tensor that lacks the named dimensions has the others in order.
     """
 
     def rule(args: Args, results: Metas) -> Dims:
@@ -88,14 +91,14 @@ def along(*names: str, whole: tuple[str, ...] = ()) -> Rule:
 
 
 def reduced_over(joins: str | None) -> Rule:
-    """A reduction over the dimensions `dim`, all of them where it is None or empty."""
+    """The rule of a reduction over the dimensions `dim`; all of them where it is None."""
 
     def rule(args: Args, results: Metas) -> Dims:
         meta = args["self"]
         rank = len(meta.shape)
         cut = _named(args, ("dim",), rank)
         if args.get("dim") == () and results[0].shape != meta.shape:
-            cut = frozenset(range(rank))  # to some reductions nothing means everything
+            cut = frozenset(range(rank))  # for some reductions () means all dimensions
         labels = numbered(meta, () if joins else tuple(cut))
         outs = tuple([_by_rank(meta, cut)(out) for out in results])
         return Dims({"self": labels}, outs, joins=joins)
@@ -104,7 +107,10 @@ def reduced_over(joins: str | None) -> Rule:
 
 
 def trailing(named: str, *whole: str) -> Rule:
-    """The op works on as many of the last dimensions as the sizes `named` are."""
+    """The rule of ops that work on the last dimensions, as many as the argument `named` has sizes.
+
+    The others can be sharded.
+    """
 
     def rule(args: Args, results: Metas) -> Dims:
         count = len(args[named])
@@ -121,7 +127,7 @@ def trailing(named: str, *whole: str) -> Rule:
 
 
 def leading(count: int) -> Rule:
-    """The op works on the last `count` dimensions, and on all before alike."""
+    """The rule of ops that work on the last `count` dimensions; those before can be sharded."""
 
     def labels(meta: TensorMeta) -> Labels:
         return numbered(meta, range(max(len(meta.shape) - count, 0), len(meta.shape)))
@@ -140,9 +146,10 @@ def leading(count: int) -> Rule:
 
 
 def spelled(text: str, *, joins: str | None = "sum", added: tuple[str, ...] = ()) -> Rule:
-    """As einsum spells it: `"mk,kn->mn"` for the operands in order; a dot is not cut.
+    """The rule that an einsum equation gives: `"mk,kn->mn"`, the operands in order.
 
-    An operand in `added` broadcasts to the result.
+    A dot stands for a dimension that cannot be sharded. Operands in `added` broadcast to the
+    result.
     """
     left, right = text.split("->")
     inputs = [_letters(part) for part in left.split(",")]
@@ -165,7 +172,8 @@ def _letters(text: str) -> Labels:
 
 
 def regrouped(args: Args, results: Metas) -> Dims | None:
-    """A reshape: of dimensions that are merged or divided, the first ones go together."""
+    """The rule of a reshape: of each group of merged or split dimensions, the first ones
+    correspond; None where the groups cannot be found."""
     meta, (out,) = args["self"], results
     labels: list[list[Label | None]] = [[None] * len(meta.shape), [None] * len(out.shape)]
     ends = (0, 0)
@@ -189,7 +197,7 @@ def regrouped(args: Args, results: Metas) -> Dims | None:
     return Dims({"self": tuple(labels[0])}, (found,), sizes={"size": found}, blocks=True)
 
 
-# ------------------------------------------------------------------------ what rules are made of
+# ------------------------------------------------------------------------------- parts of rules
 def _is_tensor(value: Any) -> bool:
     return type(value) is TensorMeta or (
         type(value) is tuple and bool(value) and type(value[0]) is TensorMeta
@@ -209,7 +217,7 @@ def _each(value: Any, labels: Callable[[TensorMeta], Labels]) -> Any:
 
 
 def _named(args: Args, names: Sequence[str], rank: int) -> frozenset[int]:
-    """The dimensions that arguments name, from 0."""
+    """The dimensions that these arguments name, counted from 0."""
     found: list[int] = []
     for name in names:
         value = args.get(name)
@@ -220,7 +228,7 @@ def _named(args: Args, names: Sequence[str], rank: int) -> frozenset[int]:
 
 
 def _by_rank(meta: TensorMeta, cut: frozenset[int]) -> Callable[[TensorMeta], Labels]:
-    """Labels of tensors that have all dimensions of `meta`, or all but those that are cut."""
+    """A function that labels tensors with all dimensions of `meta`, or with all but `cut`."""
     rank = len(meta.shape)
     rest = tuple([i for i in range(rank) if i not in cut])
 

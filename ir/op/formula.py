@@ -1,6 +1,11 @@
-"""Gradient formulas of ops: what they take, and so what is saved for them (OPS-4).
+"""`Vjp` and `Formula`: the gradient formulas of an op, and the values that they need saved (OPS-4).
 
-Ground floor. A formula is a function in operand methods; its parameter names say what it reads.
+Ground floor. A formula is a function in operand methods. The names of its parameters declare what
+it reads, so that a tape saves exactly that. For `mul(Tensor self, Tensor|Scalar other)`:
+
+    self=lambda grad, other: grad * conj(other)     reads the cotangent; saves `other`
+    other=lambda grad, self: grad * conj(self)      reads the cotangent; saves `self`
+
 Spec: `specs/op_declaration.md`.
 """
 
@@ -19,7 +24,7 @@ from aotlite.ir.op.schema import Schema
 
 
 class Source(enum.Enum):
-    """Where a parameter of a gradient formula comes from."""
+    """The kinds of values that a gradient formula can read."""
 
     GRAD = "grad"
     GRADS = "grads"
@@ -32,13 +37,13 @@ class Source(enum.Enum):
 
 @attrs.frozen
 class Formula:
-    """The gradient of one operand. What it saves is read from its parameter names (OPS-4)."""
+    """The gradient formula of one operand. Its parameter names say what it reads (OPS-4)."""
 
     function: Callable[..., Any]
     sources: tuple[tuple[Source, int], ...]
 
     def reads(self, source: Source) -> tuple[int, ...]:
-        """Positions of what the formula takes from `source`."""
+        """The positions that the formula reads of `source`."""
         return tuple(index for kind, index in self.sources if kind is source)
 
 
@@ -50,14 +55,14 @@ class Vjp:
     positions: tuple[int, ...] = attrs.field(init=False)
     """The operands that have a formula."""
     plans: dict[tuple[int, ...], Any] = attrs.field(init=False, factory=dict, repr=False)
-    """What a tape has prepared for each set of operands whose gradients are asked for."""
+    """Set of operands that need gradients -> what the tape has prepared for it."""
 
     @positions.default
     def _positions(self) -> tuple[int, ...]:
         return tuple(self.formulas)
 
     def reads(self, source: Source, needed: tuple[int, ...]) -> tuple[int, ...]:
-        """Positions of what the formulas of the `needed` operands take from `source`."""
+        """The positions that the formulas of the `needed` operands read of `source`."""
         found = {index for position in needed for index in self.formulas[position].reads(source)}
         return tuple(sorted(found))
 
@@ -80,7 +85,7 @@ def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
     for name in _parameter_names(function):
         if name not in names:
             raise ArgumentError(
-                f"{schema.name}: a gradient formula asks for {name!r}, expected one of "
+                f"{schema.name}: a gradient formula has the parameter {name!r}, expected one of "
                 f"{', '.join(sorted(names))}"
             )
         sources.append(names[name])
@@ -114,8 +119,8 @@ def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:
         }
         for taken in own.keys() & names.keys():
             raise ArgumentError(
-                f"{schema.name}: {taken!r} is a parameter and what a gradient formula calls a "
-                "result or its gradient, expected different names"
+                f"{schema.name}: {taken!r} is the name of a parameter, and in gradient formulas "
+                "that of a result or its gradient, expected different names"
             )
         names.update(own)
     return names

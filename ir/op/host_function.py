@@ -1,8 +1,8 @@
-"""`HostFunction`: a Python function as an argument of an op, by a name that printed text can use.
+"""`HostFunction`: a Python function as an argument of an op.
 
-Ground floor. A graph that calls back into Python holds one of these where other graphs hold a
-number: the function itself is alive as long as it is, and has one `HostFunction` as long as that
-is alive. A file cannot hold one (SER-9). Spec: `specs/tokens.md`.
+Ground floor. A graph that calls back into Python (`aotlite.effects`) holds one as a literal. It has
+a name, which printed text uses. It keeps the function alive, and a function has at most one that is
+alive. A file cannot hold one (SER-9). Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["HostFunction", "host_function", "host_function_named"]
 
 _NUMBERS = itertools.count()
 _ALIVE: weakref.WeakValueDictionary[int, HostFunction] = weakref.WeakValueDictionary()
-"""Those that somebody holds, by the identity of the function that each holds."""
+"""`id(function)` -> its `HostFunction`, for those that are alive."""
 
 
 class HostFunction:
-    """A function on the host, and how it is called. Equal to itself alone."""
+    """A Python function, and how an op calls it. Compared by identity."""
 
     __slots__ = ("__weakref__", "call", "function", "name")
 
     def __init__(self, function: Callable[..., Any], call: Callable[..., Any]) -> None:
         self.function = function
-        """What the user gave: never two living ones with the same."""
+        """The user's function. No two living `HostFunction`s have the same."""
         self.call = call
-        """What is called with arrays, in its place."""
+        """The function that the op calls with arrays: the user's, or a wrapper of it."""
         self.name = f"{getattr(function, '__name__', type(function).__name__)}#{next(_NUMBERS)}"
 
     def __repr__(self) -> str:
@@ -40,7 +40,7 @@ class HostFunction:
 def host_function(
     function: Callable[..., Any], call: Callable[..., Any] | None = None
 ) -> HostFunction:
-    """The `HostFunction` of a function: the same one, while anybody holds it.
+    """The `HostFunction` of a function: the same object as long as it is alive.
 
     >>> mine = host_function(print)
     >>> host_function(print) is mine, host_function_named(mine.name) is mine
@@ -53,7 +53,7 @@ def host_function(
 
 
 def host_function_named(name: str) -> HostFunction:
-    """The one of this name, which printed text has. Raises ArgumentError where none is alive."""
+    """The living `HostFunction` of this name. Raises ArgumentError if there is none."""
     for found in list(_ALIVE.values()):
         if found.name == name:
             return found

@@ -1,8 +1,8 @@
-"""Named tuples of results: what ops and composites with several named results give users.
+"""Named tuples for the results of ops and composites: `x.max(0).indices`.
 
-Ground floor. Their fields are the names of the results in the schema, which are PyTorch's. Inside
-(graphs, tapes, the interpreter) several results are a plain tuple; the faces that users meet name
-them.
+Ground floor. The fields are the names of the results in the schema, which are PyTorch's. Graphs,
+tapes and the interpreter pass several results as a plain tuple; only the functions and methods that
+users call return named tuples.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TYPES: dict[str, Any] = {}
 
 
 def results_type(name: str, *fields: str) -> Any:
-    """The type of named tuples of `name`: one for each name and fields.
+    """The named tuple type with this name and these fields, the same object each time.
 
     >>> results_type("max", "values", "indices")(3, 0)
     max(values=3, indices=0)
@@ -29,7 +29,7 @@ def results_type(name: str, *fields: str) -> Any:
 
 
 def results_of(schema: Schema | None) -> Any:
-    """The type of a schema's results; None unless there are several and all have names."""
+    """The named tuple type of a schema's results; None unless there are several, all with names."""
     names = () if schema is None else tuple(returned.name for returned in schema.returns)
     if schema is None or len(names) < 2 or not all(names):
         return None
@@ -37,7 +37,7 @@ def results_of(schema: Schema | None) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """The type of this name, where a pickled result looks for it."""
+    """The type of this name: unpickling looks it up here."""
     if name not in _TYPES:
         raise AttributeError(name)
     return _TYPES[name]

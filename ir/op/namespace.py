@@ -1,6 +1,6 @@
-"""`OpNamespace`: every op as an attribute, the namespace in which printed text runs.
+"""`OpNamespace`: every op as a function `ops.<name>`; printed graphs run in one.
 
-Ground floor. The function that a namespace is made with computes each call, or emits its node.
+Ground floor. The `call` that a namespace is made with computes each op, or emits its node.
 Spec: `specs/graph.md`.
 """
 
@@ -28,11 +28,11 @@ _WORDS: Mapping[str, Any] = {
 
 
 class OpNamespace:
-    """`ops` of a printed graph: each attribute calls the op of that name.
+    """The `ops` of a printed graph: each attribute is a function that calls the op of that name.
 
-    The arguments are bound to the op's schema, then `call(op, args)` gives the result. `constants`
-    are what `ops.constant(name, meta)` looks up, `devices` what `ops.device(name)` does. Also has
-    what Python has no literal for: `inf`, `nan`, dtypes. Raises ArgumentError for other names.
+    It binds its arguments to the op's schema and returns `call(op, args)`. `ops.constant(name,
+    meta)` looks a constant up in `constants`, `ops.device(name)` a device in `devices`. `ops.inf`,
+    `ops.nan` and dtypes are there as well. Raises ArgumentError for other names.
 
     >>> ops = OpNamespace(lambda op, args: (op.name, args))
     >>> ops.full(2, ops.inf)
@@ -50,7 +50,7 @@ class OpNamespace:
         self._devices = devices
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by Python's own protocols, which expect this error
+        if name.startswith("__"):  # Python's protocols look these up, and expect this error
             raise AttributeError(name)
         if name in _WORDS:
             return _WORDS[name]
@@ -81,6 +81,6 @@ class OpNamespace:
         return host_function_named(name)
 
     def phase(self, name: str) -> None:
-        """Says that the calls after it are of the half "forward" or "backward": no computation."""
+        """Marks the calls after it as "forward" or "backward". It computes nothing."""
         if name not in ("forward", "backward"):
             raise ArgumentError(f"phase: name is {name!r}, expected 'forward' or 'backward'")

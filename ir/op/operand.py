@@ -1,10 +1,13 @@
 """`Operand`: the methods that eager tensors and graph proxies share.
 
-Ground floor. Gradient formulas, inverse writes of views and decompositions are written in these
-methods, so that one text runs under the tape, under capture, and when a pass rebuilds a graph.
-A method for each op is derived from the op table (`install_methods`); written out here are
-operators, PyTorch's short forms (`view(2, 3)`, `T`) and composites whose steps depend on geometry
-alone.
+Ground floor. Gradient formulas, the `put` of views and decompositions are written in these methods.
+So one text runs in eager mode, under capture, and when a pass rebuilds a graph:
+
+    grad * x.exp()      on tensors: computes      on proxies: emits `exp` and `mul`
+
+`install_methods` adds a method for each op and composite. Written out here are the operators,
+Python's protocols, and what depends on shape, strides and dtype alone. A subclass says in `_apply`
+how an op is applied to it.
 """
 
 from __future__ import annotations
@@ -40,11 +43,11 @@ class Operand:
         return self._apply(op, op.bind((self, *args), kwargs))
 
     def _run(self, name: str, *args: Any) -> Any:
-        """`_do` for arguments that are canonical already."""
+        """`_do` for arguments that are already canonical."""
         return self._apply(OPS[name], (self, *args))
 
     def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
-        """New memory that holds a number, as `*_like` and `new_*` give it."""
+        """A new value filled with a number: for `*_like` and `new_*`."""
         return self._apply(OPS["full"], (size, value, dtype, device))
 
     # --- geometry
@@ -102,7 +105,7 @@ class Operand:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements (not of the memory between them)."""
+        """Bytes of the elements, without gaps between them."""
         return self.meta.nbytes
 
     def is_floating_point(self) -> bool:
@@ -211,7 +214,8 @@ class Operand:
         return self._compared("ne", other)
 
     def _compared(self, name: str, other: object) -> Any:
-        """Elements compared; what can equal no element (None, a str) goes Python's way."""
+        """The elementwise comparison; NotImplemented for what cannot be an element (None, a str),
+        so that Python compares identities."""
         op = OPS[name]
         try:
             args = op.bind((self, other), {})
@@ -271,9 +275,9 @@ class Operand:
     def __irshift__(self, other: Any) -> Any:
         return self._do("bitwise_right_shift_", other)
 
-    # --- sums over what broadcasting made
+    # --- the inverses of broadcasting and promotion, for gradients
     def sum_to(self, shape: Sequence[int]) -> Any:
-        """Summed over the dimensions that broadcasting from `shape` made."""
+        """The sum over the dimensions that broadcasting from `shape` added or expanded."""
         shape = tuple(shape)
         if sizes.same_shape(self.shape, shape):
             return self
@@ -283,15 +287,13 @@ class Operand:
         return summed._do("view", shape) if extra else summed
 
     def to_kind(self, dtype: DType) -> Any:
-        """`to(dtype)` of what a gradient has of it: of complex values for a real dtype, the real
-        part (TEN-36).
-        """
+        """`to(dtype)` for a gradient: the real part of complex values for a real dtype (TEN-36)."""
         lone = self.is_complex() and not dtype.is_complex
         return (self._do("real") if lone else self).to(dtype)
 
 
 def install_methods() -> None:
-    """Gives `Operand` a method for each op and composite that has one, unless written above."""
+    """Gives `Operand` a method for each op and composite that has one, unless written out above."""
     for made in COMPOSITES.values():
         if made.is_method:
             install_composite(made)
@@ -317,7 +319,7 @@ def install_composite(made: Composite) -> None:
 
 
 def _assigning(made: Composite) -> Any:
-    """What `operand.name = value` does."""
+    """The setter of an assignable property: copies the value into what the property shows."""
 
     def assign(self: Operand, value: Any) -> None:
         made.function(self).copy_(value)

@@ -1,7 +1,7 @@
-"""The types of parameters that a schema can name, and what values they take.
+"""`ParameterType`: the types of parameters in schemas, and the conversion of values to them.
 
-Ground floor. A converter gives the canonical form of a value: tuples for lists, Python numbers for
-NumPy's; sizes may be symbolic and stay so (`specs/symbols.md`).
+Ground floor. A converter returns the canonical form of a value: a tuple for a list, a Python number
+for NumPy's. A symbolic size stays symbolic (`specs/symbols.md`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Unfit(enum.Enum):
 
 
 UNFIT: Final = Unfit.UNFIT
-"""What a converter returns for a value that is not of its type: None is a value of some types."""
+"""The result of a converter for a value of another type. (None is a valid value of some types.)"""
 
 Converter = Callable[[object], object]
 
@@ -41,10 +41,10 @@ _INT: Final = frozenset((int,))
 
 LEAST: Final = -(1 << 63)
 MOST: Final = (1 << 64) - 1
-"""Which ints are numbers of an op: those that some dtype of integers holds, as in PyTorch."""
+"""The range of a Scalar that is an int: int64 and uint64 together, as in PyTorch."""
 
 
-# Duck tests: this floor knows no class of tensors or devices.
+# By attribute, not class: the classes of tensors are defined above the ground floor.
 def _to_having(attribute: str, value: object) -> object:
     return value if hasattr(value, attribute) else UNFIT
 
@@ -66,16 +66,16 @@ def _to_number(value: object) -> object:
 
 
 def _unwrapped(value: object) -> object:
-    """Returns the Python number inside a NumPy scalar or 0-d array, else `value` itself."""
+    """The Python number in a NumPy scalar or 0-d array; else `value` itself."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     return value
 
 
 def _number_of(value: object) -> object:
-    """The number in a tensor of no dimensions, which is asked for it; else `value` itself.
+    """The number in a 0-d tensor, by its `item()`; else `value` itself.
 
-    One that requires grad is no number: what depends on it would lose its gradient unsaid.
+    A tensor that requires grad is returned itself: as a number it would silently lose its gradient.
     """
     asked = getattr(value, "item", None)
     if asked is None or getattr(value, "requires_grad", False) or getattr(value, "shape", 0) != ():
@@ -155,16 +155,16 @@ def _to_ints(value: object) -> object:
 # ----------------------------------------------------------------------------------------- types
 @attrs.frozen(eq=False, repr=False)
 class ParameterType:
-    """A type that a schema can name. Two types are the same iff they are the same object."""
+    """A type of parameters, such as `Tensor?`. Equal types are the same object."""
 
     text: str
     convert: Converter
-    """Returns the canonical value, or `UNFIT`. Not asked about values whose type is in `as_is`."""
+    """Value -> its canonical form, or `UNFIT`. Not called for types in `as_is`."""
     as_is: frozenset[type] = attrs.field(kw_only=True, default=frozenset())
-    """Python types whose values are canonical already."""
+    """Python types whose values are canonical as they are."""
 
     def canonical(self, value: object) -> object:
-        """Returns the canonical form of `value`, `UNFIT` if it is not of this type."""
+        """The canonical form of `value`; `UNFIT` if it is not of this type."""
         return value if type(value) in self.as_is else self.convert(value)
 
     @property
@@ -179,12 +179,12 @@ class ParameterType:
 
     @property
     def holds_number(self) -> bool:
-        """Whether a number may stand where a tensor may; false for a plain Scalar."""
+        """Whether both a tensor and a number are allowed; false for a plain Scalar."""
         return self.text in ("Tensor|Scalar", "Tensor|Scalar?")
 
     @property
     def holds_tensor(self) -> bool:
-        """Whether tensors can be among the argument."""
+        """Whether the argument can be a tensor, or hold some."""
         return self.text.startswith("Tensor")
 
     def __str__(self) -> str:

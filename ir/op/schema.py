@@ -1,9 +1,9 @@
-"""Op schemas as text: parsing, printing, and binding a call's arguments to one.
+"""`Schema`: the signature of an op, parsed from PyTorch's schema language.
 
-Ground floor: input is a line such as `"select(Tensor(a) self, int dim, int index) -> Tensor(a)"`,
-output a frozen `Schema` whose `bind` turns the arguments of a call into one canonical tuple.
-Alias marks follow PyTorch: `(a)` on a result shares memory with the operand marked alike, `(a!)` is
-written. What the arguments mean, and whether they fit one another, is for the op's meta rule.
+Ground floor. `parse_schema` reads a line such as
+`"select(Tensor(a) self, int dim, int index) -> Tensor(a)"`. `Schema.bind` turns the arguments of a
+call into one canonical tuple. Alias marks are PyTorch's: values with the mark `(a)` share memory,
+and `(a!)` is written. The op's meta rule checks whether the arguments fit one another.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ REQUIRED: Final = Required.REQUIRED
 # ---------------------------------------------------------------------------------------- schema
 @attrs.frozen
 class Alias:
-    """An alias mark: values with the same group share memory; `writes` says that it is written."""
+    """An alias mark: values of one group share memory; `writes` is set for `(a!)`."""
 
     group: str
     writes: bool
@@ -105,11 +105,11 @@ SPELLINGS: Final = {
     "sections": "indices_or_sections",
     "indices": "indices_or_sections",
 }
-"""Other names that PyTorch takes for parameters: NumPy's, and those that its functions have."""
+"""Other names of parameters that PyTorch accepts: NumPy's, and those of its own functions."""
 
 
 def respelled(kwargs: Mapping[str, object], names: Collection[str]) -> Mapping[str, object]:
-    """Returns the arguments under the `names` of parameters, where another spelling was used.
+    """The arguments under the `names` of the parameters, with other spellings replaced.
 
     >>> respelled({"axis": 0, "keepdim": True}, ("self", "dim", "keepdim"))
     {'dim': 0, 'keepdim': True}
@@ -134,7 +134,7 @@ class Schema:
     parameters: tuple[Parameter, ...]
     returns: tuple[Return, ...] = attrs.field(kw_only=True)
     _positional: int = attrs.field(init=False, eq=False, repr=False)
-    """How many arguments can be given by position."""
+    """The number of parameters that are not keyword-only."""
 
     _names: frozenset[str] = attrs.field(init=False, eq=False, repr=False)
 
@@ -147,10 +147,10 @@ class Schema:
         return sum(not each.keyword_only for each in self.parameters)
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-        """Returns all arguments in canonical form and in the order of the parameters.
+        """All arguments in canonical form and in the order of the parameters.
 
-        Lists become tuples, one int given for an `int[]` a tuple, NumPy numbers Python numbers;
-        defaults are filled in. ArgumentError for anything that does not fit.
+        Lists become tuples, an int given for an `int[]` becomes a tuple, and NumPy numbers become
+        Python numbers. Defaults are filled in. Raises ArgumentError for anything that does not fit.
 
         >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
         >>> schema.bind((3,), {"by": 2})
@@ -170,8 +170,9 @@ class Schema:
         return tuple(bound)
 
     def given(self, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Canonical arguments as a call writes them: by position, and what has to be named by name;
-        named ones that are the default are left out.
+        """(positional, keyword) arguments of a call that `bind` turns into `bound`.
+
+        Keyword-only arguments that equal their default are left out.
 
         >>> schema = parse_schema("roll(int[] shifts, int dim=0, *, float by=1.0) -> Tensor")
         >>> schema.given(((3,), 0, 2.0)), schema.given(((3,), 0, 1.0))
@@ -186,7 +187,7 @@ class Schema:
     def _arranged(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[object, ...]:
-        """Returns the unconverted arguments by position, defaults filled in."""
+        """The unconverted arguments by position, defaults filled in."""
         kwargs = respelled(kwargs, self._names)
         if len(args) > self._positional:
             what = f"number of positional arguments is {len(args)}"
@@ -245,7 +246,7 @@ _PLAIN: Final = frozenset((type(None), bool, int, float, complex, str, SymInt))
 
 
 def _described(value: object) -> str:
-    """Returns the value where it is plain, else its type: printing a tensor may run ops."""
+    """The value where it is plain, else its type: printing a tensor may run ops."""
     if type(value) is int and value.bit_length() > 256:  # Python refuses to print long ones
         return f"an int of {value.bit_length()} bits"
     items = value if isinstance(value, (tuple, list)) else (value,)
@@ -263,7 +264,7 @@ _literal_value = functools.cache(ast.literal_eval)
 
 
 def parse_schema(text: str) -> Schema:
-    """Returns the schema that the text spells; ArgumentError points at the first wrong column.
+    """The schema of this text. Raises ArgumentError, which points at the first wrong column.
 
     >>> print(parse_schema("t_(Tensor(a!) self)->Tensor(a!)"))
     t_(Tensor(a!) self) -> Tensor(a!)
@@ -272,7 +273,7 @@ def parse_schema(text: str) -> Schema:
 
 
 class _Parser:
-    """Reads a schema from left to right; `at` is the column of what is still to be read."""
+    """Reads a schema from left to right; `at` is the column of the next character."""
 
     __slots__ = ("at", "text")
 
@@ -366,7 +367,7 @@ class _Parser:
             self.fail(f"'{token}'")
 
     def skip(self, token: str) -> bool:
-        """Whether the token came next; it and the spaces behind it are then read."""
+        """Whether the token comes next; consumes it and the spaces after it if so."""
         if not self.text.startswith(token, self.at):
             return False
         self.at += len(token)

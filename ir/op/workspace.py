@@ -1,7 +1,7 @@
-"""What a kernel may hold of memory beside its operands and results, as a formula of both.
+"""The scratch memory that a kernel may use beside its operands and results, as a formula of both.
 
-Ground floor. An op's declaration says it, or its class of cost does. Rule: OPS-26. Spec:
-`specs/op_declaration.md`. The law: `tests/laws/test_workspace.py`.
+Ground floor. An op's declaration states it, or else its cost class. Rule: OPS-26. Spec:
+`specs/op_declaration.md`. The law that kernels keep to it: `tests/laws/test_workspace.py`.
 """
 
 from __future__ import annotations
@@ -14,45 +14,46 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, DataOp, PureOp
 
 Workspace = Mapping[str, int | Callable[..., int]]
-"""How many arrays of the size of each a kernel holds at once: of parameters by their names, and of
-"results" and "operands", all of them together. An element counts as 8 bytes, 16 in complex ops; a
-size of 0 counts as 1. What depends on more than these is a function of the arguments and of the
-results' metas that gives elements, by what it counts."""
+"""How many scratch arrays a kernel holds at once, by size: `{"results": 4, "index": 2}` is four as
+large as all results together, and two as large as the operand `index`. "operands" stands for all
+operands together. An element counts as 8 bytes, 16 in complex ops; a size of 0 counts as 1. Any
+other size is a function of the arguments and of the results' metas that gives elements, under a
+name for it."""
 
 BLOCK = 1 << 17
-"""Elements that a kernel which goes block by block has of an operand at a time."""
+"""Elements of an operand that a kernel which works in blocks processes at a time."""
 _BLOCKS, _BUFFERS = 16, 1 << 18
-"""Arrays of a block; bytes of the array library's own buffers, and of Python's objects."""
+"""Scratch arrays of one block; bytes for the array library's buffers and for Python objects."""
 
 RESULTS, OPERANDS = "results", "operands"
 
 WORKSPACES: Mapping[Cost, Workspace] = {
-    # Steps of a formula, each an array like the result; operands are broadcast, and never copied.
+    # Each step of a formula makes an array like the result. Operands are broadcast, not copied.
     Cost.POINTWISE: {RESULTS: 24},
-    # What NumPy has no reduction for is formed of each element first: squares, ranks, orders.
+    # Where NumPy lacks a reduction, each element is transformed first: squares, ranks, orders.
     Cost.REDUCTION: {RESULTS: 4, OPERANDS: 3},
-    # NumPy's BLAS and LAPACK take dense matrices; patches of images are such a matrix, too.
+    # BLAS and LAPACK take dense matrices: operands are copied, and images unfolded to patches.
     Cost.CONTRACTION: {RESULTS: 6, OPERANDS: 3},
-    # Elements are moved: what they are moved from is never copied, and positions may be.
+    # Elements are moved. Their source is never copied; indices may be.
     Cost.INDEXING: {RESULTS: 6, "index": 2, "indices": 2, "repeats": 2},
-    # Counters and words of the generator; weights are summed up.
+    # Counters and words of the generator; cumulative sums of weights.
     Cost.RANDOM: {RESULTS: 20, OPERANDS: 17},
     Cost.FACTORY: {RESULTS: 2},
 }
 
 
 def workspace_of(op: PureOp | DataOp) -> Workspace | None:
-    """What the op may hold; None where nobody says (an op of the user's own)."""
+    """The op's workspace, or its cost class's; None where neither states one (a user's op)."""
     return WORKSPACES.get(op.cost) if op.workspace is None else op.workspace
 
 
 def fixed() -> int:
-    """Bytes that any kernel may hold."""
+    """Bytes that any kernel may use, whatever its workspace."""
     return _BLOCKS * BLOCK * 8 + _BUFFERS
 
 
 def bytes_of(op: PureOp | DataOp, args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
-    """Bytes that the kernel may hold beside the results, on arguments that have metas."""
+    """Bytes that the kernel may use beside the results, for arguments that have metas."""
     operands = [value.meta for value in op.operands(args)]
     word = 16 if any(meta.dtype.is_complex for meta in (*operands, *results)) else 8
     stated, elements = workspace_of(op) or {}, 0
@@ -73,7 +74,7 @@ def _elements(metas: Sequence[TensorMeta]) -> int:
 
 
 def _named(op: PureOp | DataOp, args: tuple[Any, ...], name: str) -> Iterator[TensorMeta]:
-    """The metas of what is given for a parameter; none for one that the op does not have."""
+    """The metas of the argument for the parameter `name`; none where the op has no such one."""
     for parameter, value in zip(op.schema.parameters, args, strict=True):
         if parameter.name == name:
             for each in value if type(value) is tuple else (value,):
@@ -82,7 +83,7 @@ def _named(op: PureOp | DataOp, args: tuple[Any, ...], name: str) -> Iterator[Te
 
 
 def stated(op: PureOp | DataOp) -> str:
-    """The workspace as a formula, for people."""
+    """The workspace as a formula in text."""
     names = {parameter.name for parameter in op.schema.parameters} | {RESULTS, OPERANDS}
     found = (workspace_of(op) or {}).items()
     words = [

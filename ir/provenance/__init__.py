@@ -1,1 +1,1 @@
-"""Where in the user's program a node comes from: source lines, names of calls, Modules and tags."""
+"""Where in the user's program a node comes from: its line, the called name, its Module and tags."""

@@ -1,8 +1,7 @@
-"""What the user's line calls: `flatten` of `x.flatten(1)`, `add` of `x + y`.
+"""The function that a user's line calls: flatten for `x.flatten(1)`, add for `x + y`.
 
-Ground floor. A location is an instruction, of which Python knows the part of the source that it
-is of; that text is read as Python. Nothing is paid before somebody asks.
-Spec: `specs/rules/seq.md`.
+Ground floor. A location is a bytecode instruction. Python knows the source range of each
+instruction; that text is parsed, on demand, and costs nothing before. Spec: `specs/rules/seq.md`.
 """
 
 from __future__ import annotations
@@ -40,12 +39,13 @@ _OPERATORS: dict[type, str] = {
 }
 
 _STORES = {"STORE_SUBSCR", "STORE_SLICE"}
-"""What `x[i] = y` is; the part of the source is only `x[i]`."""
+"""The instructions of `x[i] = y`, whose source range is only `x[i]`."""
 
 
 def source_name(location: Location) -> str:
-    """The function, method or operator that is called there; the name of the user's function where
-    the source does not tell.
+    """The name of the function, method or operator that is called at a location.
+
+    Where the source does not tell, the name of the user's function that contains it.
 
     >>> import aotlite as al
     >>> from aotlite.inspect import stages_of
@@ -62,12 +62,12 @@ def source_name(location: Location) -> str:
 
 
 def name_in(text: str) -> str | None:
-    """What a piece of source calls, if it has a name."""
+    """The name of the function that an expression calls; None if it calls none by name."""
     return _name(_parsed(text))
 
 
 def _text(location: Location) -> str:
-    """The part of the source that an instruction is of; empty where that is not known."""
+    """The source range of an instruction; empty where it is unknown."""
     code, instruction = location  # type: ignore[misc]
     position = next(islice(code.co_positions(), instruction // 2, None), None)
     if position is None or None in position:

@@ -1,8 +1,8 @@
-"""Places in the user's source: kept as (code object, instruction index), resolved when printed.
+"""Locations in the user's source: recorded as (code object, instruction), resolved when printed.
 
-Ground floor. Keeping a place costs a tuple; finding its line costs a walk over the code's position
-table, which is paid by who prints. A graph that was read from a file has no code objects: its
-places are resolved already.
+Ground floor. Each node records one, so recording must be cheap: it makes a tuple. Finding the line
+walks the code's position table, which only printing pays for. A graph from a file has no code
+objects, and holds resolved `Place`s.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Place:
         return f"{text}: {self.text}" if self.text else text
 
     def note(self) -> str:
-        """The place as Python's tracebacks write it, with the whole path."""
+        """The place as a line of a Python traceback, with the whole path."""
         text = f'  File "{self.file}", line {self.line}, in {self.function}'
         return f"{text}\n    {self.text}" if self.text else text
 
 
 Location = tuple[CodeType, int] | Place
-"""(code object, index in bytes of the instruction: a frame's `f_lasti`), or what it resolves to."""
+"""(code object, byte index of the instruction: a frame's `f_lasti`), or the resolved `Place`."""
 
 
 def place_of(location: Location) -> Place:
@@ -56,7 +56,7 @@ def place_of(location: Location) -> Place:
 
 
 class Places:
-    """`place_of` with a memory, for printing a whole graph."""
+    """`place_of` with a cache, for printing a whole graph."""
 
     __slots__ = ("_found",)
 

@@ -1,7 +1,7 @@
-"""`Scope`: in which part of the user's program a node was made, besides its line.
+"""`Scope`: the Module and the user's tags under which a node was recorded.
 
-Ground floor. One object serves all nodes of a part, and a node that belongs to none has None, so
-that nodes pay for a reference only. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
+Ground floor. Nodes of one Module and tags share one object, so that a node costs a reference only;
+a node outside of all has None. Rules: SEQ-2, SEQ-5. Spec: `specs/rules/seq.md`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 import attrs
 
 TAPE_NODE = "node"
-"""The tag of nodes that a compiled tape has recorded: whose they are (CAG-22)."""
+"""The tag in graphs of compiled autograd that names the tape node of an op (CAG-22)."""
 NO_TAGS: Mapping[str, Any] = MappingProxyType({})
 
 
 @attrs.frozen(eq=False)
 class Scope:
-    """The Module that was being called, and what the user noted."""
+    """The Module that was being called, and the tags of `annotate`."""
 
     module: str = ""
-    """Names of attributes from the outermost Module that was called: `layers.0.fc`; empty for that
-    Module itself, and where none was called."""
+    """The path from the outermost called Module, such as `layers.0.fc`; empty for that Module
+    itself, and where none was called."""
     tags: Mapping[str, Any] = NO_TAGS
-    """Never written: `annotate` copies what it is given."""
+    """Never written: `annotate` copies the tags that it is given."""
     is_backward: bool = False
-    """It was made by a backward that the captured function ran itself (SEQ-1)."""
+    """Whether a backward that the captured function ran itself made the node (SEQ-1)."""
 
 
 SUM = Scope()
-"""The scope of what adds up the gradients of several uses: it belongs to none of them (SEQ-5)."""
+"""The scope of nodes that sum the gradients of several uses, and so belong to none (SEQ-5)."""
 INNER = Scope(is_backward=True)
-"""The scope of a backward in the function, of an op that belongs to none."""
+"""The scope of nodes of a backward inside the function whose forward op has no scope."""

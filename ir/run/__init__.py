@@ -1,1 +1,1 @@
-"""The reference meaning of a graph: the interpreter, and passes written as one."""
+"""The interpreter, which is the reference semantics of graphs, and passes written as one."""

@@ -1,8 +1,8 @@
-"""`Interpreter`: runs a graph node by node, on arrays or on whatever values a `call` takes.
+"""`Interpreter`: runs a graph node by node, on arrays or on any values that a `call` takes.
 
-Ground floor. By default ops run as their declarations say (kernels, view geometry) on
-`ArrayValue`s: this is the reference meaning of a graph, also of one that writes and takes views.
-The hooks carry FX's names; a subclass overrides those it cares about. Spec: `specs/graph.md`.
+Ground floor. By default ops run by their declarations (kernels, geometry of views) on
+`ArrayValue`s. That is the reference semantics of graphs, with views and writes. The hooks have the
+names of torch.fx's Interpreter, for subclasses to override. Spec: `specs/graph.md`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ Call = Callable[[Op, tuple[Any, ...]], Any]
 
 
 def explain(error: Exception, node: Node, graph: Graph) -> None:
-    """Notes at an error which node of a graph has raised it, and whose that node is.
+    """Adds notes to an error: the node that raised it, its tape node, and the user's line.
 
-    Raises another one, with these notes, for an allocation that failed, and for an overflow.
+    A failed allocation or an overflow becomes an error of aotlite's, which it raises with the
+    notes.
     """
     told = in_words(getattr(node.target, "name", str(node.target)), node.args, error)
     if told is not error:
@@ -57,9 +58,9 @@ def explain(error: Exception, node: Node, graph: Graph) -> None:
 
 # ------------------------------------------------------------------------------ values of arrays
 class ArrayValue:
-    """A window onto a buffer of the device's array library: what a tensor is, without history.
+    """A strided view of a buffer: a tensor without autograd history.
 
-    The buffer is the whole storage, so that `as_strided` reaches what lies outside the window.
+    The buffer is the whole storage, so that `as_strided` reaches memory outside the view.
     """
 
     __slots__ = ("_array", "buffer", "meta", "start")
@@ -68,12 +69,12 @@ class ArrayValue:
         self.buffer = buffer
         self.meta = meta
         self.start = start
-        """Elements from the start of the buffer to the first one."""
+        """The offset of the first element in the buffer, in elements."""
         self._array: Any = None
 
     @property
     def array(self) -> Any:
-        """The array over this window; it shares the buffer's memory."""
+        """The library's array of this view; it shares the buffer's memory."""
         if self._array is None:
             meta = self.meta
             self._array = meta.device.arrays.strided(
@@ -82,14 +83,14 @@ class ArrayValue:
         return self._array
 
     def window(self, meta: TensorMeta, start: int) -> ArrayValue:
-        """The window of this geometry, `start` elements from the first one of this window."""
+        """A view with this meta, `start` elements after the first one of this view."""
         return ArrayValue(self.buffer, meta, self.start + start)
 
     def aligned(self, size: int) -> ArrayValue:
-        """This window of a buffer in which it starts at a multiple of `size` bytes.
+        """The same view, of a buffer in which it starts at a multiple of `size` bytes.
 
-        Where an element of twice the size starts between two of its kind, as a member of a
-        synthetic base may, no number of elements says so.
+        A view as a wider dtype counts its offset in wider elements. A member of a synthetic base
+        may start between two of these; then the buffer has to begin later.
         """
         own = self.meta.dtype.itemsize
         rest = self.start * own % size
@@ -104,15 +105,15 @@ class ArrayValue:
 
 
 def array_value(source: Any, meta: TensorMeta) -> ArrayValue:
-    """A new buffer with exactly this geometry that holds a copy of the array `source`."""
+    """A copy of the array `source` in a new buffer, with the shape and strides of `meta`."""
     return ArrayValue(copied(meta.device.arrays, source, meta), meta)
 
 
 def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
     """The result of `op` on `ArrayValue`s and canonical literals, by the op's declaration.
 
-    Results have exactly the strides that the meta rule says. Raises UnsupportedError for an op that
-    draws from a generator: only its pure form has a meaning here.
+    Results have the strides of the meta rule. Raises UnsupportedError for an op that draws from a
+    generator: an interpreter has none, so that it runs the pure form only.
     """
     match op:
         case PureOp():
@@ -138,7 +139,7 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
-    """By how many elements the view's start is another number than the operand's."""
+    """The view's offset minus the operand's, each in elements of its own dtype."""
     return op.at(args, args[0].start) - int(args[0].start)
 
 
@@ -154,7 +155,7 @@ def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
 
 
 def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:
-    """The results of an effect, which happens now (TOK-1)."""
+    """Runs an effect now, and returns its results (TOK-1)."""
     metas: Any = op.infer(args)
     result = op.kernel(library_of(op, args), metas, *[_array_of(value) for value in args])
     if type(metas) is not tuple:
@@ -172,12 +173,12 @@ def _array_of(value: Any) -> Any:
 
 # ----------------------------------------------------------------------------------- interpreter
 class Interpreter:
-    """Runs a graph. Values are dropped after their last use.
+    """Runs a graph. Values are freed after their last use.
 
-    With `call`, ops run as `call(op, args)` on the inputs as they are given, and a constant is what
-    `constant(value, meta)` makes of it. Without, inputs are arrays, which are copied, or
-    `ArrayValue`s, which are used as they are (so that writes reach them, and they may overlap), and
-    outputs are arrays.
+    With `call`, each op runs as `call(op, args)`, on the inputs as they are given;
+    `constant(value, meta)` makes the value of a constant. Without it, outputs are arrays, and an
+    input is an array, which is copied, or an `ArrayValue`, which is used itself: writes reach it,
+    and inputs may overlap.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -196,7 +197,7 @@ class Interpreter:
     ) -> None:
         self.graph = graph
         self.node: Node = graph.nodes[0]
-        """The node being run, for hooks that want more than its target and arguments."""
+        """The node that is running, for hooks that need more than its target and arguments."""
         self.env: dict[Node, Any] = {}
         self._on_arrays = call is None
         self._apply: Call = call_arrays if call is None else call
@@ -204,9 +205,9 @@ class Interpreter:
         self._inputs: list[Any] = []
 
     def run(self, *inputs: Any) -> Any:
-        """What the graph returns for these inputs. Raises ArgumentError if their number is wrong.
+        """The graph's outputs for these inputs. Raises ArgumentError if their number is wrong.
 
-        An error of a node carries the node and the user's line as notes.
+        An error in a node gets the node and the user's line as notes.
         """
         wanted = len(self.graph.placeholders)
         if len(inputs) != wanted:
@@ -234,7 +235,7 @@ class Interpreter:
 
     # --- hooks
     def run_node(self, node: Node) -> Any:
-        """The value of a node: calls the hook that is named like its `op`."""
+        """The value of a node: calls the hook with the name of `node.op`."""
         args = self.fetch_args(node)
         match node.op:
             case "call":
@@ -246,7 +247,7 @@ class Interpreter:
         return self.output(node.target, args)
 
     def fetch_args(self, node: Node) -> tuple[Any, ...]:
-        """The arguments of a node with values in the place of nodes."""
+        """The arguments of a node, with nodes replaced by their values."""
         args: tuple[Any, ...] = map_nodes(node.args, self.env.__getitem__)
         return args
 
@@ -262,16 +263,16 @@ class Interpreter:
         return self._constant(target.value, self.node.meta)  # type: ignore[arg-type]
 
     def call(self, target: Op, args: tuple[Any, ...]) -> Any:
-        """The result of an op. Taking one of several results is indexing, whatever the values."""
+        """The result of an op. `getitem` indexes the tuple of results, for any kind of values."""
         return args[0][args[1]] if target is GETITEM else self._apply(target, args)
 
     def output(self, target: Any, args: tuple[Any, ...]) -> Any:
-        """What `run` returns."""
+        """The result of `run`."""
         return _array_of(args[0]) if self._on_arrays else args[0]
 
 
 def run_graph(graph: Graph, *inputs: Any) -> tuple[Any, ...]:
-    """The outputs of a graph for these arrays, by the declarations of its ops."""
+    """The outputs of a graph for these arrays, as arrays."""
     outputs: tuple[Any, ...] = Interpreter(graph).run(*inputs)
     return outputs
 
@@ -301,7 +302,7 @@ def _checked_input(value: Any, node: Node) -> ArrayValue:
 
 
 def _check_state(node: Node, value: Any, source: Any) -> None:
-    """Raises RngError for what is no seed, and no offset: they are 0-d and of 64 bits (RNG-2)."""
+    """Raises RngError for an invalid seed or offset: they are 0-d uint64, or ints (RNG-2)."""
     is_number = source is not value and source.dtype.kind in "iu"
     if source.shape or not (is_number or source.dtype == np.uint64):
         raise noted(

@@ -1,8 +1,8 @@
 """`Transformer`: a pass written as an interpreter that rebuilds the graph.
 
-Ground floor. A pass takes a valid graph and gives a valid one, and never changes its input
-(`specs/graph.md`). A subclass overrides `call` (or another hook); values are proxies of the new
-graph, so a replacement is written in tensor methods.
+Ground floor. A pass takes a valid graph, returns a valid one, and never changes its input
+(`specs/graph.md`). A subclass overrides `call` or another hook. The values are proxies of the new
+graph, so that a replacement is written in tensor methods.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aotlite.ir.run.interpreter import Interpreter
 
 
 class Transformer(Interpreter):
-    """Rebuilds a graph, by default an equal one; roles, constants, places and phases are kept.
+    """Rebuilds a graph, by default an equal one; keeps roles, constants, locations and phases.
 
     >>> from aotlite.ir.meta import tensor_meta
     >>> class Doubled(Transformer):
@@ -36,14 +36,14 @@ class Transformer(Interpreter):
         super().__init__(graph, self.builder.apply)
 
     def transform(self) -> Graph:
-        """The new graph; the old one is as before."""
+        """The new graph; the old one stays as it is."""
         self.builder = Builder(self.graph.name)
         self._apply = self.builder.apply
         result: Graph = self.run(*self.graph.placeholders)
         return result
 
     def run_node(self, node: Node) -> Any:
-        """What a hook gives; nodes emitted meanwhile have this node's place, phase and number."""
+        """The hook's result; nodes that it emits get this node's location, phase and number."""
         self.builder.source = node
         return super().run_node(node)
 
@@ -57,9 +57,9 @@ class Transformer(Interpreter):
         return Proxy(self.builder, self.builder.add(self.node))
 
     def call(self, target: Op, args: tuple[Any, ...]) -> Any:
-        """Emits the op. `args` are proxies and literals.
+        """Emits the op; `args` are proxies and literals.
 
-        Gives a proxy, or a sequence of proxies for several results.
+        Returns a proxy, or a sequence of proxies for several results.
         """
         return super().call(target, args)
 

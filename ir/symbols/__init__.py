@@ -1,1 +1,10 @@
-"""Symbolic integers: polynomials over symbols, what is known of them, and what was assumed."""
+"""Symbolic integers: sizes that are unknown while a graph is traced.
+
+symint        SymInt, SymBool: the arithmetic and comparisons that users of sizes see
+table         SymbolTable: interns expressions, decides comparisons, logs assumptions
+assumption    one logged answer
+proofs        what follows for all values, from ranges and earlier assumptions
+calls         `//`, `%`, `**`, max, min
+polynomial    polynomials over atoms, the lowest layer
+sympy_forms   the two questions that sympy answers
+"""

@@ -1,7 +1,7 @@
-"""What was assumed about symbols while a graph was made: one record for each answer by hints.
+"""`Assumption`: a comparison of symbolic sizes that the hints decided while a graph was traced.
 
-Ground floor. A result that was made under assumptions is that of any other sizes for which they
-hold. Spec: `specs/symbols.md`.
+Ground floor. The graph is valid for all sizes for which its assumptions hold, so they become
+guards. Spec: `specs/symbols.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Assumption", "concrete"]
 
 @attrs.frozen(repr=False)
 class Assumption:
-    """`holds(values)`, and what asked for it: the op, if one did, and the user's line."""
+    """A fact about symbols, with the op and the user's line that needed it."""
 
     fact: SymBool | Answer
     op: str | None
@@ -32,18 +32,18 @@ class Assumption:
 
     @property
     def specializes(self) -> bool:
-        """Whether it says that an expression has one value."""
+        """Whether it fixes an expression to one value: `s0 == 4`."""
         fact = self.fact
         return isinstance(fact, SymBool) and fact.relation == "==" and isinstance(fact.right, int)
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether it is true where the symbols, by name, have these values."""
+        """Whether it is true where the symbols have these values, by name."""
         try:
             if isinstance(self.fact, Answer):
                 return self.fact.holds(values)
             left, right = concrete((self.fact.left, self.fact.right), values)
             return RELATIONS[self.fact.relation](left, right)
-        except ZeroDivisionError:  # an assumption before this one says that the divisor is not 0
+        except ZeroDivisionError:  # an earlier assumption, that the divisor is not 0, fails then
             return False
 
     def __repr__(self) -> str:
@@ -55,14 +55,14 @@ class Assumption:
 
 @attrs.frozen(repr=False)
 class Answer:
-    """That a function of plain ints gives this answer."""
+    """The fact that a function of plain ints returns `value` for these operands."""
 
     function: Callable[..., Any]
     operands: tuple[Any, ...]
     value: Any
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether the function gives it where the symbols have these values."""
+        """Whether the function returns it where the symbols have these values."""
         return bool(self.function(*concrete(self.operands, values)) == self.value)
 
     def __repr__(self) -> str:
@@ -71,9 +71,9 @@ class Answer:
 
 
 def concrete(value: Any, values: Mapping[str, int]) -> Any:
-    """The value where the symbols, by name, have these values: of a size, a tuple, or a meta.
+    """A size, a tuple or a meta, with its symbols replaced by these values.
 
-    Anything else is given back as it is.
+    Anything else is returned itself.
 
     >>> from aotlite.ir.symbols.table import SymbolTable
     >>> s0 = SymbolTable().size(6, "x.shape[0]")

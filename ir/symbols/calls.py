@@ -1,8 +1,8 @@
-"""Functions of symbolic ints that are no polynomials: `//`, `%`, `**`, max and min.
+"""Functions of symbolic ints that are not polynomials: `//`, `%`, `**`, max and min.
 
-Ground floor. What comes out as a polynomial is given as one; the rest becomes a `Call`, an atom
-that keeps its operands. The arithmetic is Python's, exactly (DYN-13): a quotient is rounded down,
-and a remainder has the divisor's sign.
+Ground floor. A result that is a polynomial is returned as one: `(4*s0) // 2` is `2*s0`. Any other
+result is a `Call`, an atom that keeps its operands: `s0 // 2`. The arithmetic is exactly Python's
+(DYN-13): a quotient is rounded down, and a remainder has the divisor's sign.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FUNCTIONS: Final[dict[str, Callable[[int, int], int]]] = {
 
 
 class Call(Atom):
-    """A function of two integers, as an atom."""
+    """An atom that is a function of two integers: `s0 // 2`."""
 
     __slots__ = ("function", "left", "right")
 
@@ -64,7 +64,7 @@ def _inner(value: Value) -> str:
 
 
 def call(table: Table, function: str, left: Value, right: Value) -> Value:
-    """The value of a function of which an operand is symbolic."""
+    """The value of `function(left, right)`, where an operand is symbolic."""
     if function in ("max", "min"):
         return _extreme(table, function, left, right)
     if function == "**":
@@ -99,7 +99,7 @@ def _either(both: int | None, a: int | None, b: int | None) -> int | None:
 
 
 def _power(table: Table, left: Value, right: Value) -> Value:
-    if not right >= 0:  # a fraction in Python: it needs the value
+    if not right >= 0:  # Python gives a float: needs the values
         return int(left) ** int(right)
     low, _ = table.range(left)
     room = (1, None) if low is not None and low >= 1 else (None, None)
@@ -110,7 +110,7 @@ def _power(table: Table, left: Value, right: Value) -> Value:
 def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
     if not right != 0:
         raise ZeroDivisionError("symbols: the divisor is 0, expected another number")
-    if isinstance(right, int) and right < 0:  # the same quotient, and the remainder turned round
+    if isinstance(right, int) and right < 0:  # a // -n == -a // n, and a % -n == -(-a % n)
         turned = call(table, function, -left, -right)
         return turned if function == "//" else -turned
     quotient, rest = _split(table, table.terms_of(left), table.terms_of(right))
@@ -122,7 +122,7 @@ def _divided(table: Table, function: str, left: Value, right: Value) -> Value:
 
 
 def _split(table: Table, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms]:
-    """(q, r) with dividend = q * divisor + r; r is 0 where the division comes out."""
+    """(q, r) with dividend = q * divisor + r; r is 0 where the divisor divides the dividend."""
     if len(divisor) == 1:
         return _split_by_term(dividend, *next(iter(divisor.items())))
     ratio = _ratio(dividend, divisor)
@@ -149,7 +149,10 @@ def _split_by_term(
 
 
 def _quotient_of_term(c: int, divisor: int, monomial: Monomial) -> tuple[int, int]:
-    """Rounded towards zero, so that what is divided keeps its sign; a constant as Python does."""
+    """(quotient, rest) of a coefficient: rounded towards zero, so that the rest keeps the sign.
+
+    The constant term is rounded down, as Python does.
+    """
     if not monomial:
         return divmod(c, divisor)
     times = abs(c) // abs(divisor) * (1 if (c < 0) == (divisor < 0) else -1)
@@ -157,7 +160,7 @@ def _quotient_of_term(c: int, divisor: int, monomial: Monomial) -> tuple[int, in
 
 
 def _ratio(dividend: Terms, divisor: Terms) -> int | None:
-    """The whole number that the dividend is a multiple by, if there is one."""
+    """The integer n with dividend = n * divisor, if there is one."""
     if dividend.keys() != divisor.keys():
         return None
     found = {divmod(c, divisor[monomial]) for monomial, c in dividend.items()}
@@ -183,7 +186,7 @@ def _reduced(table: Table, dividend: Value, divisor: Value) -> tuple[Value, Valu
 
 
 def _positive(monomial: Monomial) -> Monomial:
-    """The atoms in it that are known to be positive."""
+    """The monomial of those atoms that are known to be positive."""
     return tuple(atom for atom in monomial if atom.lower is not None and atom.lower >= 1)
 
 
@@ -200,7 +203,7 @@ def _quotient(table: Table, a: Value, b: Value) -> Value:
 
 
 def _nested(table: Table, a: Value, b: int) -> tuple[Value, Value] | None:
-    """(x, y) with a // b = x // y where a = u // v + c: two divisions are one."""
+    """(x, y) with a // b = x // y where a = u // v + c: joins two nested divisions."""
     terms = dict(table.terms_of(a))
     constant = terms.pop((), 0)
     if len(terms) != 1:
@@ -234,7 +237,7 @@ def _remainder(table: Table, a: Value, b: Value) -> Value:
 
 
 def _within(table: Table, a: Value, b: Value) -> int | None:
-    """The quotient where ranges alone show that it is 0 or -1."""
+    """The quotient a // b where ranges show that it is 0 or -1; None where they do not."""
     if table.known_truth(b, ">", 0) is not True:
         return None
     if table.known_truth(a, ">=", 0) is True:
@@ -262,9 +265,9 @@ def _or_minus_one(value: int, divisor: int | None) -> int:
     return -1 if divisor is None else value // divisor
 
 
-# ------------------------------------------------------------------------- what a call is bound by
+# ------------------------------------------------------------------------------ bounds of a call
 def without_quotient(terms: Terms, atom: Call) -> Terms | None:
-    """A polynomial of the same sign without the quotient `atom`, whose divisor is positive.
+    """A polynomial with the sign of `terms`, without the quotient `atom` of a positive divisor.
 
     With q = (a - r) / b, where r = a % b: b * (c*q + rest) = c*(a - r) + b*rest. None where the
     polynomial has q in other terms than c*q.

@@ -1,9 +1,11 @@
 """Integer polynomials over atoms: the fast layer beneath symbolic sizes.
 
-Ground floor, imports nothing of aotlite. A polynomial is a dict from monomials to coefficients that
-are not 0; a monomial is a tuple of atoms by ascending number, an atom once for each power. What an
-atom stands for (a symbol, or a division that does not come out) is not known here, only its range.
-Every function gives new dicts and leaves its operands as they are.
+Ground floor, imports nothing of aotlite. A polynomial is a dict from monomials to nonzero
+coefficients. A monomial is a tuple of atoms in ascending order, with an atom once for each power:
+
+    3*s0*s0 - s1 + 2        {(s0, s0): 3, (s1,): -1, (): 2}
+
+An atom is a symbol or a `Call`; this module knows its range only. Every function returns new dicts.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ __all__ = [
 
 
 class Atom:
-    """Something that has an integer value: `lower <= value <= upper`, None where there is no bound.
+    """An unknown integer: `lower <= value <= upper`, None for no bound.
 
-    Atoms are compared by identity. Bounds become tighter as more is learned, never wider.
+    Atoms are compared by identity. Bounds only become tighter.
     """
 
     __slots__ = ("lower", "number", "point", "upper")
@@ -43,12 +45,12 @@ class Atom:
         self.lower = lower
         self.upper = upper
         self.point = point(number)
-        """Where polynomials are evaluated to tell them apart."""
+        """The value of this atom in `SymInt.key`, by which polynomials are found."""
 
 
 @functools.cache
 def point(number: int) -> int:
-    """A large number without relation to those of other atoms, but ascending."""
+    """A large pseudorandom integer for atom `number`, ascending with it."""
     return (number << 61) + pow(0x2545F4914F6CDD1D, number + 1, (1 << 61) - 1)
 
 
@@ -120,10 +122,11 @@ def substitute(terms: Terms, values: Mapping[Atom, Terms]) -> Terms:
 
 
 def bounds(terms: Terms) -> Range:
-    """A range that holds every value; None where there is no bound, or none is found.
+    """(lower, upper) bounds of the polynomial; None for a side where none is found.
 
-    Each atom is counted from one of its bounds, so that what is left of it is not negative. For
-    sizes this finds more than interval arithmetic: `s0*s1 - s1` is at least 2 for sizes above 1.
+    Each atom is replaced by its distance from one of its bounds, which is not negative. For sizes
+    this finds tighter bounds than interval arithmetic: `s0*s1 - s1` is at least 2 for sizes of at
+    least 2.
     """
     if all(len(monomial) < 2 for monomial in terms):
         return _bounds_of_sum(terms)
@@ -145,7 +148,7 @@ def bounds(terms: Terms) -> Range:
 
 
 def _bounds_of_sum(terms: Terms) -> Range:
-    """`bounds` where no two atoms are multiplied: each is at a bound of its own."""
+    """`bounds` of a linear polynomial: the extremes are where each atom is at a bound."""
     low: int | None = 0
     high: int | None = 0
     for monomial, c in terms.items():
@@ -158,7 +161,7 @@ def _bounds_of_sum(terms: Terms) -> Range:
 
 
 def _bounds_of_counts(terms: Terms, room: Mapping[Atom, int | None]) -> Range:
-    """`bounds` where each atom lies between 0 and its room."""
+    """`bounds` where each atom lies between 0 and `room[atom]`; None for no limit."""
     low: int | None = terms.get((), 0)
     high = low
     for monomial, c in terms.items():

@@ -1,8 +1,18 @@
-"""What follows about symbolic ints from their ranges and from what was assumed before.
+"""`Facts`: proves statements about symbolic ints from their ranges and from earlier assumptions.
 
-Ground floor. A `Facts` answers True or False only where every value that the symbols may have gives
-that answer; None where it cannot tell. It never looks at a hint. Spec: `specs/symbols.md`.
+Ground floor. It answers True or False only where that is the answer for all values that the symbols
+may have, and None where it finds no proof. It never looks at a hint. Spec: `specs/symbols.md`.
 """
+
+# Note [stored facts]
+#     if len(x) + len(y) >= 9: ...        # assumed: s0 + s1 - 9 >= 0
+#     cat([x, y])[6:]                     # asks: s0 + s1 - 6 >= 0?
+# A fact `polynomial >= 0` is stored without its constant: s0 + s1 -> at least 9. So it answers for
+# every constant: the question has the same polynomial, and 9 - 6 >= 0 proves it. Polynomials are
+# stored and asked for in one form: known atoms are replaced by their values (`_settled`), and
+# positive common factors are left out (`_positive_content`), so that 2*s0*s1 >= 2*s1 is asked as
+# s0 - 1 >= 0. Both `p >= 0` and its negation `-p - 1 >= 0` are tried, as only one of them may have
+# factors to leave out. Calls are then replaced by their operands, `_DEPTH` deep.
 
 from __future__ import annotations
 
@@ -28,27 +38,25 @@ __all__ = ["Facts", "equation"]
 _Key: TypeAlias = frozenset[tuple[Monomial, int]]
 
 _DEPTH = 4
-"""So many calls are taken apart in one question."""
+"""How many nested calls a question replaces by their operands."""
 
 
 class Facts:
-    """What is known beyond the atoms' own ranges. Facts are added, never taken back."""
+    """The facts that are known beyond the atoms' own ranges; added, and never removed."""
 
     __slots__ = ("_least", "_nonzero", "_values")
 
     def __init__(self) -> None:
         self._values: dict[Atom, Terms] = {}
-        """Atoms that equal a polynomial of others; no chain comes back to where it began."""
+        """Atom -> the polynomial of other atoms that it equals, without cycles."""
         self._least: dict[_Key, int] = {}
-        """Polynomials without constant -> what they are not below."""
+        """Polynomial without constant -> its lower bound."""
         self._nonzero: set[_Key] = set()
+        """Polynomials that are not 0."""
 
     # -------------------------------------------------------------------------------- questions
     def nonnegative(self, terms: Terms) -> bool | None:
-        """Whether the polynomial is 0 or above.
-
-        Which is that its negative is not 1 or above: one of both may have factors to leave out.
-        """
+        """Whether the polynomial is at least 0. Its negation, `-terms >= 1`, is tried as well."""
         terms = self._settled(terms)
         low, high = bounds(terms)
         if low is not None and low >= 0:
@@ -82,12 +90,12 @@ class Facts:
         return bounds(self._settled(terms))
 
     def constant(self, terms: Terms) -> int | None:
-        """The one value that the polynomial can have, if it is known."""
+        """The value of the polynomial, if it is known; else None."""
         terms = self._settled(terms)
         return terms.get((), 0) if _constant(terms) else None
 
     def _settled(self, terms: Terms) -> Terms:
-        """The polynomial without the atoms whose value is known."""
+        """The polynomial with known atoms replaced by their values."""
         while self._values:
             settled = substitute(terms, self._values)
             if settled is terms:
@@ -96,7 +104,7 @@ class Facts:
         return terms
 
     def _sign(self, terms: Terms, depth: int) -> bool | None:
-        """Whether the polynomial is 0 or above, for settled terms."""
+        """Whether a settled polynomial is at least 0."""
         low, high = bounds(terms)
         if low is not None and low >= 0:
             return True
@@ -131,20 +139,20 @@ class Facts:
         return None
 
     def _sign_without_extreme(self, terms: Terms, atom: Call, depth: int) -> bool | None:
-        """An extreme is one of its operands, and bounds the other one."""
+        """`_sign` with a max or min replaced by each of its operands in turn."""
         both = [
             self._sign(self._settled(substitute(terms, {atom: _terms(operand)})), depth)
             for operand in (atom.left, atom.right)
         ]
         if both[0] == both[1]:
             return both[0]
-        # max(a, b) is at least a and at least b, min at most: one operand can do for both.
+        # max(a, b) is at least a and at least b, min at most: the proof for one operand can do.
         grows = (terms[(atom,)] > 0) == (atom.function == "max")
         return grows if grows in both else None
 
     # ------------------------------------------------------------------------------ assumptions
     def learn_nonnegative(self, terms: Terms) -> None:
-        """From now on the polynomial is 0 or above: in both forms that a question may have."""
+        """Adds the fact that the polynomial is at least 0, in both forms that are asked for."""
         terms = self._settled(terms)
         self._learn(_positive_content(terms))
         above = _without_factors(add(terms, {(): 1}))
@@ -160,7 +168,7 @@ class Facts:
                 _tighten(monomial[0], c, constant)
 
     def learn_zero(self, terms: Terms) -> None:
-        """From now on the polynomial is 0."""
+        """Adds the fact that the polynomial is 0; solves it for an atom where that is possible."""
         terms = _content(self._settled(terms))
         self._least.update({_key(rest): -c for rest, c in map(_apart, (terms, scaled(terms, -1)))})
         for atom in sorted(_singles(terms), key=lambda atom: -atom.number):
@@ -173,7 +181,7 @@ class Facts:
                     return
 
     def _say_again(self) -> None:
-        """Puts what is now known about an atom into what was said before of it."""
+        """Adds the earlier facts again, with the newly known atom replaced by its value."""
         for key, least in list(self._least.items()):
             terms = add(dict(key), {(): least} if least else {}, -1)
             if not _constant(self._settled(terms)):
@@ -183,7 +191,7 @@ class Facts:
                 self.learn_nonzero(dict(key))
 
     def learn_nonzero(self, terms: Terms) -> None:
-        """From now on the polynomial is not 0."""
+        """Adds the fact that the polynomial is not 0."""
         terms = _content(self._settled(terms))
         self._nonzero.add(_key(terms))
         self._nonzero.add(_key(scaled(terms, -1)))
@@ -224,9 +232,9 @@ def _terms(value: object) -> Terms:
 
 
 def equation(terms: Terms) -> tuple[Terms, int]:
-    """(left, right) such that the polynomial is 0 exactly where left == right.
+    """(left, right) such that the polynomial is 0 exactly where left == right, an int.
 
-    It is one that can be 0: the left side has a symbol in it.
+    The polynomial must be one that can be 0 or not, so that the left side has a symbol.
     """
     rest, constant = _apart(_content(terms))
     negative = next(iter(rest.values())) < 0
@@ -234,7 +242,7 @@ def equation(terms: Terms) -> tuple[Terms, int]:
 
 
 def _content(terms: Terms) -> Terms:
-    """A polynomial that is 0 exactly where this one is: without common factors that never are."""
+    """A polynomial that is 0 exactly where this one is, without common nonzero factors."""
     if _constant(terms):
         return _NEVER if terms else terms
     terms = _without_factors(terms)
@@ -246,7 +254,7 @@ def _content(terms: Terms) -> Terms:
 
 
 def _positive_content(terms: Terms) -> Terms:
-    """A polynomial that is 0 or above exactly where this one is."""
+    """A polynomial that is at least 0 exactly where this one is, without positive factors."""
     if _constant(terms):
         return terms
     terms = _without_factors(terms)
@@ -259,16 +267,16 @@ def _positive_content(terms: Terms) -> Terms:
 
 
 def _without_factors(terms: Terms) -> Terms:
-    """Without the atoms that divide every term and are positive."""
+    """The polynomial divided by the positive atoms that divide every term."""
     common = tuple(a for a in common_monomial(terms) if a.lower is not None and a.lower >= 1)
-    # Of a single term something has to stay.
+    # A single term is kept: divided by itself it would be 1.
     if not common or common in terms:
         return terms
     return {divide(monomial, common) or (): c for monomial, c in terms.items()}
 
 
 def _tighten(atom: Atom, c: int, constant: int) -> None:
-    """Of c * atom + constant >= 0."""
+    """Narrows the bounds of `atom` by c * atom + constant >= 0."""
     if c > 0:
         least = -(constant // c)
         atom.lower = least if atom.lower is None else max(atom.lower, least)
@@ -278,7 +286,7 @@ def _tighten(atom: Atom, c: int, constant: int) -> None:
 
 
 def _is_within(atom: Atom, other: Atom) -> bool:
-    """Whether `other` is made of `atom`, which would then be said to equal something of itself."""
+    """Whether `other` is a call that contains `atom`: solving for `atom` would be circular."""
     if not isinstance(other, Call):
         return False
     operands = [_terms(operand) for operand in (other.left, other.right)]

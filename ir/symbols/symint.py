@@ -1,10 +1,13 @@
-"""`SymInt`: an integer that is not known while a graph is made. Spec: `specs/symbols.md`.
+"""`SymInt`: an integer that is unknown while a graph is traced. Spec: `specs/symbols.md`.
 
-Ground floor. A symbolic int is a polynomial over symbols, and over divisions, remainders, minima
-and maxima that do not come out (`ir/symbols/calls.py`). The `SymbolTable` that it belongs to
-interns it, so that equal polynomials are one object: dicts find it by identity and ask it nothing.
-A comparison that no value can change gives a bool, any other one a `SymBool`, and whoever asks that
-for its truth is answered by the hints and makes an assumption (`ir/symbols/table.py`).
+Ground floor. A symbolic int is a polynomial over symbols and calls (`ir/symbols/calls.py`). Its
+`SymbolTable` interns it: equal polynomials are one object, which dicts find by identity. A
+comparison that has one answer for all values returns a bool. Any other returns a `SymBool`; its
+`bool()` is answered by the hints, and logged as an assumption (`ir/symbols/table.py`).
+
+    s0 > 1     True            sizes are at least 2
+    s0 > s1    SymBool         `if s0 > s1:` takes the branch of the hints and logs the assumption
+    int(s0)    the hint        logs `s0 == 6`: the graph is specialized
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ RELATIONS: Final[dict[str, Callable[[int, int], bool]]] = {
 Combine: TypeAlias = Callable[[Terms, Terms], Terms]
 
 ABOVE: Final = frozenset(("!=", ">", ">="))
-"""The relations of a number to those below it."""
+"""The relations that a number has to those below it; `BELOW`: to those above it."""
 BELOW: Final = frozenset(("!=", "<", "<="))
 
 NEGATED: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 class Table(Protocol):
-    """What a symbolic int asks of the table that interned it: `SymbolTable` is the one there is."""
+    """The interface of `SymbolTable` that a `SymInt` calls."""
 
     @property
     def interned(self) -> dict[int, SymInt]:
@@ -45,58 +48,58 @@ class Table(Protocol):
 
     @property
     def truths(self) -> dict[tuple[str, Any, Any], Any]:
-        """Comparisons that are known to hold or not to, for good."""
+        """Comparisons with the same answer for all values, and the answer."""
 
     @property
     def open(self) -> dict[tuple[str, Any, Any], SymBool]:
-        """Comparisons that depend, as far as was known when they were made."""
+        """Comparisons without one; emptied by each assumption, which may decide some."""
 
     # --- arithmetic
     def of(self, terms: Terms) -> Any:
-        """The one object for these terms; a plain int where there is no symbol in them."""
+        """The interned object of these terms; a plain int where they have no symbol."""
 
     def terms_of(self, value: int | SymInt) -> Terms:
         """The terms of an int or of a symbolic int of this table."""
 
     def add(self, key: int, a: SymInt, b: int | SymInt) -> Any:
-        """a + b, whose key is new."""
+        """a + b, where no interned number has its key."""
 
     def subtract(self, key: int, a: SymInt, b: int | SymInt) -> Any:
-        """a - b, whose key is new."""
+        """a - b, where no interned number has its key."""
 
     def multiply(self, key: int, a: SymInt, b: int | SymInt) -> Any:
-        """a * b, whose key is new."""
+        """a * b, where no interned number has its key."""
 
     def met(self, key: int, function: Combine, a: SymInt, b: int | SymInt) -> Any:
-        """function(a, b), whose key another number has."""
+        """function(a, b), where an interned number has its key: nearly always the same number."""
 
     def call(self, function: str, left: int | SymInt, right: int | SymInt) -> Any:
         """`//`, `%`, `**`, `max` or `min` of two values, one of them symbolic."""
 
     def atom(self, function: str, left: int | SymInt, right: int | SymInt, room: Range) -> Any:
-        """The one object for a call that does not come out."""
+        """The interned int of a `Call` with the range `room`."""
 
     def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
-        """(q, 0) where the polynomial division comes out over the integers, else None."""
+        """(q, 0) where dividend = q * divisor over the integers, else None."""
 
     # --- values and truths
     def evaluate(self, value: int | SymInt, values: Mapping[str, int] | None = None) -> int:
         """The value where symbols have these values by name; by default their hints."""
 
     def specialize(self, value: SymInt) -> int:
-        """The hint, which is assumed to be the value."""
+        """The hint; logs the assumption that the value equals it."""
 
     def range(self, value: int | SymInt) -> Range:
-        """Bounds that hold for all values of the symbols; None where there is none."""
+        """(lower, upper) bounds for all values of the symbols; None for no bound."""
 
     def compare(self, fact: SymBool) -> bool | SymBool:
-        """The comparison, or its truth where that is known."""
+        """The comparison itself, or its truth where that is the same for all values."""
 
     def decide(self, fact: SymBool) -> bool:
-        """Whether a comparison holds: for all values, else by the hints, which is then assumed."""
+        """The truth of a comparison: for all values, or else for the hints, which is logged."""
 
     def known_truth(self, left: int | SymInt, relation: str, right: int | SymInt) -> bool | None:
-        """Whether a comparison holds, or does not, for all values; None where it depends."""
+        """The truth of a comparison for all values; None where it depends on them."""
 
     # --- text
     def text(self, value: SymInt) -> str:
@@ -107,10 +110,10 @@ class Table(Protocol):
 
 
 class SymInt:
-    """An integer by its expression; made by a `SymbolTable` and by arithmetic alone.
+    """A symbolic integer. A `SymbolTable` and arithmetic make them.
 
-    Arithmetic is Python's, of negative numbers too. `int()`, indexing and fractions need the value:
-    they take the hint and assume that it stays (`SymbolTable.log`).
+    The arithmetic is Python's, for negative numbers too. `int()`, indexing and true division need
+    the value: they use the hint and log the assumption that the value equals it.
 
     >>> from aotlite.ir.symbols.table import SymbolTable
     >>> table = SymbolTable()
@@ -146,12 +149,12 @@ class SymInt:
     ) -> None:
         self.table = table
         self.key = key
-        """The value of the polynomial where each atom is its point: what it is found by."""
+        """The value of the polynomial where each atom equals its `point`; the table's hash key."""
         self.constant = constant
         """The term without symbols."""
         self.least = least
-        """A number that no value is below; None where none has been found yet."""
-        # How it was made first. Most numbers are never asked for more than that (`terms`).
+        """A lower bound; None where none has been found yet."""
+        # The operation that made it. `terms` expands it on demand, which most numbers never need.
         self.function = function
         self.left = left
         self.right = right
@@ -164,7 +167,7 @@ class SymInt:
         return self._terms or self._expand()
 
     def _expand(self) -> Terms:
-        """Finds the terms; without recursion, since sums of many sizes are made of each other."""
+        """Computes the terms; without recursion, as a sum of many sizes is deeply nested."""
         waiting, terms = [self], self._terms
         while waiting:
             last = waiting[-1]
@@ -288,7 +291,7 @@ class SymInt:
         return function(float(self), other) if isinstance(other, float) else NotImplemented
 
     # ------------------------------------------------------------------------------- comparison
-    # Equal polynomials are one object. What dicts compare beyond that has the same hash of 61 bits.
+    # Equal polynomials are one object. A dict calls `__eq__` only for equal hashes: hardly ever.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
@@ -371,8 +374,9 @@ class SymInt:
 
 
 class SymBool:
-    """A comparison that depends on the values of symbols. Its truth is decided by the hints and
-    assumed.
+    """A comparison that depends on the values of symbols.
+
+    `bool()` returns its truth for the hints, and logs that as an assumption.
     """
 
     __slots__ = ("left", "relation", "right")
@@ -389,7 +393,7 @@ class SymBool:
         return RELATIONS[self.relation](self.left.hint, right)
 
     def negated(self) -> SymBool:
-        """The comparison that holds where this one does not."""
+        """The negation."""
         return SymBool(self.left, NEGATED[self.relation], self.right)
 
     def __bool__(self) -> bool:

@@ -1,6 +1,6 @@
-"""What sympy does for symbolic ints: divisions of polynomials that come out, and its expressions.
+"""sympy for symbolic ints: exact division of polynomials, and conversion to sympy's expressions.
 
-Ground floor. sympy is imported only where it is needed: that takes longer than most traces.
+Ground floor. Each function imports sympy itself, since the import takes longer than most traces.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["expression", "quotient"]
 
 
 def quotient(dividend: Terms, divisor: Terms) -> dict[Monomial, int] | None:
-    """The polynomial q with dividend = q * divisor, None if there is none over the integers."""
+    """The integer polynomial q with dividend = q * divisor; None if there is none."""
     import sympy
 
     atoms = sorted({a for t in (dividend, divisor) for m in t for a in m}, key=lambda a: a.number)
@@ -40,7 +40,7 @@ def _polynomial(terms: Terms, atoms: list[Atom], names: list[Any]) -> Any:
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """sympy's function for one of ours."""
+    """sympy's function for one of `FUNCTIONS`."""
     import sympy
 
     functions: dict[str, Callable[..., Any]] = {
@@ -54,7 +54,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def expression(value: int | SymInt) -> Any:
-    """The value as an expression of sympy, over integer symbols with the names of ours.
+    """The value as a sympy expression, over integer symbols of the same names.
 
     >>> from aotlite.ir.symbols.table import SymbolTable
     >>> s0 = SymbolTable().size(6)

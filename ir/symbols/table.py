@@ -1,8 +1,9 @@
-"""`SymbolTable`: the symbols of one trace, their expressions, and what was assumed about them.
+"""`SymbolTable`: the symbols of one trace, their expressions, and the assumptions about them.
 
-Ground floor. The table interns expressions, answers comparisons, first from what is known for all
-values and then by the hints, and logs every answer of the second kind (DYN-2). What it keeps is
-kept as long as it lives: no global cache holds a symbol. Spec: `specs/symbols.md`.
+Ground floor. It corresponds to PyTorch's ShapeEnv. The table interns expressions and decides
+comparisons: by a proof for all values where there is one, else by the hints, and then it logs the
+answer as an assumption (DYN-2). It owns all that is cached for its symbols; no global cache holds
+a symbol. Spec: `specs/symbols.md`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Value: TypeAlias = "int | SymInt"
 
 
 class Symbol(Atom):
-    """An unknown size: its name, its value in the call that is traced, and where it comes from.
+    """An unknown size: its name, its hint (the value in the traced call), and its source.
 
     `hint` is None where no value is known before the graph runs (DYN-5).
     """
@@ -53,14 +54,14 @@ class Symbol(Atom):
         self.name = name
         self.hint = hint
         self.sources: list[str] = []
-        """Which inputs have this size, as `x.shape[0]`; several with `duck_shape`."""
+        """The inputs with this size, such as `x.shape[0]`; several with `duck_shape`."""
 
     def __str__(self) -> str:
         return self.name
 
 
 def _innermost_place() -> Location | None:
-    """The innermost frame outside aotlite."""
+    """The location of the innermost frame outside aotlite."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -75,28 +76,28 @@ class SymbolTable:
     """Symbols, expressions and assumptions of one trace."""
 
     duck_shape: bool = False
-    """Sizes of equal hints are one symbol, whose sources must be equal in each call (DYN-1)."""
+    """Whether sizes with equal hints become one symbol; each call must have them equal (DYN-1)."""
     locate: Callable[[], Location | None] = _innermost_place
-    """Gives the line of the user that is running."""
+    """Returns the user's line that is running."""
     log: list[Assumption] = attrs.field(factory=list, init=False)
     """Every assumption, in order, each once."""
     symbols: dict[str, Symbol] = attrs.field(factory=dict, init=False)
     """Every symbol by name."""
     interned: dict[int, SymInt] = attrs.field(factory=dict, init=False)
-    """Each number by its key."""
+    """`SymInt.key` -> the number."""
     truths: dict[tuple[str, Any, Any], Any] = attrs.field(factory=dict, init=False)
-    """Comparisons that are known to hold or not to, for good."""
+    """Comparisons with the same answer for all values, and the answer."""
     open: dict[tuple[str, Any, Any], SymBool] = attrs.field(factory=dict, init=False)
-    """Comparisons that depend, as far as was known when they were made."""
+    """Comparisons without one; emptied by each assumption, which may decide some."""
     cache: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    """For others: metas and results of rules that have symbols in them."""
+    """A cache for other modules: metas with symbols, and results of meta rules for them."""
     op: str | None = attrs.field(default=None, init=False)
-    """The op whose rule runs."""
+    """The op whose meta rule is running."""
     _facts: Facts = attrs.field(factory=Facts, init=False)
     _namesakes: dict[Any, SymInt] = attrs.field(factory=dict, init=False)
-    """By their terms, those whose key another number had before."""
+    """Terms -> the number, where another number has its key: a hash collision."""
     _results: dict[Any, Any] = attrs.field(factory=dict, init=False)
-    """Of sums, differences and products that are no new numbers."""
+    """(operation, operands) -> the number, where that was interned before."""
     _calls: dict[Any, Any] = attrs.field(factory=dict, init=False)
     _answers: dict[Any, Any] = attrs.field(factory=dict, init=False)
     _by_hint: dict[int, SymInt] = attrs.field(factory=dict, init=False)
@@ -105,9 +106,10 @@ class SymbolTable:
 
     # ---------------------------------------------------------------------------------- symbols
     def size(self, hint: int, source: str = "") -> Any:
-        """The size of a dimension: a symbol, or `hint` itself for 0 and 1, which are never symbols.
+        """A symbol for the size of a dimension; the hint itself for 0 and 1.
 
-        Rules treat these two unlike all others, so that a symbol is known to be at least 2 (DYN-1).
+        Broadcasting and contiguity treat 0 and 1 specially, so that a symbol is known to be at
+        least 2 (DYN-1): PyTorch's 0/1 specialization.
         """
         if hint < 2:
             return hint
@@ -128,7 +130,7 @@ class SymbolTable:
         lower: int | None = None,
         upper: int | None = None,
     ) -> SymInt:
-        """A fresh symbol of this range, s0, s1, ...; u0, u1, ... without a hint."""
+        """A fresh symbol of this range: s0, s1, ...; u0, u1, ... for one without a hint."""
         letter = "u" if hint is None else "s"
         count = self._counts.get(letter, 0)
         self._counts[letter] = count + 1
@@ -140,7 +142,7 @@ class SymbolTable:
         return self.named(made.name)
 
     def named(self, name: str) -> SymInt:
-        """The symbol of this name as an int."""
+        """The symbol of this name as a `SymInt`."""
         result: SymInt = self.of({(self.symbols[name],): 1})
         return result
 
@@ -151,7 +153,7 @@ class SymbolTable:
 
     # ------------------------------------------------------------------------------ expressions
     def of(self, terms: Terms) -> Any:
-        """The one object for these terms; a plain int where there is no symbol in them."""
+        """The interned object of these terms; a plain int where they have no symbol."""
         if not terms:
             return 0
         constant = terms.get((), 0)
@@ -161,7 +163,7 @@ class SymbolTable:
         found = self.interned.get(key)
         if found is None:
             found = self.interned[key] = self._by_terms(key, terms)
-        elif found.terms != terms:  # as good as never: two polynomials meet at the points
+        elif found.terms != terms:  # a hash collision: hardly ever
             made = self._by_terms(key, terms)
             found = self._namesakes.setdefault(frozenset(terms.items()), made)
         return found
@@ -179,10 +181,15 @@ class SymbolTable:
             return value.terms
         return {(): int(value)} if value else {}
 
-    # Arithmetic that no other number has the key of. So there is none with its terms; and where the
-    # key is more than the constant, there are terms beside it, which are found when asked for.
+    # Note [keys of symbolic ints]
+    #     A model sums hundreds of sizes: ((s0 + s1) + s2) + ...
+    # The terms of such a sum grow with its length, so that making them at each step is quadratic.
+    # A number's key is its polynomial's value at a fixed point, so keys add and multiply like
+    # numbers. A key that is not interned proves that the polynomial is new: the three methods below
+    # then record the operation only, and `SymInt.terms` expands it if somebody asks. A key that
+    # equals the constant is that of a plain int; `met` checks the terms for it and for known keys.
     def add(self, key: int, a: SymInt, b: Value) -> Any:
-        """a + b, whose key is new."""
+        """a + b, where no interned number has its key."""
         least = a.least
         if type(b) is SymInt:
             constant = a.constant + b.constant
@@ -196,7 +203,7 @@ class SymbolTable:
         return made
 
     def subtract(self, key: int, a: SymInt, b: Value) -> Any:
-        """a - b, whose key is new."""
+        """a - b, where no interned number has its key."""
         if type(b) is SymInt:
             constant, least = a.constant - b.constant, None
             if key == constant or b.table is not self:
@@ -208,7 +215,7 @@ class SymbolTable:
         return made
 
     def multiply(self, key: int, a: SymInt, b: Value) -> Any:
-        """a * b, whose key is new."""
+        """a * b, where no interned number has its key."""
         if type(b) is SymInt:
             constant, other = a.constant * b.constant, b.least
             if b.table is not self:
@@ -224,7 +231,7 @@ class SymbolTable:
         return made
 
     def met(self, key: int, function: Combine, a: SymInt, b: Value) -> Any:
-        """function(a, b), whose key something else has: mostly the same, made in another way."""
+        """function(a, b), where an interned number has its key: nearly always the same number."""
         if type(b) is int and b == _NEUTRAL[function]:
             return a
         found = self.interned.get(key)
@@ -248,7 +255,7 @@ class SymbolTable:
         return found
 
     def atom(self, function: str, left: Value, right: Value, room: Range) -> Any:
-        """The one object for a call that does not come out."""
+        """The interned int of a `Call` with the range `room`."""
         key = ("atom", function, left, right)
         found = self._calls.get(key)
         if found is None:
@@ -258,16 +265,16 @@ class SymbolTable:
         return found
 
     def range(self, value: Value) -> Range:
-        """Bounds that hold for all values of the symbols; None where there is none."""
+        """(lower, upper) bounds for all values of the symbols; None for no bound."""
         return self._facts.range(self.terms_of(value))
 
     def sympy_quotient(self, dividend: Terms, divisor: Terms) -> tuple[Terms, Terms] | None:
-        """(q, 0) where the polynomial division comes out over the integers, else None."""
+        """(q, 0) where dividend = q * divisor over the integers, else None."""
         quotient = sympy_forms.quotient(dividend, divisor)
         return None if quotient is None else (quotient, {})
 
     def evaluate(self, value: Value, values: Mapping[str, int] | None = None) -> int:
-        """The value where symbols have these values by name; by default their hints."""
+        """The value where the symbols have these values, by name; by default their hints."""
         given = self.hints if values is None else values
 
         def of_atom(atom: Any) -> int:
@@ -285,7 +292,7 @@ class SymbolTable:
 
     # --------------------------------------------------------------------------------- questions
     def known(self, fact: SymBool) -> bool | None:
-        """Whether a comparison holds, or does not, for all values; None where it depends."""
+        """The truth of a comparison for all values; None where it depends on them."""
         answer = _known_by_bounds(fact.left, fact.relation, fact.right)
         if answer is not None:
             return answer
@@ -302,7 +309,7 @@ class SymbolTable:
         return truth if isinstance(truth, bool) else None
 
     def decide(self, fact: SymBool) -> bool:
-        """Whether a comparison holds: for all values, else by the hints, which is then assumed."""
+        """The truth of a comparison: for all values, or else for the hints, which is logged."""
         known = self.known(fact)
         if known is not None:
             return known
@@ -311,7 +318,7 @@ class SymbolTable:
         return answer
 
     def specialize(self, value: SymInt) -> int:
-        """The hint, which is assumed to be the value."""
+        """The hint; logs the assumption that the value equals it."""
         constant = self._facts.constant(value.terms)
         if constant is not None:
             return constant
@@ -320,7 +327,10 @@ class SymbolTable:
         return hint
 
     def ask(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """What a function of plain ints gives for the hints; that it gives this is assumed."""
+        """The result of a function of plain ints for the hints; logs it as an assumption.
+
+        For questions that no comparison expresses, such as whether two strided tensors overlap.
+        """
         key = (function, operands)
         if key not in self._answers:
             answer = function(*concrete(operands, self.hints))
@@ -329,7 +339,7 @@ class SymbolTable:
         return self._answers[key]
 
     def compare(self, fact: SymBool) -> bool | SymBool:
-        """The comparison, or its truth where that is known."""
+        """The comparison itself, or its truth where that is the same for all values."""
         known = self.known(fact)
         memo: dict[Any, Any] = self.open if known is None else self.truths
         truth = memo[fact.relation, fact.left, fact.right] = fact if known is None else known
@@ -348,14 +358,14 @@ class SymbolTable:
 
     @contextmanager
     def rule_of(self, op: str) -> Iterator[None]:
-        """Says that the rule of this op asks."""
+        """A block in which the meta rule of this op runs: assumptions name it."""
         outer, self.op = self.op, op
         try:
             yield
         finally:
             self.op = outer
 
-    # ----------------------------------------------------------------------------------- saying
+    # ------------------------------------------------------------------------------------- text
     def text(self, value: SymInt) -> str:
         """The expression as Python writes it: `s0*s1 - 2*s0 + 3`."""
         words: list[str] = []
@@ -377,13 +387,13 @@ _POINT = attrgetter("point")
 
 
 def _least(terms: Terms) -> int | None:
-    """A number that no value is below, where one atom says so."""
+    """A lower bound, where the terms are a single atom."""
     (monomial, c), *others = terms.items()
     return monomial[0].lower if len(monomial) == 1 and c == 1 and not others else None
 
 
 def _known_by_bounds(left: SymInt, relation: str, right: Value) -> bool | None:
-    """Whether a comparison holds, as far as that shows without any polynomial."""
+    """The truth of a comparison where lower bounds show it, without expanding polynomials."""
     for greater, less, where in ((left, right, ABOVE), (right, left, BELOW)):
         excess = _excess(greater, less)
         if excess is not None and excess > 0:
@@ -392,7 +402,7 @@ def _known_by_bounds(left: SymInt, relation: str, right: Value) -> bool | None:
 
 
 def _excess(a: Value, b: Value) -> int | None:
-    """A number that a - b is not below: strides are products of the strides after them."""
+    """A lower bound of a - b, if one is seen at once: a stride is a multiple of the next one."""
     if type(a) is not SymInt:
         return None
     if type(b) is not SymInt:
@@ -405,7 +415,7 @@ def _excess(a: Value, b: Value) -> int | None:
 
 
 def _said_simply(fact: SymBool) -> SymBool:
-    """The same (in)equality with a number, without factors and constants on the left."""
+    """An equivalent (in)equality, without common factors and constants on the left."""
     if fact.relation not in ("==", "!=") or isinstance(fact.right, SymInt):
         return fact
     table = fact.left.table
@@ -414,7 +424,7 @@ def _said_simply(fact: SymBool) -> SymBool:
 
 
 def _nonnegative_form(relation: str, difference: Terms) -> Terms:
-    """The polynomial that is 0 or above where left - right has this relation to 0."""
+    """The polynomial that is at least 0 exactly where `difference` has this relation to 0."""
     signed = scaled(difference, -1) if relation in ("<", "<=") else difference
     return signed if relation in ("<=", ">=") else add(signed, {(): 1}, -1)
 
@@ -442,7 +452,7 @@ def _factor(atom: Any, *, alone: bool) -> str:
 
 
 def table_of(values: Iterable[Any]) -> SymbolTable | None:
-    """The table of the first symbolic int among values and tuples of values; None without any."""
+    """The table of the first symbolic int among the values, nested in tuples too; None if none."""
     for value in values:
         kind = type(value)
         if kind is SymInt:

@@ -135,8 +135,8 @@ def test_a_formula_cannot_mistake_a_parameter_for_the_result():
     with pytest.raises(ArgumentError) as caught:
         parse_vjp(schema, {"self": lambda grad, result: grad * result})
     assert str(caught.value) in {
-        f"f: {name!r} is a parameter and what a gradient formula calls a result or its gradient, "
-        "expected different names"
+        f"f: {name!r} is the name of a parameter, and in gradient formulas that of a result or its "
+        "gradient, expected different names"
         for name in ("result", "result_meta")
     }
 
