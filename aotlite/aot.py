@@ -16,7 +16,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
 from aotlite.nn.module import Module
 from aotlite.nn.swap import functional_call
-from aotlite.options import make_options
+from aotlite.pipeline.options import make_options
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 __all__ = ["aot_function", "aot_module", "aot_module_simplified"]

@@ -13,13 +13,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.arguments import Call, call_of, flat_results, on_leaves, results_for_caller
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
-from aotlite.options import Options, make_options
 from aotlite.pipeline import Compiled, Request, compile_once
+from aotlite.pipeline.arguments import Call, call_of, flat_results, on_leaves, results_for_caller
+from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -245,7 +245,7 @@ def compile(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     Partition), `verify` (False, True: every stage's graph is also run and compared), `passes`
     (functions Graph -> Graph), `stages` (replaces a stage by name), `dump` (a folder for one file a
     stage), `recompile_limit` (32: beyond so many entries calls run eagerly, or raise where
-    `recompile_limit_is_error`); all of them are in `aotlite.options`. Usable as a decorator.
+    `recompile_limit_is_error`); `aotlite.pipeline.options` has all of them. Usable as a decorator.
 
     >>> import aotlite as al
     >>> @al.compile

@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Tests of the algorithm compare bits and compile thousands of functions; those of kernels name
     # their backend. What a test starts as another process has the default of every user.
-    options: Any = importlib.import_module("aotlite.options")
+    options: Any = importlib.import_module("aotlite.pipeline.options")
     options.DEFAULT_BACKEND = "reference"
     config.pluginmanager.register(Freezer(), "aotlite-freezer")
     config.pluginmanager.register(Clock(config.getoption("--cpu-limit")), "aotlite-clock")

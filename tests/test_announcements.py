@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import aotlite as al
-from aotlite import options
 from aotlite.ir.op import OPS
+from aotlite.pipeline import options
 from aotlite.subclasses import TwoTensor
 from aotlite.testing import laws
 

@@ -10,7 +10,7 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import OPS, MultiViewOp
 from aotlite.ir.run.interpreter import Interpreter
 from aotlite.stages.s7_simplify.decompositions import decompose
-from aotlite.testing.laws.op_runs import bound, tensors_in
+from aotlite.testing.laws.ops.runs import bound, tensors_in
 from tests.samples import samples_of
 
 TABLE = al.decompositions.core_table()

@@ -7,8 +7,8 @@ import aotlite as al
 from aotlite.ir import scalar
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.testing.laws.sample import Sample, array, flipped, gapped
-from aotlite.testing.laws.table import laws_of
+from aotlite.testing.laws.ops.table import laws_of
+from aotlite.testing.laws.samples.sample import Sample, array, flipped, gapped
 from tests.helpers.own_ops import taken_out
 
 

@@ -42,7 +42,7 @@ MODULES = {"cosmic-ray": "cosmic_ray", "pytest-xdist": "xdist"} | {
 TOOLS = {
     "ziglang": "backends/native/compiler/compilers.py",
     "nvidia-cuda-nvrtc": "backends/cuda/driver/nvrtc.py",
-    "nvidia-cuda-nvrtc-cu12": "aotlite/cli/doctor_cuda.py",
+    "nvidia-cuda-nvrtc-cu12": "aotlite/cli/doctor/cuda.py",
     "build": "tests/test_packaging.py",
     "setuptools": "pyproject.toml",
     "mypy": "tools/typecheck.py",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import aotlite as al
-from aotlite.cli import doctor_environment
+from aotlite.cli.doctor import environment
 from aotlite.ir.errors import ArgumentError
 from aotlite.nn.state_files import load_state, save_state
 from aotlite.testing import Call, Program, plugin
@@ -105,7 +105,7 @@ def test_the_doctor_names_a_link_of_another_user(tmp_path, monkeypatch):
     for name in ("AOTLITE_DUMP", "AOTLITE_CACHE"):
         for folder in ("link", "link/new"):
             monkeypatch.setenv(name, str(tmp_path / folder))
-            found = next(each for each in doctor_environment.variables() if each.name == name)
+            found = next(each for each in environment.variables() if each.name == name)
             assert "broken" == found.state
             assert f"{tmp_path}/link is a link of user " in found.value
 
@@ -118,6 +118,6 @@ def test_the_doctor_names_what_is_wrong_above_a_cache_folder_that_is_not_made(
     folder.parent.mkdir()
     os.chown(folder.parent, NOBODY, NOBODY)
     monkeypatch.setenv("AOTLITE_CACHE", str(folder))
-    found = [each for each in doctor_environment.variables() if each.name == "AOTLITE_CACHE"]
+    found = [each for each in environment.variables() if each.name == "AOTLITE_CACHE"]
     assert "broken" == found[0].state
     assert found[0].value.startswith(f"{folder.parent}, above {folder}, belongs to user ")

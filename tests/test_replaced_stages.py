@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import aotlite as al
-from aotlite.options import make_options
 from aotlite.pipeline import STAGES
+from aotlite.pipeline.options import make_options
 
 
 def loss(x: Any, w: Any) -> Any:

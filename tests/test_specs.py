@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from aotlite import options
 from aotlite.backends.native.compiler import toolchain
 from aotlite.ir.errors import MissingExtraError
+from aotlite.pipeline import options
 from tests.helpers.own_ops import taken_out
 from tests.house.sources import PRODUCT, tree
 

@@ -21,7 +21,7 @@ from aotlite.ir.run.transform import Transformer
 from aotlite.nn import functional as F
 from aotlite.partition import cut
 from aotlite.pipeline import STAGES
-from aotlite.pipeline.verification import DRAWS, Inputs
+from aotlite.pipeline.checks.verification import DRAWS, Inputs
 from tests.eager.helpers.listarrays import LISTS
 
 

@@ -16,11 +16,11 @@ import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.op import OPS, Op, PureOp, Source
 from aotlite.ir.op.composite import COMPOSITES, Composite
 from aotlite.ir.op.workspace import stated
-from aotlite.testing.laws.exceptions import CONSTANT, SAVED_FOR_SHAPE
-from aotlite.testing.laws.op_runs import kernel_op, vjp_of
-from aotlite.testing.laws.scalar import WITHOUT_SCALAR
-from aotlite.testing.laws.symbolic import SPECIALIZES
-from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of, laws_of
+from aotlite.testing.laws.ops.exceptions import CONSTANT, SAVED_FOR_SHAPE
+from aotlite.testing.laws.ops.runs import kernel_op, vjp_of
+from aotlite.testing.laws.ops.scalar import WITHOUT_SCALAR
+from aotlite.testing.laws.ops.symbolic import SPECIALIZES
+from aotlite.testing.laws.ops.table import LAWS, WITHOUT_SAMPLES, class_of, laws_of
 from tests.laws.twins.torch_twins import DIFFERENCES, WITHOUT_TWIN, Difference
 
 PAGE = ROOT / "specs" / "ops.md"

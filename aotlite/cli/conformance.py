@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from aotlite.cli import positive
+from aotlite.conformance.isolation.process import examine
 from aotlite.conformance.libraries import LIBRARIES
-from aotlite.conformance.process_isolation import examine
 from aotlite.conformance.report import Report, line, markdown, rich_table, summary, title, witness
 from aotlite.conformance.rules import GROUPS, select
 from aotlite.ir.errors import ArgumentError

@@ -26,8 +26,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import GuardError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
-from aotlite.options import Options, make_options
 from aotlite.pipeline.observers import Dump
+from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.user_code import apply_pass, pass_name
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify

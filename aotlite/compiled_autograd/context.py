@@ -15,7 +15,7 @@ from aotlite.compiled_autograd.compiler import SUSPENDED, CompiledAutograd, Coun
 from aotlite.eager.base.modes import STATE, resumed
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import lock
-from aotlite.options import make_options
+from aotlite.pipeline.options import make_options
 
 _MOST_COMPILERS = 64
 

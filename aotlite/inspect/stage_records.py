@@ -10,8 +10,8 @@ import attrs
 
 from aotlite.api import CompiledFunction
 from aotlite.ir.errors import ArgumentError
-from aotlite.options import make_options
 from aotlite.pipeline.observers import StageRecord
+from aotlite.pipeline.options import make_options
 
 
 @attrs.frozen(eq=False)

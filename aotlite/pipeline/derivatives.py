@@ -23,8 +23,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Kept, Output, Saved
-from aotlite.options import Options
 from aotlite.pipeline.lowering import backward_compiler
+from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import opened_for_fusion, partitioned
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes

@@ -29,9 +29,9 @@ import attrs
 from aotlite.eager.base.modes import outside_regions
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
-from aotlite.options import Options
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
-from aotlite.pipeline.reanalysis import check_metadata
+from aotlite.pipeline.checks.reanalysis import check_metadata
+from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, Compiled, Request
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint

@@ -13,7 +13,7 @@ from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
-from aotlite.options import Options
+from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.joint import Joint

@@ -20,8 +20,8 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import same_effects
 from aotlite.ir.graph.verify import verify
-from aotlite.options import Observer, Options
-from aotlite.pipeline.verification import StageRunner
+from aotlite.pipeline.checks.verification import StageRunner
+from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.explain_text import (
     explain_convention,

@@ -14,7 +14,7 @@ from aotlite.ir.deferred import deferred
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.graph.verify import verify
-from aotlite.options import Options
+from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.backward.partition import Partition

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from aotlite.eager.base.tensor import Tensor
-from aotlite.options import Options
 from aotlite.pipeline.observers import Observers
+from aotlite.pipeline.options import Options
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.metadata.function_meta import FunctionMeta

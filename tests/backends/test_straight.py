@@ -24,7 +24,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.role import Output, Saved
 from aotlite.ir.op import OPS, Op, PureOp, ViewOp
 from aotlite.ir.ops.shape.copies import CLONE
-from aotlite.testing.laws.op_runs import bound, same_bits, tensors_in, with_kernel
+from aotlite.testing.laws.ops.runs import bound, same_bits, tensors_in, with_kernel
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys, values_for
 

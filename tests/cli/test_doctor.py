@@ -20,18 +20,10 @@ import aotlite as al
 from aotlite.backends.native import warn_once
 from aotlite.backends.native.compiler import probe, toolchain
 from aotlite.backends.native.compiler.toolchain import find_compiler
-from aotlite.cli import (
-    doctor,
-    doctor_cuda,
-    doctor_environment,
-    doctor_findings,
-    doctor_probes,
-    doctor_tables,
-    doctor_trials,
-    main,
-)
-from aotlite.cli.doctor_probes import Outcome
-from aotlite.cli.doctor_record import Finding
+from aotlite.cli import doctor, main
+from aotlite.cli.doctor import backend_runs, checks, cuda, environment, probes, tables
+from aotlite.cli.doctor.probes import Outcome
+from aotlite.cli.doctor.record import Finding
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = {
@@ -87,7 +79,7 @@ for form in ([], ["--json"]):
 
 def run_doctor(*options, path=(), code="", **variables):
     """`python -m aotlite doctor`, or other code, in its own process; folders of `path` first."""
-    kept = {n: v for n, v in os.environ.items() if n not in (*doctor_environment.OURS, "CC")}
+    kept = {n: v for n, v in os.environ.items() if n not in (*environment.OURS, "CC")}
     package = str(Path(al.__file__).parents[1])
     search = os.pathsep.join(map(str, [*path, package]))
     return subprocess.run(
@@ -116,7 +108,7 @@ def named(findings, name):
 def sound(tmp_path_factory):
     """A run where nothing is broken but what is never imported, and takes seconds elsewhere."""
     folder = tmp_path_factory.mktemp("slow")
-    for name in doctor_findings.NEVER_IMPORTED:
+    for name in checks.NEVER_IMPORTED:
         write_package(folder, name, "raise RuntimeError('was imported')")
     return run_doctor(path=[folder], code=BOTH_FORMS)
 
@@ -145,7 +137,7 @@ def test_json_says_the_same_as_one_object(sound):
     expected["cuda"] = "ok" if al.cuda.is_available() else "absent"
     assert expected == backends
     names = [each["name"] for each in found["sections"]["Required packages"]]
-    assert list(doctor_findings.NEEDED) == names
+    assert list(checks.NEEDED) == names
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +235,7 @@ def test_every_form_has_every_finding(findings):
 def test_tables_take_no_text_for_markup(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     advice = "pip install 'aotlite[cc]'"
-    doctor_tables.report([Finding("[bold]s", "C [red]", "absent", "[/red] gcc: no", advice)])
+    tables.report([Finding("[bold]s", "C [red]", "absent", "[/red] gcc: no", advice)])
     printed = capsys.readouterr().out
     for text in ("[bold]s", "C [red]", "[/red] gcc: no", advice):
         assert text in printed
@@ -254,14 +246,14 @@ def test_tables_take_no_text_for_markup(capsys, monkeypatch):
 @given(st.lists(st.sampled_from(sorted(SCRIPTS)), unique=True))
 def test_every_import_is_judged_alone(scripts, names):
     """Whatever stands before it in the list: one that ends the process takes no other with it."""
-    found = doctor_probes.imports(f"fake_{name}" for name in names)
+    found = probes.imports(f"fake_{name}" for name in names)
     assert {f"fake_{name}": EXPECTED[name] for name in names} == found
 
 
 def test_an_import_that_hangs_is_given_up(scripts, monkeypatch):
-    monkeypatch.setattr(doctor_probes, "TIMEOUT", 0.5)
+    monkeypatch.setattr(probes, "TIMEOUT", 0.5)
     write_package(scripts, "fake_hangs", "import time; time.sleep(60)")
-    found = doctor_probes.imports(["fake_hangs", "fake_silent"])
+    found = probes.imports(["fake_hangs", "fake_silent"])
     why = "the process that imports it took more than 0.5 s"
     assert {"fake_hangs": Outcome(False, why), "fake_silent": Outcome(True)} == found
 
@@ -269,14 +261,14 @@ def test_an_import_that_hangs_is_given_up(scripts, monkeypatch):
 def test_a_folder_is_no_package(tmp_path, monkeypatch):
     (tmp_path / "fake_folder").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not doctor_probes.is_found("fake_folder")
-    assert not doctor_probes.is_found("no_such_package.below")
-    assert doctor_probes.is_found("json")
+    assert not probes.is_found("fake_folder")
+    assert not probes.is_found("no_such_package.below")
+    assert probes.is_found("json")
 
 
 @pytest.mark.parametrize("name", ["reference", "loops"])
 def test_a_backend_is_compared_with_eager(name):
-    doctor_trials.check(name)
+    backend_runs.check(name)
 
     def wrong_value(function):
         return lambda x, w: function(x, w) + 1.0
@@ -285,15 +277,15 @@ def test_a_backend_is_compared_with_eager(name):
         return lambda x, w: function(x.clone(), w)
 
     with pytest.raises(SystemExit, match="the compiled value is .*, expected .* as in eager mode"):
-        doctor_trials.check(name, wrong_value)
+        backend_runs.check(name, wrong_value)
     with pytest.raises(SystemExit, match="the compiled input is "):
-        doctor_trials.check(name, wrong_write)
+        backend_runs.check(name, wrong_write)
 
 
 def backends(monkeypatch, **outcomes):
     """What is found of the backends, whose trials end like this."""
-    monkeypatch.setattr(doctor_probes, "backend", outcomes.get)
-    return {each.name: each for each in doctor_findings._backends()}
+    monkeypatch.setattr(probes, "backend", outcomes.get)
+    return {each.name: each for each in checks._backends()}
 
 
 WORKS, FAILS = Outcome(True), Outcome(False, "KernelError: no")
@@ -315,19 +307,19 @@ def test_without_a_compiler_cpu_is_absent_and_auto_runs_as_reference(monkeypatch
     found = backends(monkeypatch, cpu=none, loops=WORKS, reference=WORKS)
     cpu, auto = found["cpu"], found["auto"]
     assert ("absent", "no C compiler works here: no gcc") == (cpu.state, cpu.value)
-    assert doctor_findings.INSTALL == cpu.advice
+    assert checks.INSTALL == cpu.advice
     assert ("ok", "the default: graphs run as by reference") == (auto.state, auto.value)
-    assert auto.advice.endswith(doctor_findings.INSTALL)
+    assert auto.advice.endswith(checks.INSTALL)
 
 
 def test_what_is_to_be_installed_is_what_the_backend_says():
-    assert toolchain.INSTALL == doctor_findings.INSTALL
+    assert toolchain.INSTALL == checks.INSTALL
 
 
 def test_the_trial_of_cpu_says_why_there_is_no_compiler(monkeypatch, capsys):
     monkeypatch.setattr(probe, "PROBE_LIMIT", 60.0)
     monkeypatch.setattr(toolchain, "_search", lambda: (None, ("gcc: is broken",)))
-    doctor_trials.try_cpu(1.0)
+    backend_runs.try_cpu(1.0)
     assert "absent no C compiler works here: gcc: is broken\n" == capsys.readouterr().out
     assert 1.0 == probe.PROBE_LIMIT
 
@@ -338,8 +330,8 @@ def test_a_compiler_that_hangs_does_not_keep_cpu_from_the_next_one(tmp_path, mon
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
-    monkeypatch.setattr(doctor_probes, "TIMEOUT", 12.0)
-    outcome = doctor_probes.backend("cpu")
+    monkeypatch.setattr(probes, "TIMEOUT", 12.0)
+    outcome = probes.backend("cpu")
     assert outcome.works and outcome.text.startswith("ok ") and "gcc" in outcome.text
 
 
@@ -349,7 +341,7 @@ def test_a_compiler_that_fails_after_its_trial_breaks_cpu_and_not_auto(tmp_path,
     script.write_text('#!/bin/sh\ncase "$*" in *probe.c*) exec gcc "$@" ;; esac\nexit 3\n')
     script.chmod(0o755)
     monkeypatch.setenv("CC", str(script))
-    outcome = doctor_probes.backend("cpu")
+    outcome = probes.backend("cpu")
     assert not outcome.works and "ended with status 3" in outcome.text
     found = backends(monkeypatch, cpu=outcome, loops=WORKS, reference=WORKS)
     assert "as by reference" in found["auto"].value
@@ -358,8 +350,8 @@ def test_a_compiler_that_fails_after_its_trial_breaks_cpu_and_not_auto(tmp_path,
 # ----------------------------------------------------------------------------------- the C compiler
 @compiles
 def test_a_compiler_that_works_says_its_version():
-    assert doctor_probes.compiler(["gcc"]).works
-    outcome = doctor_probes.named_compiler("gcc -O2")
+    assert probes.compiler(["gcc"]).works
+    outcome = probes.named_compiler("gcc -O2")
     assert outcome.works and "gcc" in outcome.text
 
 
@@ -374,27 +366,27 @@ def test_a_compiler_that_works_says_its_version():
 )
 def test_a_named_compiler_that_fails_is_broken(monkeypatch, text, why):
     monkeypatch.setenv("CC", text)
-    (found,) = doctor_findings._compiler()
+    (found,) = checks._compiler()
     assert ("broken", f"$CC is {text!r}: {why}") == (found.state, found.value)
     assert "name a C compiler that works in CC, or unset it" == found.advice
 
 
 @compiles
 def test_a_library_that_computes_something_else_is_refused(monkeypatch):
-    wrong = doctor_probes._SOURCE.replace("x + 1", "x + 2")
-    monkeypatch.setattr(doctor_probes, "_SOURCE", wrong)
+    wrong = probes._SOURCE.replace("x + 1", "x + 2")
+    monkeypatch.setattr(probes, "_SOURCE", wrong)
     expected = Outcome(False, "a compiled function returned 43, expected 42")
-    assert expected == doctor_probes.compiler(["gcc"])
+    assert expected == probes.compiler(["gcc"])
 
 
 def test_no_compiler_is_absent_and_not_broken(monkeypatch):
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(doctor_probes, "compilers", lambda: iter([["/bin/false"]]))
-    (found,) = doctor_findings._compiler()
+    monkeypatch.setattr(probes, "compilers", lambda: iter([["/bin/false"]]))
+    (found,) = checks._compiler()
     assert ("absent", "/bin/false: ended with status 1") == (found.state, found.value)
-    monkeypatch.setattr(doctor_probes, "compilers", lambda: iter([]))
-    (found,) = doctor_findings._compiler()
-    assert ("absent", doctor_findings.INSTALL) == (found.state, found.advice)
+    monkeypatch.setattr(probes, "compilers", lambda: iter([]))
+    (found,) = checks._compiler()
+    assert ("absent", checks.INSTALL) == (found.state, found.advice)
 
 
 # ------------------------------------------------------------------------ packages and their extras
@@ -402,21 +394,21 @@ def test_extras_that_are_named_have_the_package():
     parser = configparser.ConfigParser()
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
     extras = parser["options.extras_require"]
-    named_extras = [(dist, extra) for dist, extra in doctor_findings.OPTIONS.values() if extra]
-    named_extras += [("ziglang", "cc"), *[(n, f"cuda{k}") for n, k in doctor_cuda.NVRTC.items()]]
-    named_extras += [(name, f"cuda{major}") for major, name in doctor_cuda.WHEELS.items()]
+    named_extras = [(dist, extra) for dist, extra in checks.OPTIONS.values() if extra]
+    named_extras += [("ziglang", "cc"), *[(n, f"cuda{k}") for n, k in cuda.NVRTC.items()]]
+    named_extras += [(name, f"cuda{major}") for major, name in cuda.WHEELS.items()]
     for distribution, extra in named_extras:
         assert distribution in extras[extra].replace(">", " ").replace("=", " ").split()
     required = parser["options"]["install_requires"].replace(">", " ").split()
-    assert set(doctor_findings.NEEDED) <= set(required)
+    assert set(checks.NEEDED) <= set(required)
 
 
 def test_an_absent_package_comes_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(doctor_findings, "_is_here", lambda *_: False)
-    found = {each.name: each.advice for each in doctor_findings._optional()}
+    monkeypatch.setattr(checks, "_is_here", lambda *_: False)
+    found = {each.name: each.advice for each in checks._optional()}
     assert "pip install 'aotlite[test]'" == found["hypothesis"]
     assert "pip install jax" == found["jax"]
-    assert set(doctor_findings.OPTIONS) == set(found)
+    assert set(checks.OPTIONS) == set(found)
 
 
 def test_metadata_without_the_module_is_broken(tmp_path, monkeypatch):
@@ -425,10 +417,10 @@ def test_metadata_without_the_module_is_broken(tmp_path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hypothesis\nVersion: 77.0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(doctor_probes, "imports", lambda names: dict.fromkeys(names, BLAMED))
-    found = named(doctor_findings._optional(), "hypothesis")
+    monkeypatch.setattr(probes, "imports", lambda names: dict.fromkeys(names, BLAMED))
+    found = named(checks._optional(), "hypothesis")
     assert ("broken", BLAMED.text) == (found.state, found.value)
-    assert "77.0" == doctor_findings.version("hypothesis")
+    assert "77.0" == checks.version("hypothesis")
 
 
 BLAMED = Outcome(False, "ModuleNotFoundError: No module named 'hypothesis'")
@@ -438,7 +430,7 @@ BLAMED = Outcome(False, "ModuleNotFoundError: No module named 'hypothesis'")
 @pytest.mark.parametrize("value", ["0", "1", "2"])
 def test_a_valid_level_is_shown(monkeypatch, value):
     monkeypatch.setenv("AOTLITE_VERIFY", value)
-    found = named(doctor_environment.variables(), "AOTLITE_VERIFY")
+    found = named(environment.variables(), "AOTLITE_VERIFY")
     assert ("ok", value) == (found.state, found.value)
 
 
@@ -446,7 +438,7 @@ def test_a_valid_level_is_shown(monkeypatch, value):
 def test_a_level_is_valid_where_compile_takes_it(value):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTLITE_VERIFY", value)
-        found = named(doctor_environment.variables(), "AOTLITE_VERIFY")
+        found = named(environment.variables(), "AOTLITE_VERIFY")
         try:
             al.compile(lambda x: x)
         except al.ArgumentError as error:
@@ -468,7 +460,7 @@ def test_a_dump_folder_is_valid_where_a_file_can_be_written(tmp_path, monkeypatc
         ),
     ):
         monkeypatch.setenv("AOTLITE_DUMP", str(path))
-        found = named(doctor_environment.variables(), "AOTLITE_DUMP")
+        found = named(environment.variables(), "AOTLITE_DUMP")
         assert (state, value) == (found.state, found.value)
         assert dumps(path) is (state == "ok")
 
@@ -486,23 +478,23 @@ def dumps(path):
 
 def test_a_dump_folder_that_cannot_be_written_is_broken(tmp_path, monkeypatch):
     """Asked of the system, because a test that runs as root may write everywhere."""
-    monkeypatch.setattr(doctor_environment.os, "access", lambda *_: False)
+    monkeypatch.setattr(environment.os, "access", lambda *_: False)
     monkeypatch.setenv("AOTLITE_DUMP", str(tmp_path))
-    found = named(doctor_environment.variables(), "AOTLITE_DUMP")
+    found = named(environment.variables(), "AOTLITE_DUMP")
     assert ("broken", f"{tmp_path} cannot be written") == (found.state, found.value)
 
 
 def test_variables_that_change_speed_are_shown_where_set(monkeypatch):
-    for name in doctor_environment.SPEED:
+    for name in environment.SPEED:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    names = [each.name for each in doctor_environment.variables()]
-    assert [*doctor_environment.OURS, "OPENBLAS_CORETYPE"] == names
+    names = [each.name for each in environment.variables()]
+    assert [*environment.OURS, "OPENBLAS_CORETYPE"] == names
 
 
 def test_a_variable_that_nothing_reads_is_said_to_be_so(monkeypatch):
     monkeypatch.setenv("AOTLITE_LOG", "joint")
-    found = named(doctor_environment.variables(), "AOTLITE_LOG")
+    found = named(environment.variables(), "AOTLITE_LOG")
     assert ("ok", "joint; this version does not read it") == (found.state, found.value)
     assert not any("AOTLITE_LOG" in text for text in sources())
 
@@ -518,17 +510,17 @@ def sources():
 def test_a_cache_folder_that_is_a_file_is_broken(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path / "file"))
-    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    found = named(environment.variables(), "AOTLITE_CACHE")
     assert ("broken", "name another folder, or unset it") == (found.state, found.advice)
 
 
 def test_a_cache_folder_that_others_can_write_is_broken(tmp_path, monkeypatch):
     monkeypatch.setenv("AOTLITE_CACHE", str(tmp_path))
     tmp_path.chmod(0o700)
-    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    found = named(environment.variables(), "AOTLITE_CACHE")
     assert ("ok", str(tmp_path)) == (found.state, found.value)
     tmp_path.chmod(0o775)
-    found = named(doctor_environment.variables(), "AOTLITE_CACHE")
+    found = named(environment.variables(), "AOTLITE_CACHE")
     assert "broken" == found.state
     assert f"{tmp_path} can be written by others (its mode is 775; " in found.value
 
@@ -538,5 +530,5 @@ def test_trials_do_not_see_our_variables(monkeypatch):
     monkeypatch.setenv("AOTLITE_VERIFY", "7")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     code = "from os import environ as e; print('AOTLITE_VERIFY' in e, e['OMP_NUM_THREADS'])"
-    assert Outcome(True, "False 3") == doctor_probes.python(code)
-    assert doctor_probes.backend("reference").works
+    assert Outcome(True, "False 3") == probes.python(code)
+    assert probes.backend("reference").works

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
-from aotlite.cli import doctor_cuda, doctor_trials
-from aotlite.cli.doctor_cuda import Facts
-from aotlite.cli.doctor_probes import Outcome
-from aotlite.cli.doctor_record import Finding
+from aotlite.cli.doctor import backend_runs, cuda
+from aotlite.cli.doctor.cuda import Facts
+from aotlite.cli.doctor.probes import Outcome
+from aotlite.cli.doctor.record import Finding
 from aotlite.testing import emulating_cuda
 
 WORKS = Facts(
@@ -35,7 +35,7 @@ NVRTC, CACHE = "NVRTC (cuda)", "kernel cache (cuda)"
 
 def found(**changes: Any) -> dict[str, Finding]:
     """What is said of a machine on which all works but for some changes."""
-    return {each.name: each for each in doctor_cuda.findings(attrs.evolve(WORKS, **changes))}
+    return {each.name: each for each in cuda.findings(attrs.evolve(WORKS, **changes))}
 
 
 def test_where_all_is_there_nothing_is_to_be_done() -> None:
@@ -46,7 +46,7 @@ def test_where_all_is_there_nothing_is_to_be_done() -> None:
     assert device == every[DEVICE].value
     assert "13.0; needs no headers and no toolkit" == every[NVRTC].value
     assert f"{device}; 4 devices" == found(devices=4)[DEVICE].value
-    backend = doctor_cuda.backend(WORKS)
+    backend = cuda.backend(WORKS)
     said = "compiles, runs and equals eager mode on NVIDIA H100"
     assert ("ok", said) == (backend.state, backend.value)
 
@@ -147,7 +147,7 @@ def test_each_way_in_which_cuda_is_missing_is_explained(way: str) -> None:
     finding = found(**changes)[name]
     assert state == finding.state
     assert value in finding.value and advice in finding.advice
-    backend = doctor_cuda.backend(attrs.evolve(WORKS, **changes))
+    backend = cuda.backend(attrs.evolve(WORKS, **changes))
     if changes.get("kernel", "") is None:
         assert "absent" == backend.state and backend.value
     else:
@@ -156,33 +156,33 @@ def test_each_way_in_which_cuda_is_missing_is_explained(way: str) -> None:
 
 def test_the_backend_says_what_is_missing_first() -> None:
     facts = attrs.evolve(WORKS, has_driver=False, driver=0, nvrtc=None, **NONE)
-    backend = doctor_cuda.backend(facts)
+    backend = cuda.backend(facts)
     assert "NVIDIA driver (cuda): its library libcuda is not there" == backend.value
     assert "install NVIDIA's driver" in backend.advice
     broken = attrs.evolve(WORKS, kernel=Outcome(False, "the compiled value is 3"))
-    assert ("broken", "the compiled value is 3") == attrs.astuple(doctor_cuda.backend(broken))[2:4]
+    assert ("broken", "the compiled value is 3") == attrs.astuple(cuda.backend(broken))[2:4]
 
 
 def test_what_is_here_is_found_without_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    facts = doctor_cuda.facts()
+    facts = cuda.facts()
     assert "5" == facts.visible
     assert (facts.kernel is not None) <= (facts.devices > 0)
-    assert 5 == len(doctor_cuda.findings(facts))
+    assert 5 == len(cuda.findings(facts))
 
 
 def test_a_probe_that_crashes_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_cuda, "_PROBE", "import os, signal; os.kill(os.getpid(), 9)")
-    facts = doctor_cuda.facts()
+    monkeypatch.setattr(cuda, "_PROBE", "import os, signal; os.kill(os.getpid(), 9)")
+    facts = cuda.facts()
     assert "was ended by signal 9" == facts.why and not facts.devices
 
 
 def test_without_a_home_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotlite.backends.native.cache.trusted_folders.chosen", lambda: None)
-    assert ("", "there is no home folder to keep kernels in") == doctor_cuda._kept()
+    assert ("", "there is no home folder to keep kernels in") == cuda._kept()
 
 
 def test_the_trial_of_the_backend_runs_a_function_on_the_device() -> None:
     """On the emulated one, with gradients and a write."""
     with emulating_cuda():
-        doctor_trials.try_cuda(1.0)
+        backend_runs.try_cuda(1.0)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.compiled_autograd import enable
 from aotlite.ir.op import OPS, Op
-from aotlite.testing.laws.op_runs import bound, changes_first, has_gradient, run, tensors_in
-from aotlite.testing.laws.sample import Sample
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.ops.runs import bound, changes_first, has_gradient, run, tensors_in
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.samples.sample import Sample
 from tests.compiled_autograd.helpers.resized import checked, resized, resized_sample
 from tests.compiled_autograd.helpers.worlds import picture, world
 from tests.helpers.program_strategy import programs

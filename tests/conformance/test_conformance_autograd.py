@@ -7,7 +7,7 @@ from aotlite.conformance import all_rules, check
 from aotlite.conformance.adapters.aotlite import Aotlite
 from aotlite.conformance.outcomes import Breaks, Keeps, Lacks
 
-GROUPS = ("autograd", "gradients", "vjp", "versions", "compilation", "training", "outside")
+GROUPS = ("autograd", "gradients", "vjp", "versions", "compilation", "training", "environment")
 RULES = [rule for rule in all_rules() if rule.group in GROUPS]
 CHOSEN_OTHERWISE = {"AUT-9", "CMP-4b", "CMP-5a"}  # by aotlite
 

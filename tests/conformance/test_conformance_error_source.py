@@ -16,13 +16,13 @@ from aotlite.conformance import rules
 from aotlite.conformance.adapters.aotlite import Aotlite
 from aotlite.conformance.adapters.numpy import NumPy
 from aotlite.conformance.error_source import is_ours, through
+from aotlite.conformance.isolation.process import examine
+from aotlite.conformance.isolation.tracked_adapter import Watched
 from aotlite.conformance.models import memory_model
 from aotlite.conformance.outcomes import Breaks, Faulty
-from aotlite.conformance.process_isolation import examine
 from aotlite.conformance.report import markdown
 from aotlite.conformance.rules import all_rules, select
 from aotlite.conformance.runner import run_rule
-from aotlite.conformance.tracked_adapter import Watched
 from aotlite.conformance.witnesses import call_source
 from tests.conformance.helpers.adapters import Misspelt
 from tests.conformance.helpers.broken_numpy import broken
@@ -42,7 +42,7 @@ ADAPTERS = {"numpy": NumPy, "aotlite": Aotlite}
 @functools.cache
 def asked():
     """Rules with the library that they are asked of: NumPy, a broken NumPy, and aotlite."""
-    pairs = [(rule.id, "numpy") for rule in all_rules() if rule.group != "drawn"]
+    pairs = [(rule.id, "numpy") for rule in all_rules() if rule.group != "random_chains"]
     pairs += [(rule.id, "broken") for rule in select(["views", "writes", "copies"])[::3]]
     pairs += [(rule.id, "aotlite") for rule in select(["autograd", "gradients", "versions"])[::3]]
     return pairs
@@ -142,7 +142,7 @@ def first_rules():
     """Method of NumPy's adapter -> the first rule that calls it."""
     found = {}
     for rule in all_rules():
-        if rule.group == "drawn":
+        if rule.group == "random_chains":
             continue
         called = set()
         run_rule(rule, Watched(NumPy(), {}, called.add))

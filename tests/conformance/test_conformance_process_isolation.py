@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from aotlite.cli import main
-from aotlite.conformance import Adapter, check, process_isolation
+from aotlite.conformance import Adapter, check
+from aotlite.conformance.isolation import process
+from aotlite.conformance.isolation.process import examine
 from aotlite.conformance.libraries import LIBRARIES, adapter_of, required
 from aotlite.conformance.outcomes import Dies, Keeps, Lacks
-from aotlite.conformance.process_isolation import examine
 from aotlite.conformance.report import PREFACE
 from aotlite.ir.errors import ArgumentError, MissingExtraError
 from tests.conformance.helpers.adapters import Nothing
@@ -64,7 +65,7 @@ def test_a_deadly_method_is_absent_after_three_rules():
 
 
 def test_an_import_that_hangs_is_not_run(monkeypatch):
-    monkeypatch.setattr(process_isolation, "START_SECONDS", 3)
+    monkeypatch.setattr(process, "START_SECONDS", 3)
     assert "its import hangs (> 3 s)" == examine(f"{HERE}:Slow", RULES).not_run
 
 

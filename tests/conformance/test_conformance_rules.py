@@ -14,7 +14,7 @@ from tests.conformance.helpers.broken_numpy import MISTAKES, PLAIN, broken
 
 MEMORY = (
     "views", "geometry", "writes", "overlap", "index", "functional", "copies", "dtypes", "errors",
-    "immutable", "exchange", "drawn",
+    "immutable", "exchange", "random_chains",
 )  # fmt: skip
 RULES = [rule.id for rule in all_rules() if rule.group in MEMORY]
 

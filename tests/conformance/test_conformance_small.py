@@ -8,8 +8,8 @@ import pytest
 
 from aotlite import conformance
 from aotlite.conformance.adapters.numpy import NumPy
+from aotlite.conformance.isolation.process import examine
 from aotlite.conformance.outcomes import Breaks, Dies, Keeps, Lacks
-from aotlite.conformance.process_isolation import examine
 from tests.conformance.helpers.adapters import Few, Speechless
 
 HERE = "tests.conformance.helpers.adapters"

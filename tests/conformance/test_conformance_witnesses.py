@@ -7,7 +7,7 @@ import pytest
 
 from aotlite.conformance import Adapter
 from aotlite.conformance.adapters.numpy import NumPy
-from aotlite.conformance.tracked_adapter import Watched
+from aotlite.conformance.isolation.tracked_adapter import Watched
 from aotlite.conformance.witnesses.call_source import along, index_text, spell, written
 from aotlite.conformance.witnesses.functions import library_of
 from aotlite.conformance.witnesses.recording import Recorder

@@ -7,7 +7,7 @@ import aotlite.ir.ops
 from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.testing import emulated_cuda
-from aotlite.testing.laws.op_runs import bound, run, tensor_of
+from aotlite.testing.laws.ops.runs import bound, run, tensor_of
 from tests.cuda.helpers.places import tensor_on
 from tests.samples import samples_of
 

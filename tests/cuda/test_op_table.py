@@ -10,8 +10,8 @@ import pytest
 import aotlite as al
 import aotlite.ir.ops
 from aotlite.ir.op import OPS, DataOp, GeometryOp, InplaceOp, MultiViewOp, PureOp, ViewOp
-from aotlite.testing.laws.op_runs import bound, run, tensor_of, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import bound, run, tensor_of, tensors_in
+from aotlite.testing.laws.samples.sample import Sample
 from tests.cuda.helpers.places import facts_of, tensor_on, values_of
 from tests.samples import samples_of
 

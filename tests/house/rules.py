@@ -14,7 +14,7 @@ STANDARD_VARIABLES = {
     "aotlite.backends.native.cache.trusted_folders": {"XDG_CACHE_HOME"},
 }
 """Variables of everybody, by the one module that reads them."""
-SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor_environment"  # shows what others read
+SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor.environment"  # shows what others read
 FOLDER_NAMES = ("ir", "backends")
 HOLD_LOCKS_OF_THEIR_OWN = (
     "aotlite.ir.forks",

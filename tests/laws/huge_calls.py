@@ -16,8 +16,8 @@ from aotlite.eager.dispatch import dispatch
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Op
-from aotlite.testing.laws.forward import proxied
-from aotlite.testing.laws.op_runs import bound, tensors_in
+from aotlite.testing.laws.ops.forward import proxied
+from aotlite.testing.laws.ops.runs import bound, tensors_in
 from tests.laws.helpers.stretching import stretched, window_of
 from tests.samples import samples_of
 

@@ -28,11 +28,11 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.geometry import layout
 from aotlite.ir.op import OPS, Cost, DataOp, PureOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.gradient import weights_of
-from aotlite.testing.laws.op_runs import bound, kernel_op, run, tensors_in
-from aotlite.testing.laws.sample import Sample, arrays_in
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
-from aotlite.testing.laws.variants import variants
+from aotlite.testing.laws.ops.gradient import weights_of
+from aotlite.testing.laws.ops.runs import bound, kernel_op, run, tensors_in
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.samples.sample import Sample, arrays_in
+from aotlite.testing.laws.samples.variants import variants
 from tests.laws.helpers.composites import (
     aliasing,
     arguments,

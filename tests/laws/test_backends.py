@@ -10,7 +10,7 @@ from aotlite.compilers import nop
 from aotlite.ir.op import OPS, PureOp, ViewOp
 from aotlite.ir.run.transform import Transformer
 from aotlite.testing import laws
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
 from tests.samples import samples_of
 
 EVERY = tuple(law.name for law in laws.BACKEND_LAWS)

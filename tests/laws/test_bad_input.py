@@ -7,7 +7,7 @@ import pytest
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
 from tests.laws.helpers import bad_input
 from tests.laws.helpers.composites import arguments, entry
 

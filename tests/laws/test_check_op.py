@@ -11,8 +11,8 @@ from aotlite.ir import scalar
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
 from aotlite.testing import laws
-from aotlite.testing.laws.generated import samples_for
-from aotlite.testing.laws.variants import VARIANTS
+from aotlite.testing.laws.samples.generated import samples_for
+from aotlite.testing.laws.samples.variants import VARIANTS
 from tests.helpers.own_ops import taken_out
 
 

@@ -7,8 +7,8 @@ import aotlite as al
 import aotlite.ir.ops
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.gradient import weights_of
-from aotlite.testing.laws.op_runs import close, same_bits, tensors_in
+from aotlite.testing.laws.ops.gradient import weights_of
+from aotlite.testing.laws.ops.runs import close, same_bits, tensors_in
 from tests.laws.helpers.composites import (
     aliasing,
     arguments,

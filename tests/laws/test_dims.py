@@ -13,7 +13,7 @@ from aotlite.eager.creation.from_data import call
 from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.op.dims import along, elementwise, reduced_over, spelled
 from aotlite.sharding.parts import Cut, cuts_of, linear_groups
-from aotlite.testing.laws.op_runs import bound
+from aotlite.testing.laws.ops.runs import bound
 from tests.samples import samples_of
 
 CUT = [name for name, op in OPS.items() if isinstance(op, PureOp) and op.dims is not None]

@@ -8,7 +8,7 @@ import pytest
 import aotlite as al
 from aotlite.ir.op import OPS
 from aotlite.testing import laws
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
 
 KNOWN = {
     "conj": "L1: of bools it is called by nobody: its face gives them back",

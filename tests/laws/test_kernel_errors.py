@@ -20,9 +20,9 @@ from aotlite.ir import errors
 from aotlite.ir.arrays import NUMPY, copied
 from aotlite.ir.op import OPS, DataOp, PureOp
 from aotlite.subclasses import TwoTensor
-from aotlite.testing.laws.corpus import GraphCase
-from aotlite.testing.laws.op_graphs import graphs_of
-from aotlite.testing.laws.op_runs import bound, kernel_op
+from aotlite.testing.laws.graphs.corpus import GraphCase
+from aotlite.testing.laws.graphs.op_graphs import graphs_of
+from aotlite.testing.laws.ops.runs import bound, kernel_op
 from tests.helpers.own_ops import taken_out
 from tests.samples import samples_of
 

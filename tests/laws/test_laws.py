@@ -4,7 +4,7 @@ import pytest
 
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.op import OPS
-from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, laws_of
+from aotlite.testing.laws.ops.table import LAWS, WITHOUT_SAMPLES, laws_of
 from tests.samples import samples_of
 
 CASES = [(law, op) for op in OPS.values() for law in laws_of(op) if op.name not in WITHOUT_SAMPLES]

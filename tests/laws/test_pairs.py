@@ -9,7 +9,7 @@ import pytest
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DTYPES
 from aotlite.ir.op import OPS
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws import pairs
 from tests.laws.helpers.composites import entry
 from tests.laws.twins.torch_twins import DIFFERENCES, known, without_known

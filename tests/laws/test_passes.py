@@ -14,7 +14,7 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.run.transform import Transformer
 from aotlite.stages.s7_simplify import simplify
 from aotlite.testing import laws
-from aotlite.testing.laws.graph_runs import given, run
+from aotlite.testing.laws.graphs.runs import given, run
 
 
 class Rewriting(Transformer):

@@ -6,7 +6,7 @@ import tests.laws.helpers.plants_forward
 import tests.laws.helpers.plants_gradient
 import tests.laws.helpers.plants_symbolic  # noqa: F401  (they fill PLANTS)
 from aotlite.ir.op import OPS
-from aotlite.testing.laws.table import LAWS, WITHOUT_SAMPLES, class_of
+from aotlite.testing.laws.ops.table import LAWS, WITHOUT_SAMPLES, class_of
 from tests.laws.helpers.planting import PLANTS
 from tests.samples import samples_of
 

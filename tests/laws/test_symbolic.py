@@ -12,7 +12,7 @@ from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.ir.symbols.assumption import concrete
 from aotlite.ir.symbols.table import SymbolTable
-from aotlite.testing.laws import symbolic
+from aotlite.testing.laws.ops import symbolic
 from tests.laws.helpers.composites import call
 from tests.samples import samples_of
 

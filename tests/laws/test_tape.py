@@ -4,7 +4,7 @@ import pytest
 
 import aotlite as al
 from aotlite.testing import laws
-from aotlite.testing.laws import tape
+from aotlite.testing.laws.graphs import tape
 
 
 class Clipped(al.autograd.Function):

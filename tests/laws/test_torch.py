@@ -9,10 +9,10 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS
-from aotlite.testing.laws.gradient import forward, gradients, leaves_of, weights_of
-from aotlite.testing.laws.op_runs import bound, close, run, tensors_in
-from aotlite.testing.laws.sample import Sample
-from aotlite.testing.laws.table import WITHOUT_SAMPLES, has_gradient
+from aotlite.testing.laws.ops.gradient import forward, gradients, leaves_of, weights_of
+from aotlite.testing.laws.ops.runs import bound, close, run, tensors_in
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES, has_gradient
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws.twins.torch_twins import WITHOUT_TWIN, known, torch_value, twin_of, without_known
 from tests.samples import samples_of
 

@@ -20,8 +20,8 @@ import aotlite as al
 from aotlite.eager.dispatch import dispatch
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, Op, RandomOp, workspace
-from aotlite.testing.laws.op_runs import bound, kernel_op, tensors_in
-from aotlite.testing.laws.sample import Sample, arrays_in
+from aotlite.testing.laws.ops.runs import bound, kernel_op, tensors_in
+from aotlite.testing.laws.samples.sample import Sample, arrays_in
 from tests.laws.helpers.stretching import stretched, window_of
 from tests.samples import samples_of
 

@@ -17,7 +17,7 @@ import attrs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from aotlite import options
+from aotlite.pipeline import options
 from tests.mutation.programs import (
     alias_program,
     alias_program_again,

@@ -47,7 +47,7 @@ STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
         "aotlite/stages/shared/memory/extents.py",
         "aotlite/stages/s1_capture/as_strided_extents.py",
         "aotlite/stages/s1_capture/environment/access_search.py",
-        "aotlite/arguments.py",
+        "aotlite/pipeline/arguments.py",
     ),
     "run time": (
         "aotlite/stages/s10_runtime/[!ces]*.py",

@@ -10,8 +10,8 @@ from aotlite.eager.dispatch import _apply
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.op_runs import bound, run
-from aotlite.testing.laws.table import WITHOUT_SAMPLES
+from aotlite.testing.laws.ops.runs import bound, run
+from aotlite.testing.laws.ops.table import WITHOUT_SAMPLES
 from tests.helpers.own_ops import taken_out
 from tests.laws.helpers.composites import arguments, call, entry, runs_data_op
 from tests.samples import samples_of

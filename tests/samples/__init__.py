@@ -22,7 +22,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import can_cast_in_place
 from aotlite.ir.op import OPS, InplaceOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     ALL,
     FLOATS,
     NUMERIC,

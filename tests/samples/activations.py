@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from aotlite.testing.laws.sample import Sample, array, flipped, special
+from aotlite.testing.laws.samples.sample import Sample, array, flipped, special
 from tests.samples import register
 from tests.samples.pointwise import HALF, floats, whole
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import ALL, FLOATS, Sample, array, flipped, gapped, special
+from aotlite.testing.laws.samples.sample import ALL, FLOATS, Sample, array, flipped, gapped, special
 from tests.samples import register
 
 LINEAR, NONLINEAR = ("sum", "avg"), ("product", "max", "min")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 import aotlite as al
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     Sample,
     array,
     channels_last,

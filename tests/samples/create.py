@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from aotlite.ir import dtypes
 from aotlite.ir.geometry.memory_format import channels_last, contiguous_format
-from aotlite.testing.laws.sample import ALL, Sample, array, layouts
-from aotlite.testing.laws.sample import channels_last as nhwc
+from aotlite.testing.laws.samples.sample import ALL, Sample, array, layouts
+from aotlite.testing.laws.samples.sample import channels_last as nhwc
 from tests.samples import register
 
 

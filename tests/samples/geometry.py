@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.geometry import layout
-from aotlite.testing.laws.sample import ALL, Sample, array, expanded, flipped, gapped, layouts
+from aotlite.testing.laws.samples.sample import (
+    ALL,
+    Sample,
+    array,
+    expanded,
+    flipped,
+    gapped,
+    layouts,
+)
 from tests.samples import register
 
 Calls = dict[str, list[tuple[np.ndarray, tuple[Any, ...]]]]

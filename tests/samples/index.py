@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import ALL, NUMERIC, Sample, array, expanded, flipped, gapped
+from aotlite.testing.laws.samples.sample import (
+    ALL,
+    NUMERIC,
+    Sample,
+    array,
+    expanded,
+    flipped,
+    gapped,
+)
 from tests.samples import register
 
 I = np.array([0, -1, 1])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped
+from aotlite.testing.laws.samples.sample import Sample, array, expanded, flipped, gapped
 from tests.samples import register
 from tests.samples.products import complex_array
 

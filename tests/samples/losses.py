@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     FLOATS,
     Make,
     Sample,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import Sample, array, flipped, gapped, layouts
+from aotlite.testing.laws.samples.sample import Sample, array, flipped, gapped, layouts
 from tests.samples import register
 
 GRID = (4, 6)

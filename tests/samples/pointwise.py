@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import ml_dtypes
 import numpy as np
 
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     Make,
     Sample,
     array,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped
+from aotlite.testing.laws.samples.sample import Sample, array, expanded, flipped, gapped
 from tests.samples import register
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.geometry.memory_format import contiguous_format
-from aotlite.testing.laws.sample import Sample, array, expanded, flipped
+from aotlite.testing.laws.samples.sample import Sample, array, expanded, flipped
 from tests.samples import register
 
 SIZES = ((), (0,), (2, 3), (9,))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     ALL,
     FLOATS,
     NUMERIC,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from aotlite.testing.laws.sample import ALL, NUMERIC, Sample, array, flipped, gapped
+from aotlite.testing.laws.samples.sample import ALL, NUMERIC, Sample, array, flipped, gapped
 from tests.samples import register
 
 PLACES = np.array([[0, 2, 1, 0], [1, 1, 0, 2]])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from aotlite.ir import dtypes
-from aotlite.testing.laws.sample import (
+from aotlite.testing.laws.samples.sample import (
     ALL,
     FLOATS,
     Sample,

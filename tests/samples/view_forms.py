@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.op import OPS, MultiViewOp, ViewOp
-from aotlite.testing.laws.sample import Sample, array, expanded, flipped, gapped, layouts
+from aotlite.testing.laws.samples.sample import Sample, array, expanded, flipped, gapped, layouts
 from tests.samples import register, samples_of
 
 CUBE = (2, 3, 4)

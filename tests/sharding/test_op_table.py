@@ -15,8 +15,8 @@ from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.sharding import Partial, Replicate, Shard, ShardedTensor
-from aotlite.testing.laws.op_runs import bound
-from aotlite.testing.laws.sample import Sample, arrays_in
+from aotlite.testing.laws.ops.runs import bound
+from aotlite.testing.laws.samples.sample import Sample, arrays_in
 from aotlite.testing.sharding import COLLECTIVES, PoisonedMesh, RankTensor, guarded
 from tests.samples import samples_of
 

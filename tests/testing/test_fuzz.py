@@ -20,16 +20,17 @@ from aotlite.ir.errors import ArgumentError, FormatError
 from aotlite.testing import Call, Program, fuzz
 from aotlite.testing.coverage.cells import CELLS, NUMBER, POSSIBLE
 from aotlite.testing.engines.eager import AotliteEngine
-from aotlite.testing.fuzzing import campaign, child, oracles, shrink_failure
-from aotlite.testing.fuzzing.child import JudgeOrder, judged
-from aotlite.testing.fuzzing.fork import in_fork
+from aotlite.testing.fuzzing import campaign, oracles, shrink_failure
 from aotlite.testing.fuzzing.outcomes import Failure, Outcome, Played
 from aotlite.testing.fuzzing.plan import Plan
+from aotlite.testing.fuzzing.processes import child
+from aotlite.testing.fuzzing.processes.child import JudgeOrder, judged
+from aotlite.testing.fuzzing.processes.fork import in_fork
+from aotlite.testing.fuzzing.processes.workers import Worker
 from aotlite.testing.fuzzing.reports import script_of
 from aotlite.testing.fuzzing.run_file import Ledger, read
 from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.statistics import Chunk, Tally
-from aotlite.testing.fuzzing.workers import Worker
 from tests.testing.helpers import planted_compilers
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ pytest_plugins = "pytester"
 
 WRONG = """
     import aotlite as al
-    import aotlite.options
+    import aotlite.pipeline.options
     from aotlite.testing import Call, Program, check_program
 
-    aotlite.options.DEFAULT_BACKEND = "reference"  # as in tests: each program is run once
+    aotlite.pipeline.options.DEFAULT_BACKEND = "reference"  # as in tests: each program is run once
 
     CALL = Call([["make", [3, [2, 3], "float64", True]], ["mul", ["$0", 1]], ["t", ["$1"]]], ["$2"])
     PROGRAM = Program(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aotlite.ir.dtypes import DTYPES
-from aotlite.testing.laws.op_runs import same_bits
+from aotlite.testing.laws.ops.runs import same_bits
 
 FLOATS = [dtype for dtype in DTYPES if dtype.is_floating_point]
 

@@ -2,7 +2,7 @@
 
 A rule is a claim about any array library, with cases from the smallest up, so that the first case
 that fails is the smallest witness. Rules live in a module for each group; nothing registers itself:
-`all_rules` reads the modules of `GROUPS`.
+`all_rules` reads the modules of `_MODULES`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ from aotlite.conformance.error_source import demand_theirs
 from aotlite.conformance.unsupported import Absent
 from aotlite.ir.errors import ArgumentError
 
-GROUPS: dict[str, str] = {
-    "views": "Views share memory",
-    "geometry": "Geometry of views",
-    "writes": "Writes in place",
-    "overlap": "Writes that overlap",
-    "index": "Picking by lists and masks",
+_MODULES: dict[str, str] = {
+    "memory.views": "Views share memory",
+    "memory.geometry": "Geometry of views",
+    "mutation.writes": "Writes in place",
+    "mutation.overlap": "Writes that overlap",
+    "memory.index": "Picking by lists and masks",
     "functional": "Ops that make new arrays",
-    "copies": "Copies that are asked for",
-    "dtypes": "The same bytes as another dtype",
-    "errors": "Refusals leave things as they were",
+    "memory.copies": "Copies that are asked for",
+    "memory.dtypes": "The same bytes as another dtype",
+    "mutation.errors": "Refusals leave things as they were",
     "immutable": "Immutable arrays",
-    "exchange": "Exchange with NumPy, DLPack and buffers",
-    "drawn": "Random chains of views and writes",
-    "autograd": "Histories",
-    "gradients": "Gradients",
-    "vjp": "Gradients in the functional form",
-    "versions": "Version counters",
-    "compilation": "Compiled functions",
-    "training": "Compiled functions with gradients",
-    "outside": "Compiled functions and what lies around them",
+    "memory.exchange": "Exchange with NumPy, DLPack and buffers",
+    "mutation.random_chains": "Random chains of views and writes",
+    "differentiation.autograd": "Histories",
+    "differentiation.gradients": "Gradients",
+    "differentiation.vjp": "Gradients in the functional form",
+    "mutation.versions": "Version counters",
+    "compiled.compilation": "Compiled functions",
+    "compiled.training": "Compiled functions with gradients",
+    "compiled.environment": "Compiled functions and what lies around them",
 }
-"""Group, and the last word of its module's name -> its title in reports."""
+"""Module under this package -> the title of its group of rules in reports, in their order."""
+
+GROUPS: dict[str, str] = {path.rpartition(".")[2]: title for path, title in _MODULES.items()}
+"""Group, the last word of its module's name -> its title."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "autograd": ("requires_grad_",),
@@ -48,7 +51,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "versions": ("write_count",),
     "compilation": ("compile",),
     "training": ("compile",),
-    "outside": ("compile",),
+    "environment": ("compile",),
 }
 """Group -> the methods without which nothing of it is asked."""
 
@@ -139,13 +142,13 @@ def maybe(call: Callable[..., T], *arguments: object) -> T | None:
 
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, in the order of the groups and of their modules."""
-    return tuple(rule for group in GROUPS for rule in _rules_of(group))
+    return tuple(rule for path in _MODULES for rule in _rules_of(path))
 
 
-def _rules_of(group: str) -> Iterator[Rule]:
-    module = import_module(f"{__name__}.{group}")
+def _rules_of(path: str) -> Iterator[Rule]:
+    module = import_module(f"{__name__}.{path}")
     for value in vars(module).values():
-        if isinstance(value, Rule) and value.group == group:
+        if isinstance(value, Rule) and value.group == path.rpartition(".")[2]:
             yield value
 
 

@@ -8,7 +8,7 @@ from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import Shape, dense, nested
 from aotlite.conformance.models.model_arrays import new, see
 from aotlite.conformance.rules import attempt, expect, refuses, rule
-from aotlite.conformance.rules.writes import WRITES, write
+from aotlite.conformance.rules.mutation.writes import WRITES, write
 from aotlite.conformance.unsupported import Absent
 
 SHAPES: tuple[Shape, ...] = ((1,), (2,), (2, 2), (64,))

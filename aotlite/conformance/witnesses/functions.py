@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.error_source import demand_theirs
-from aotlite.conformance.tracked_adapter import Watched
+from aotlite.conformance.isolation.tracked_adapter import Watched
 from aotlite.conformance.unsupported import Absent
 from aotlite.conformance.witnesses.recording import Definition, Recorder
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from aotlite.testing.fuzzing.outcomes import Failure
 from aotlite.testing.fuzzing.plan import Plan
+from aotlite.testing.fuzzing.processes.workers import Worker
 from aotlite.testing.fuzzing.run_file import Ledger
 from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.statistics import Chunk, Tally
-from aotlite.testing.fuzzing.workers import Worker
 
 SIZE = 50
 """Programs in a chunk."""

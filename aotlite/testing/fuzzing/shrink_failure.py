@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.testing.fuzzing.child import JudgeOrder
 from aotlite.testing.fuzzing.outcomes import Failure, kind_of_failure
-from aotlite.testing.fuzzing.workers import Worker
+from aotlite.testing.fuzzing.processes.child import JudgeOrder
+from aotlite.testing.fuzzing.processes.workers import Worker
 from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 

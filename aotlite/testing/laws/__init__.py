@@ -5,16 +5,16 @@ Each function (`check_op`, `check_pass`, ...) runs its subject through named law
 that breaks it. Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
 """
 
-from aotlite.testing.laws.backends import BACKEND_LAWS, BackendLaw, check_backend
-from aotlite.testing.laws.corpus import GraphCase, graphs
 from aotlite.testing.laws.errors import Checked, LawError
-from aotlite.testing.laws.op_graphs import graphs_of
-from aotlite.testing.laws.ops import check_op, of
-from aotlite.testing.laws.partitioners import PARTITIONER_LAWS, check_partitioner
-from aotlite.testing.laws.passes import PASS_LAWS, GraphLaw, check_pass
-from aotlite.testing.laws.sample import Sample
-from aotlite.testing.laws.table import LAWS, Law
-from aotlite.testing.laws.tape import TAPE_LAW, check_tape
+from aotlite.testing.laws.graphs.backends import BACKEND_LAWS, BackendLaw, check_backend
+from aotlite.testing.laws.graphs.corpus import GraphCase, graphs
+from aotlite.testing.laws.graphs.op_graphs import graphs_of
+from aotlite.testing.laws.graphs.partitioners import PARTITIONER_LAWS, check_partitioner
+from aotlite.testing.laws.graphs.passes import PASS_LAWS, GraphLaw, check_pass
+from aotlite.testing.laws.graphs.tape import TAPE_LAW, check_tape
+from aotlite.testing.laws.ops.check_op import check_op, of
+from aotlite.testing.laws.ops.table import LAWS, Law
+from aotlite.testing.laws.samples.sample import Sample
 from aotlite.testing.laws.wrapper_functions import WrapperFunction
 from aotlite.testing.laws.wrappers import WRAPPER_LAWS, WrapperLaw, check_subclass
 

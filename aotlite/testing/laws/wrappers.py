@@ -24,7 +24,7 @@ import numpy as np
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AotliteError, ArgumentError
 from aotlite.testing.laws.errors import Checked, broken, running
-from aotlite.testing.laws.op_runs import same_bits
+from aotlite.testing.laws.ops.runs import same_bits
 from aotlite.testing.laws.wrapper_functions import (
     FUNCTIONS,
     WrapperFunction,

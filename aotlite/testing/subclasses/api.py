@@ -12,7 +12,7 @@ from aotlite.eager.subclass.protocol import is_wrapper, is_wrapper_class
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.errors import Checked, LawError, broken, running
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from aotlite.testing.shrinking import shrunk
 from aotlite.testing.subclasses import nested_wrappers
 from aotlite.testing.subclasses.instances import check_instance

@@ -15,7 +15,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.laws.errors import broken
-from aotlite.testing.laws.op_runs import same_bits
+from aotlite.testing.laws.ops.runs import same_bits
 from aotlite.testing.subclasses.kinds import Meanings, in_world
 from aotlite.testing.subclasses.masked_model import MaskedModel, NotSaid, apply, models_in
 

@@ -28,9 +28,9 @@ from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, 
 from aotlite.ir.errors import AotliteError, ArgumentError, ProtocolError, SubclassError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, ViewOp
 from aotlite.testing.laws.errors import LawError, broken, running
-from aotlite.testing.laws.generated import samples_for
-from aotlite.testing.laws.op_runs import tensor_of
-from aotlite.testing.laws.sample import FLOATS, Sample, arrays_in, layouts
+from aotlite.testing.laws.ops.runs import tensor_of
+from aotlite.testing.laws.samples.generated import samples_for
+from aotlite.testing.laws.samples.sample import FLOATS, Sample, arrays_in, layouts
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind, in_world
 from aotlite.testing.subclasses.masked_model import MaskedModel, NotSaid
 from aotlite.testing.subclasses.reference import (

@@ -23,9 +23,9 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import ArrayValue
-from aotlite.testing.laws.forward import proxied
-from aotlite.testing.laws.op_runs import bound, close, same_bits, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.forward import proxied
+from aotlite.testing.laws.ops.runs import bound, close, same_bits, tensors_in
+from aotlite.testing.laws.samples.sample import Sample
 from tests.samples import samples_of
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler works here")

@@ -29,8 +29,8 @@ from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import BackendError, OutOfMemoryError
 from aotlite.ir.graph import Graph
 from aotlite.testing import check_program, draw, emulated_cuda
-from aotlite.testing.laws.op_runs import close, same_bits
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import close, same_bits
+from aotlite.testing.laws.samples.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of, parts, results_of
 from tests.backends.cuda.helpers.devices import graph_on
 

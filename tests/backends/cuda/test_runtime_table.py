@@ -17,8 +17,8 @@ from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.interpreter.program_interpreter import interpreted
 from aotlite.backends.loops.program_run import ProgramRun
-from aotlite.testing.laws.op_runs import same_bits
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import same_bits
+from aotlite.testing.laws.samples.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, Case, graph_of, parts, results_of
 from tests.backends.cuda.helpers.devices import Relabelled, plain
 

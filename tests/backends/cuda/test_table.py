@@ -22,8 +22,8 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
 from aotlite.ir.op import OPS
 from aotlite.testing.laws import graphs, graphs_of
-from aotlite.testing.laws.op_runs import bound, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import bound, tensors_in
+from aotlite.testing.laws.samples.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, graph_of
 from tests.backends.cuda.helpers import cuda_cases
 from tests.backends.cuda.helpers.hosted import compiler
@@ -88,7 +88,7 @@ def backward_of(op: Any, args: Any) -> Graph | None:
 
 
 def _filled(args: Any, given: Iterator[al.Tensor]) -> Any:
-    from aotlite.testing.laws.forward import proxied
+    from aotlite.testing.laws.ops.forward import proxied
 
     return proxied(args, given)
 

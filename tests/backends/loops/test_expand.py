@@ -15,7 +15,7 @@ from aotlite.ir.graph.verify import verify
 from aotlite.ir.op import OPS, PureOp
 from aotlite.ir.run.interpreter import run_graph
 from aotlite.testing import laws
-from aotlite.testing.laws.op_runs import bound, tensors_in
+from aotlite.testing.laws.ops.runs import bound, tensors_in
 from tests.samples import samples_of
 from tests.test_decompositions import close, graph_of
 

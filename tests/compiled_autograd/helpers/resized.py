@@ -18,7 +18,7 @@ from aotlite.compiled_autograd.segment_recording import Recorded
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
 from aotlite.ir.op.dims import WHICH
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.helpers.programs import Program, Step
 
 

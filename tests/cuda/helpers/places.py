@@ -6,7 +6,7 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import host_array
 from aotlite.ir.meta import tensor_meta
-from aotlite.testing.laws.op_runs import tensor_of
+from aotlite.testing.laws.ops.runs import tensor_of
 
 
 def tensor_on(device, array):

@@ -14,7 +14,7 @@ from aotlite.eager.creation.from_data import call
 from aotlite.ir.errors import AotliteError, AutogradError, SubclassError, UnsupportedError
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, PureOp, ViewOp
 from aotlite.subclasses import TwoTensor, flatten, is_traceable_wrapper_subclass, unflatten
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.samples import samples_of
 
 OF_TENSORS = sorted(

@@ -18,7 +18,7 @@ from aotlite.eager.dispatch import _HANDLERS
 from aotlite.ir import dtypes
 from aotlite.ir.errors import UnsupportedError
 from aotlite.ir.op import DataOp
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.end_to_end.helpers.random_bodies import BodyWriter, result_text
 from tests.end_to_end.helpers.scripts import Line, Script, eager_form, new_scope, run_text
 from tests.end_to_end.helpers.table_calls import (

@@ -19,7 +19,7 @@ from aotlite.ir.effects import EffectOp, TokenOp
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp, GeometryOp, InplaceOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws.helpers.composites import entry
 from tests.samples import samples_of
 

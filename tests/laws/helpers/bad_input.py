@@ -25,8 +25,8 @@ from aotlite.ir.errors import (
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, Op
 from aotlite.ir.op.composite import COMPOSITES, Composite
 from aotlite.ir.op.schema import Parameter, Schema
-from aotlite.testing.laws.op_runs import memory, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import memory, tensors_in
+from aotlite.testing.laws.samples.sample import Sample
 from tests.samples import samples_of
 
 FAR = 99

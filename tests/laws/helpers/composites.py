@@ -13,8 +13,8 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat
 from aotlite.ir.op import OPS, DataOp
 from aotlite.ir.op.composite import COMPOSITES
-from aotlite.testing.laws.op_runs import tensor_of, tensors_in
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.ops.runs import tensor_of, tensors_in
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws.twins.torch_twins import special_twin, torch_tensor
 
 

@@ -28,7 +28,7 @@ from aotlite.ir.op import (
     parse_vjp,
     schema_of,
 )
-from aotlite.testing.laws.table import class_of
+from aotlite.testing.laws.ops.table import class_of
 
 Change = Callable[[Any], Any]
 

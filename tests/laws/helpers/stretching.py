@@ -12,7 +12,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir import dtypes
 from aotlite.ir.geometry import layout
 from aotlite.ir.meta import tensor_meta
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 
 Path = tuple[int, ...]
 Dims = tuple[int, ...]

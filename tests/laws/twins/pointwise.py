@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws.twins.torch_twins import Difference, differences, twins
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 from tests.laws.twins.torch_twins import Difference, differences, twins
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.testing.laws.sample import Sample
+from aotlite.testing.laws.samples.sample import Sample
 
 WITHOUT_TWIN = {
     "restride": "a copy with given strides: PyTorch has no such op",

@@ -18,7 +18,7 @@ import numpy as np
 import aotlite as al
 from aotlite.eager.creation.from_data import call
 from aotlite.ir.op import OPS, PureOp
-from aotlite.testing.laws.sample import Sample, arrays_in
+from aotlite.testing.laws.samples.sample import Sample, arrays_in
 from tests.samples import samples_of
 
 GEOMETRY = ("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_")

@@ -8,7 +8,7 @@ import random
 import time
 
 import aotlite as al
-from aotlite import options as defaults
+from aotlite.pipeline import options as defaults
 
 # As in tests: a worker that imports this compiles many programs, and runs each once.
 defaults.DEFAULT_BACKEND = "reference"

@@ -1,7 +1,7 @@
 """What a compiled entry checks of the world outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
 
-Stage 1 collects guards while the function runs; `aotlite.arguments` checks them at each call.
-Spec: `specs/s1_capture.md`.
+Stage 1 collects guards while the function runs; `aotlite.pipeline.arguments` checks them at each
+call. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations

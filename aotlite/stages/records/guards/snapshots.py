@@ -2,8 +2,8 @@
 
 Two images are equal iff a function that only reads cannot tell the values apart, as far as capture
 looks: numbers by type and value, containers by form and content, tensors and Modules by which of
-them are one object. Used by stage 1, and at each call by `aotlite.arguments`. Rules: CAP-3, CAP-5.
-Spec: `specs/s1_capture.md`.
+them are one object. Used by stage 1, and at each call by `aotlite.pipeline.arguments`.
+Rules: CAP-3, CAP-5. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations

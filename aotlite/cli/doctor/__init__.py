@@ -1,0 +1,60 @@
+"""`aotlite doctor`: which backends work here, why the others do not, and what to install.
+
+`aotlite.cli.doctor.checks` finds it out; this module prints it, `doctor_tables` as tables. The
+status is 1 where something that is set up is broken, and 0 else, however much is absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+
+import attrs
+
+from aotlite.cli.doctor.checks import examine, is_sound
+from aotlite.cli.doctor.record import Finding, sections, verdict
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `aotlite doctor`."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def command(args: argparse.Namespace) -> None:
+    """`aotlite doctor`: prints the findings. Ends with status 1 where something is broken."""
+    findings = examine()
+    if args.json:
+        print(json.dumps(as_json(findings), indent=1))
+    elif any(finding.name == "rich" and finding.state == "broken" for finding in findings):
+        print("\n".join(lines(findings)))  # rich prints the tables
+    else:
+        # Not before: rich may be what is broken.
+        import_module("aotlite.cli.doctor.tables").report(findings)
+    if not is_sound(findings):
+        raise SystemExit(1)
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, object]:
+    """The findings as JSON's types: `sound`, and the findings of each section."""
+    return {
+        "sound": is_sound(findings),
+        "sections": {
+            section: [attrs.asdict(each, filter=_is_no_section) for each in group]
+            for section, group in sections(findings)
+        },
+    }
+
+
+def _is_no_section(attribute: attrs.Attribute[str], _: str) -> bool:
+    return attribute.name != "section"
+
+
+def lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """The findings without tables, a line each."""
+    for section, group in sections(findings):
+        yield section
+        for each in group:
+            yield "  " + " - ".join(filter(None, [each.name, each.state, each.value, each.advice]))
+    yield verdict(findings)

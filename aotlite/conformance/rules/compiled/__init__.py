@@ -1,0 +1,1 @@
+"""Rules of compiled functions: their effects are those of the plain call."""

@@ -1,0 +1,1 @@
+"""Rules of gradients: histories of writes in place, what is collected where, `vjp`."""

@@ -1,0 +1,1 @@
+"""Rules of memory that views share: values, geometry, dtypes, indexing, copies, exchange."""

@@ -1,0 +1,1 @@
+"""Rules of writes in place: through views, where destinations overlap, refused, counted."""

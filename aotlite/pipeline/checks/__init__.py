@@ -1,0 +1,1 @@
+"""Checks of a compilation with `verify`: stages compared, facts derived again."""

@@ -1,0 +1,1 @@
+"""Processes in which programs run: started, contained, asked, replaced."""

@@ -1,0 +1,1 @@
+"""Laws of what works on graphs: passes, partitioners, backends; and of captured graphs."""

@@ -1,0 +1,1 @@
+"""Laws of ops: kernels, gradient formulas, scalar expressions, symbolic sizes, views."""

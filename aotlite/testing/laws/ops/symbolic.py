@@ -1,0 +1,258 @@
+"""L12: the rule of an op says of symbols what it says of each size that they may stand for.
+
+The sizes of a sample become symbols, in several ways; the rule runs once on these. Then, for other
+values of the symbols: where all that was assumed holds, the result with the values put in is the
+concrete rule's at these sizes; and where the concrete rule succeeds, no assumption that an
+expression has one value may fail: a graph made for one size would serve no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.meta import TensorMeta, tensor_meta
+from aotlite.ir.meta.symbolic import symbolic_strides
+from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, Op, RandomOp
+from aotlite.ir.op.dims import WHICH
+from aotlite.ir.symbols.assumption import concrete
+from aotlite.ir.symbols.table import SymbolTable
+from aotlite.testing.laws.ops.runs import bound
+from aotlite.testing.laws.samples.sample import Sample
+
+SPECIALIZES: dict[str, str] = {
+    "split": "the number of parts is that of the results",
+    "unbind": "the number of parts is that of the results",
+    "avg_pool2d_backward": "the gradient's size is compared with one that ceil_mode finds by cases",
+}
+"""Ops whose results are not the same for other sizes, so that an assumption must say which."""
+
+TELLS_APART: dict[str, str] = {
+    **SPECIALIZES,
+    "linalg_solve": "a batch of vectors is told from a matrix by its sizes",
+}
+"""Ops that take a size by itself for another case."""
+
+Values = Mapping[str, int]
+
+
+def _every(dim: int, ndim: int) -> bool:
+    return True
+
+
+@attrs.frozen
+class SymbolicSizes:
+    """A way to make symbols of sizes."""
+
+    name: str
+    shared: bool = attrs.field(kw_only=True)
+    """Equal sizes are one symbol."""
+    dims: Callable[[int, int], bool] = attrs.field(default=_every, kw_only=True)
+    """Of (dim, number of dimensions): whether the size becomes symbolic."""
+    less: int = attrs.field(default=0, kw_only=True)
+    """A size is a symbol less this, so that it may be 0 or 1 for other values of the symbol."""
+    every: bool = attrs.field(default=False, kw_only=True)
+    """Sizes of 0 and 1 are symbolic too. Layouts and broadcasting treat them unlike others, so that
+    rules have to assume that they stay."""
+
+    def size(self, table: SymbolTable, hint: int) -> Any:
+        """A symbolic size."""
+        return hint if hint < 2 and not self.every else table.size(hint + self.less) - self.less
+
+
+VARIANTS = (
+    SymbolicSizes("equal sizes are one symbol", shared=True),
+    SymbolicSizes("each size is a symbol", shared=False),
+    SymbolicSizes("first sizes are symbols", shared=True, dims=lambda dim, ndim: dim == 0),
+    SymbolicSizes("last sizes are symbols", shared=True, dims=lambda dim, ndim: dim == ndim - 1),
+    SymbolicSizes("sizes are symbols less 2", shared=True, less=2),
+    SymbolicSizes("0 and 1 are symbols less 2 as well", shared=True, less=2, every=True),
+)
+
+
+# ------------------------------------------------------------------------------------- the law
+def symbolic_is_concrete(op: Op, samples: Sequence[Sample]) -> None:
+    """L12: with values put in, a rule on symbols gives what it gives on the values."""
+    runs = [run for sample in _geometries(op, samples) for run in _runs(op, sample)]
+    compared = sum(_check_at(op, run, values) for run in runs for values in _other_values(run))
+    assert compared or not runs, (
+        f"{op.name}: what it assumes holds for none of the other sizes tried, expected some"
+    )
+    for run in runs:
+        if not run.variant.shared and op.name not in TELLS_APART:
+            _check_takes_others(op, run)
+
+
+def _geometries(op: Op, samples: Sequence[Sample]) -> list[Sample]:
+    """The first sample of each geometry: what a rule does with sizes is the same for each dtype."""
+    found = {str(_geometry(op.key(bound(op, sample)))): sample for sample in reversed(samples)}
+    return list(found.values())
+
+
+def _geometry(value: Any) -> Any:
+    if isinstance(value, TensorMeta):
+        return value.shape, value.stride
+    return tuple(map(_geometry, value)) if type(value) is tuple else value
+
+
+@attrs.frozen
+class Run:
+    """A rule that ran on symbols."""
+
+    where: str
+    variant: SymbolicSizes
+    table: SymbolTable
+    key: tuple[Any, ...]
+    result: Any
+
+
+def _runs(op: Op, sample: Sample) -> Iterator[Run]:
+    """The rule on each variant that has symbols, compared at the sizes that the sample has."""
+    key = op.key(bound(op, sample))
+    expected = _said(op, key)
+    shown = f"{op.name}{sample}"
+    seen: list[tuple[Any, bool]] = []
+    for variant in VARIANTS:
+        table = SymbolTable(duck_shape=variant.shared)
+        symbolic = _symbolized(op, key, table, variant)
+        # Where no sizes are equal, say, two variants are one.
+        same = (str(_geometry(symbolic)), variant.every)
+        if table.symbols and same not in seen:
+            seen.append(same)
+            where = f"{shown}, {variant.name}"
+            run = Run(where, variant, table, symbolic, _said(op, symbolic))
+            _check_at_hints(run, expected)
+            yield run
+
+
+def _check_at_hints(run: Run, expected: Any) -> None:
+    hints = run.table.hints
+    for assumption in run.table.log:
+        assert assumption.holds(hints), (
+            f"{run.where}: it assumes {assumption}, which is wrong for the sample's own {hints}"
+        )
+    got = concrete(run.result, hints)
+    assert got == expected, (
+        f"{run.where}: the rule gives {run.result}, which is {got} at {hints}, expected {expected}"
+    )
+
+
+def _check_takes_others(op: Op, run: Run) -> None:
+    """No symbol is held to its hint by assumptions of which none says so: `s0 > 5`, `s0 <= 6`."""
+    hints = run.table.hints
+    for name, hint in hints.items():
+        others = [{**hints, name: n} for n in range(2, hint + 8) if n != hint]
+        fulfilled = any(all(a.holds(values) for a in run.table.log) for values in others)
+        assert fulfilled or not any(_takes(op, run, values) for values in others), (
+            f"{run.where}: it assumes {run.table.log}, which holds for no {name} near {hint}, "
+            "expected some, since the rule takes others"
+        )
+
+
+def _takes(op: Op, run: Run, values: Values) -> bool:
+    try:
+        _said(op, concrete(run.key, values))
+    except AotliteError:
+        return False
+    return True
+
+
+def _check_at(op: Op, run: Run, values: Values) -> bool:
+    """Whether the results could be compared at these sizes."""
+    broken = [assumption for assumption in run.table.log if not assumption.holds(values)]
+    fixed = [assumption for assumption in broken if assumption.specializes]
+    if broken and (not fixed or run.variant.every or op.name in SPECIALIZES):
+        return False
+    try:
+        expected = _said(op, concrete(run.key, values))
+    except AotliteError as error:
+        assert broken, (
+            f"{run.where}: the rule gives {run.result}, and raises at {values}, expected an "
+            f"assumption that says so: {error}"
+        )
+        return False
+    assert not fixed, (
+        f"{run.where}: it assumes {fixed[0]}, expected nothing that fails at {values}, which it "
+        "takes"
+    )
+    got = concrete(run.result, values)
+    assert got == expected, (
+        f"{run.where}: the rule gives {run.result}, which is {got} at {values}, expected "
+        f"{expected}; it assumed {run.table.log}"
+    )
+    return True
+
+
+def _said(op: Op, key: tuple[Any, ...]) -> Any:
+    """What the rules give: metas, with starts of windows, and how far a draw moves the stream."""
+    match op:
+        case MultiViewOp():
+            return tuple(view.rule(key[0], *rest) for view, rest in op.rule(*key))
+        case InplaceOp():
+            return op.functional.rule(*key)
+        case GeometryOp():
+            return op.view.rule(*key)
+        case RandomOp():
+            meta = op.rule(*key)
+            return meta, op.functional.rule(int, int, 0, *key), op.consumes(meta)
+    return op.rule(*key)
+
+
+# -------------------------------------------------------------------------------------- symbols
+def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
+    """The key with symbols for sizes: of metas, and of arguments that are sizes."""
+    found = []
+    for value, parameter in zip(key, op.schema.parameters, strict=True):
+        sized = parameter.type.text.startswith("int") and parameter.name not in WHICH
+        turned = _argument if sized else _operand
+        found.append(turned(value, table, variant))
+    return tuple(found)
+
+
+def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
+    """Sizes that a program passes are mostly sizes that it got from another operand."""
+    if type(value) is tuple:
+        return tuple(_argument(item, table, variant) for item in value)
+    if value is None or value < 0:
+        return value
+    hint = value + variant.less
+    known = [name for name, symbol in table.symbols.items() if symbol.hint == hint]
+    return table.named(known[0]) - variant.less if known else variant.size(table, value)
+
+
+def _operand(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
+    if type(value) is tuple:
+        return tuple(_operand(item, table, variant) for item in value)
+    if not isinstance(value, TensorMeta):
+        return value
+    shape = tuple(
+        variant.size(table, size) if variant.dims(dim, value.ndim) else size
+        for dim, size in enumerate(value.shape)
+    )
+    stride = symbolic_strides(shape, value.shape, value.stride)
+    return tensor_meta(shape, stride, value.dtype, value.device)
+
+
+def _other_values(run: Run) -> list[Values]:
+    """Values that symbols may have as well, each set of them once."""
+    hints = run.table.hints
+    found = {tuple(values.values()): values for values in _changed(hints)}
+    found.pop(tuple(hints.values()), None)
+    return list(found.values())
+
+
+def _changed(hints: Values) -> Iterator[Values]:
+    """The hints changed together, one by one, and to all different numbers."""
+    for add in (1, 2, 5):
+        yield {name: hint + add for name, hint in hints.items()}
+    yield {name: 2 * hint for name, hint in hints.items()}
+    yield dict.fromkeys(hints, 2)
+    yield dict.fromkeys(hints, 7)
+    yield {name: 3 + 2 * i for i, name in enumerate(hints)}
+    yield {name: 9 - i % 7 for i, name in enumerate(hints)}
+    for name in hints:
+        yield {**hints, name: hints[name] + 1}
+        yield {**hints, name: 2}

@@ -1,0 +1,183 @@
+"""The laws, which classes of op each applies to, and those that wait for a stage or a renderer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from aotlite.eager.rng.generator import get_rng_state, set_rng_state
+from aotlite.ir.effects import EffectOp, TokenOp
+from aotlite.ir.errors import AotliteError
+from aotlite.ir.op import (
+    Cost,
+    DataOp,
+    GeometryOp,
+    InplaceOp,
+    MultiViewOp,
+    Op,
+    PureOp,
+    RandomOp,
+    ViewOp,
+)
+from aotlite.testing.laws.errors import LawError
+from aotlite.testing.laws.ops import (
+    data_dependent,
+    forward,
+    gradient,
+    scalar,
+    symbolic,
+    view_inverses,
+)
+from aotlite.testing.laws.ops.runs import has_gradient
+from aotlite.testing.laws.samples.sample import Sample
+
+WITHOUT_SAMPLES = {
+    "getitem": "it takes a node with several results, which only a graph has: L9 runs it for each "
+    "op with several results",
+    **dict.fromkeys(
+        ("make_token", "sink_tokens", "with_effect_print_tensors", "with_effect_host_callback"),
+        "it takes or gives tokens, which only a graph has: tests/rules/test_tok_*.py",
+    ),
+    **dict.fromkeys(
+        ("print_tensors", "host_callback"),
+        "what it does is no value: tests/rules/test_tok_*.py",
+    ),
+}
+"""Ops that no sample can be written for, and why."""
+
+
+DATA = "data-dependent"
+"""The class of ops whose results' shapes depend on values: no graph holds one (GEN-8)."""
+
+
+def class_of(op: Op) -> str:
+    """The class of op that a law speaks of: a pure op's is its cost.
+
+    One that does not say what it costs counts as an indexing op: every law of pure ops holds there.
+    """
+    match op:
+        case PureOp(cost=Cost.OPAQUE):
+            return Cost.INDEXING.value
+        case PureOp():
+            return "random (pure)" if op.cost is Cost.RANDOM else op.cost.value
+        case ViewOp():
+            return "view"
+        case MultiViewOp():
+            return "several views"
+        case InplaceOp():
+            return "in-place"
+        case GeometryOp():
+            return "geometry"
+        case RandomOp():
+            return "random"
+        case DataOp():
+            return DATA
+        case EffectOp():
+            return "effect"
+        case TokenOp():
+            return "tokens"
+    return "graph"
+
+
+PURE = ("pointwise", "reduction", "contraction", "indexing", "factory", "random (pure)")
+VIEWS = ("view", "several views")
+EVERY = (*PURE, *VIEWS, "in-place", "geometry", "random")
+
+
+def takes_floats(op: Op) -> bool:
+    """Whether the op has operands: without, there is nothing to differentiate."""
+    return any(parameter.type.holds_tensor for parameter in op.schema.parameters)
+
+
+@attrs.frozen
+class Law:
+    """`law(op, samples)` raises LawError with a sentence where the op breaks it."""
+
+    name: str
+    claim: str
+    check: Callable[[Op, Sequence[Sample]], None]
+    classes: tuple[str, ...]
+    only: Callable[[Op], bool] = attrs.field(default=lambda op: True, kw_only=True)
+    together: bool = attrs.field(default=False, kw_only=True)
+    """Samples are looked at together: that some of them show something is part of the law."""
+
+    def applies(self, op: Op) -> bool:
+        """Whether the law says something about this op."""
+        return class_of(op) in self.classes and self.only(op)
+
+    def __call__(self, op: Op, samples: Sequence[Sample]) -> None:
+        state = get_rng_state()
+        try:
+            set_rng_state((0, 0))
+            self.check(op, samples)
+        except AssertionError as error:
+            raise LawError(self.name, self.claim, str(error)) from error
+        except (AotliteError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise LawError(self.name, self.claim, f"{op.name} raises: {error!r}") from error
+        finally:
+            set_rng_state(state)
+
+
+DIFFERENTIABLE = (*(c for c in EVERY if c not in ("random (pure)", "random")), DATA)
+
+LAWS = (
+    Law("L1", "meta = kernel", forward.meta_is_what_the_kernel_gives, (*EVERY, DATA)),
+    Law(
+        "L2",
+        "vjp = finite differences, second order too",
+        gradient.vjp_is_the_derivative,
+        DIFFERENTIABLE,
+        only=takes_floats,
+    ),
+    Law(
+        "L3",
+        "declared aliasing = what memory shows",
+        forward.memory_shows_the_declared_aliasing,
+        (*EVERY, DATA),
+    ),
+    Law("L4", "views are lenses", view_inverses.views_are_lenses, VIEWS),
+    Law(
+        "L5",
+        "in-place = functional, then copy",
+        forward.in_place_is_functional_then_copy,
+        ("in-place", "geometry"),
+    ),
+    Law("L6", "scalar = kernel", scalar.scalar_is_the_kernel, ("pointwise",)),
+    Law(
+        "L7",
+        "saved = what the vjp reads",
+        gradient.saved_is_what_the_vjp_reads,
+        DIFFERENTIABLE,
+        only=has_gradient,
+        together=True,
+    ),
+    Law(
+        "L8",
+        "the vjp is linear, and gradients have their operands' form",
+        gradient.vjp_is_linear,
+        DIFFERENTIABLE,
+        only=has_gradient,
+    ),
+    Law(
+        "L9",
+        "interpreted graph = eager, bit for bit",
+        forward.interpreted_graph_is_eager,
+        tuple(c for c in EVERY if c != "random"),
+    ),
+    Law("L10", "draw = pure form", forward.draws_are_the_pure_form, ("random",)),
+    Law(
+        "L11",
+        "what depends on data is refused in capture",
+        data_dependent.captures_refuse_it_by_name,
+        (DATA,),
+        only=takes_floats,
+    ),
+    Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY, together=True),
+)
+"""Laws that run now."""
+
+
+def laws_of(op: Op) -> tuple[Law, ...]:
+    """The laws that apply to an op."""
+    return tuple(law for law in LAWS if law.applies(op))
