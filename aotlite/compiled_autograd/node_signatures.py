@@ -142,7 +142,7 @@ def _form_of_write(node: SliceAssign) -> Form:
 
 
 def _form_of_compiled(node: CompiledBackward) -> Form:
-    if node.saved is None or not is_inlined(node.plan) or (node.plan.guarded and node.copies):
+    if node.saved is None or not is_inlined(node.plan) or (node.plan.byte_checked and node.copies):
         return _closed(node)
     return (CompiledBackward, node.plan)
 
@@ -156,7 +156,7 @@ def is_inlined(plan: BackwardPlan) -> bool:
     facts = plan.facts
     parts = (
         facts.memory,
-        plan.lent,
+        plan.copied_on_write,
         plan.effects,
         facts.arrival_choices,
         facts.subclass_metas,

@@ -122,7 +122,7 @@ def shares_gradients(look: TapeStructure, roots: Roots) -> bool:
         if type(node) is CompiledBackward:
             if any(id(window_of(value)[0]) in written for value in node.saved or ()):
                 return True
-            if any(id(storage.buffer) in written for storage, _ in node.links):
+            if any(id(storage.buffer) in written for storage, _ in node.saved_versions):
                 return True
         saver = saver_of(node)
         if saver is not None:

@@ -365,8 +365,8 @@ class HigherOrders:
             (),
             (),
             is_compact=self.is_compact,
-            lent=partition.lent,
-            guarded=partition.guarded,
+            copied_on_write=partition.copied_on_write,
+            byte_checked=partition.byte_checked,
             derivatives=Derivatives(
                 self.of(made.kept_tape, partition, given, made.reads, splits=splits),
                 "" if splits else NOT_LINEAR,
@@ -403,5 +403,5 @@ class _Values:
         """Value number to place among `saved`, for all that the tangents `arriving` may read."""
         reads = self.reads
         read = reads.read_by(reads.bits_among(arriving))
-        asked = {each.owner for each in compress(reads.links, read)}
+        asked = {each.owner for each in compress(reads.saved_tensors, read)}
         return places_of(self.saved, asked)

@@ -46,7 +46,7 @@ def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Ba
     saved = [
         Saved(i)
         for i, value in enumerate(partition.saved)
-        if value.owner in static and not value.lent
+        if value.owner in static and not value.copied_on_write
     ]
     return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
 
@@ -106,8 +106,8 @@ def planned_backward(
         both,
         {i.role for i in meta.inputs if fast and i.is_leaf and i.requires_grad},
         meta.families,
-        lent=partition.lent,
-        guarded=partition.guarded,
+        copied_on_write=partition.copied_on_write,
+        byte_checked=partition.byte_checked,
         is_compact=is_compact,
         derivatives=derivatives,
         number=compilation.number,

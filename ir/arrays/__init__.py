@@ -127,7 +127,7 @@ QUIET: list[Callable[..., Any]] = []
 
 
 def quiet_context() -> Callable[..., Any]:
-    """`enter(function, *args)` that calls a function without NumPy's warnings.
+    """`quiet_call(function, *args)` that calls a function without NumPy's warnings.
 
     NumPy keeps its error state in a context variable. Entering a context in which it was set once
     costs a tenth of `np.errstate`. One that runs cannot be entered again, by another thread or by
@@ -145,13 +145,13 @@ def _quieted(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*args: Any) -> Any:
         try:
-            enter = take()
+            quiet_call = take()
         except IndexError:
-            enter = quiet_context()
+            quiet_call = quiet_context()
         try:
-            return enter(function, *args)
+            return quiet_call(function, *args)
         finally:
-            put_back(enter)
+            put_back(quiet_call)
 
     return call
 
@@ -221,13 +221,13 @@ class NumpyArrays:
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
-            enter = QUIET.pop()
+            quiet_call = QUIET.pop()
         except IndexError:
-            enter = quiet_context()
+            quiet_call = quiet_context()
         try:
-            return enter(function, *args)
+            return quiet_call(function, *args)
         finally:
-            QUIET.append(enter)
+            QUIET.append(quiet_call)
 
     def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return _quieted(function)

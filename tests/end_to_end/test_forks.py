@@ -13,7 +13,7 @@ from aotlite.eager.rng.generator import GENERATOR
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.library import _LOCK
 from tests.helpers.forked import LIMIT, held_up, in_forked
-from tests.stages.s8_partition.test_loans import keep_inputs
+from tests.stages.s8_partition.test_copy_on_write import keep_inputs
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 

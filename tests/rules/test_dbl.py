@@ -364,7 +364,7 @@ def test_a_written_input_is_differentiated_as_it_was() -> None:
 
 @pytest.mark.rules("DBL-2")
 def test_a_part_of_an_argument_that_the_function_writes_is_read_as_it_was() -> None:
-    """A view of what is written lies in the same memory: it is copied, not lent (PART-37)."""
+    """A view of what is written lies in the same memory: it is copied at the call (PART-37)."""
 
     def f(a: Any, b: Any) -> Any:
         b[1:].mul_(a[:2])

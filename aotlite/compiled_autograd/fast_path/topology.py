@@ -166,7 +166,7 @@ def _is_of(node: TapeNode, form: Form, count: int) -> bool:
     """Whether a node has this form and so many edges."""
     if form[0] is CompiledBackward and type(node) is CompiledBackward:
         known = node.plan is form[1] and node.extra is None and node.saved is not None
-        return known and all(storage.version == version for storage, version in node.links)
+        return known and all(storage.version == version for storage, version in node.saved_versions)
     return form_of(node) == form and len(node.edges) == count
 
 

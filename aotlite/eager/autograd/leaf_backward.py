@@ -155,8 +155,8 @@ def _is_plain(tensor: Tensor) -> bool:
 def _add_in_place(total: Tensor, grad: Tensor) -> None:
     """`total.add_(grad)` for plain tensors of one layout, which no dispatch need look at."""
     arrays = total.meta.device.arrays
-    if total.storage.loans is not None:
-        total.storage.settle()
+    if total.storage.write_observers is not None:
+        total.storage.before_write()
     arrays.copy(total._data, arrays.quiet(arrays.namespace.add, total._data, grad._data))
     total.storage.version += 1
 

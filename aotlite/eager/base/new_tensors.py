@@ -24,7 +24,7 @@ def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
     storage.version = 0
     storage.writable = True
     storage.exported = False
-    storage.capture = storage.loans = None
+    storage.capture = storage.write_observers = None
     made = _new_tensor(Tensor)
     made.storage = storage
     made.meta = made.facts = meta

@@ -1,6 +1,7 @@
 """`Storage`: a buffer shared by any number of tensors, and its version counter.
 
-A storage can lend its bytes to tape nodes, which copy them before they change.
+Tape nodes whose saved values lie in a storage observe its writes: they copy the bytes before these
+change.
 Rules: TEN-1, TEN-10, PART-37.
 """
 
@@ -27,21 +28,29 @@ class NoCount(int):
 NO_COUNT = NoCount()
 
 
-_MANY_LOANS = 16
-"""From so many on, whenever their number has doubled, those that are gone are dropped."""
+_MANY_OBSERVERS = 16
+"""From this number on, each time it has doubled, references to dead observers are dropped."""
 
 
-class Borrower(Protocol):
-    """Who reads the bytes of storages later, as they are now."""
+class WriteObserver(Protocol):
+    """Reads the bytes of storages later, and needs them as they are now."""
 
-    def keep(self, storage: Storage) -> None:
-        """Copies what it borrowed of a storage, whose bytes are about to change."""
+    def before_write(self, storage: Storage) -> None:
+        """Copies what it reads of a storage, whose bytes are about to change."""
 
 
 class Storage:
     """A buffer of a device's array library; `None` in a fake, which has identity but no data."""
 
-    __slots__ = ("__weakref__", "buffer", "capture", "exported", "loans", "version", "writable")
+    __slots__ = (
+        "__weakref__",
+        "buffer",
+        "capture",
+        "exported",
+        "version",
+        "writable",
+        "write_observers",
+    )
 
     def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
         self.buffer = buffer
@@ -51,52 +60,53 @@ class Storage:
         """The buffer is, or can be, the memory of an ndarray that the user holds."""
         self.capture = capture
         """The recorder whose fake this is; None for a storage with data."""
-        self.loans: list[ref[Borrower]] | None = None
-        """Who has borrowed the bytes, if still there; None if nobody has. Whoever writes them calls
-        `settle` before.
+        self.write_observers: list[ref[WriteObserver]] | None = None
+        """Weak references to the objects that read the bytes later; None if there are none. Who
+        writes the bytes calls `before_write` first.
         """
 
     def twin(self) -> Storage:
         """Another storage on this memory, with a count of writes of its own (TEN-5)."""
-        # Both are told from memory of others by bounds, as ndarrays are, and neither may move.
+        # Bounds tell both from other memory, as for ndarrays, and neither buffer may move.
         self.export()
         twin = Storage(self.buffer, writable=self.writable, capture=self.capture)
         twin.exported = True
         return twin
 
-    def lend(self, borrower: Borrower) -> None:
-        """Has the borrower told before the bytes change; at once where that could go unnoticed."""
+    def add_write_observer(self, observer: WriteObserver) -> None:
+        """Has the observer called before a write; at once if a write can go unnoticed."""
         if self.exported:
-            borrower.keep(self)
-        elif self.loans is None:
-            self.loans = [ref(borrower)]
+            observer.before_write(self)
+        elif self.write_observers is None:
+            self.write_observers = [ref(observer)]
         else:
-            self.loans.append(ref(borrower))
-            if len(self.loans) >= _MANY_LOANS and not len(self.loans) & len(self.loans) - 1:
-                self.loans = [each for each in self.loans if each() is not None]
+            self.write_observers.append(ref(observer))
+            count = len(self.write_observers)
+            if count >= _MANY_OBSERVERS and not count & count - 1:
+                self.write_observers = [each for each in self.write_observers if each() is not None]
 
-    def settle(self) -> None:
-        """Has borrowers copy what they borrowed: the bytes are about to change."""
-        for each in list(self.loans or ()):
-            borrower = each()
-            if borrower is not None:
-                borrower.keep(self)
-        self.loans = None
+    def before_write(self) -> None:
+        """Calls the observers, which copy what they read: the bytes are about to change."""
+        for each in list(self.write_observers or ()):
+            observer = each()
+            if observer is not None:
+                observer.before_write(self)
+        self.write_observers = None
 
     def export(self) -> None:
-        """Notes that the user comes to hold the buffer, and may write it without our noticing."""
-        self.exported = True  # before borrowers are told, who ask for it
-        self.settle()
+        """Notes that the user gets the buffer, and may write it unnoticed."""
+        self.exported = True  # before the observers are called, which read it
+        self.before_write()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """What copies and pickles are made of: nobody has borrowed them."""
+        """What copies and pickles are made of: nobody observes their writes."""
         if STATE.recorder is not None:
             raise STATE.recorder.refuse("a pickle of a tensor's memory", "make it outside")
         if self.capture is not None:
             raise no_data("pickle", self)
         made: Any = super().__reduce_ex__(max(int(protocol), 2))
         make, args, (own, slots), *rest = made
-        return make, args, (own, {**slots, "loans": None}), *rest
+        return make, args, (own, {**slots, "write_observers": None}), *rest
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
         memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written

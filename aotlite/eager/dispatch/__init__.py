@@ -218,8 +218,8 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
         if node is not None:
             note_origin(node, value, recorder)
     else:
-        if target.storage.loans is not None:
-            target.storage.settle()
+        if target.storage.write_observers is not None:
+            target.storage.before_write()
         write_result(functional, key, result, args)
     target.storage.version += 1
     if node is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.checks import text_of
 from aotlite.eager.subclass.protocol import (
     MADE,
     alias_of,
@@ -46,7 +46,7 @@ def checked(op: Op, out: Any, cls: type[Any], meta: TensorMeta | None) -> Tensor
 def wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
     return noted(
         ProtocolError(
-            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {told(found)}, "
+            f"{op.name}: {cls.__name__}.__tensor_dispatch__ gives {text_of(found)}, "
             f"expected {expected}"
         ),
         "What a class gives for an op has the outer geometry that the op has. (SUB-23)",

@@ -31,7 +31,7 @@ _OF_CLASSES = ("__tensor_dispatch__", "__tensor_function__")
 """Methods for which there need be no instance."""
 
 
-def told(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A value as an error names it, whose text may be what is broken: tensors by their class."""
     if isinstance(value, (Tensor, type)) or callable(value):
         return value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
@@ -39,7 +39,7 @@ def told(value: Any) -> str:
         open_, close = "()" if type(value) is tuple else "[]"
         comma = "," if type(value) is tuple and len(value) == 1 else ""
         try:
-            return f"{open_}{', '.join(map(told, value))}{comma}{close}"
+            return f"{open_}{', '.join(map(text_of, value))}{comma}{close}"
         except RecursionError:  # a list that holds itself
             return f"a {type(value).__name__}"
     try:

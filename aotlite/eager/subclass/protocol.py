@@ -20,7 +20,7 @@ from aotlite.eager.base.modes import STATE, Modes
 from aotlite.eager.base.new_tensors import tensor_on
 from aotlite.eager.base.storage import NO_COUNT, Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.checks import check_finite, check_methods, told
+from aotlite.eager.subclass.checks import check_finite, check_methods, text_of
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType, as_dtype, float32
 from aotlite.ir.errors import ProtocolError, SubclassError, UnsupportedError, noted
@@ -72,7 +72,7 @@ def make_wrapper_subclass(
     if cls not in _KNOWN:
         _check_class(cls)
     storage = _new_storage(WrapperStorage)
-    storage.buffer = storage.loans = None
+    storage.buffer = storage.write_observers = None
     storage.version = 0 if STATE.grad_mode is not None else NO_COUNT
     storage.writable = True
     storage.exported = False
@@ -161,7 +161,7 @@ def flatten(wrapper: Tensor) -> Flat:
         what = f"has a __tensor_flatten__ that finds no attribute ({error})"
         raise _broken(cls, what, "the names of its parts, and a spec") from error
     if not isinstance(found, tuple) or len(found) != 2:
-        raise _broken(cls, f"flattens to {told(found)}", "a tuple of attribute names and a spec")
+        raise _broken(cls, f"flattens to {text_of(found)}", "a tuple of attribute names and a spec")
     names, spec = found
     if known is None or type(names) is not type(known) or names != known:
         _check_names(cls, names)
@@ -185,9 +185,9 @@ _MOST_NAMES = 256
 
 def _check_names(cls: type[Any], names: Any) -> None:
     if not isinstance(names, (list, tuple)) or not all(type(name) is str for name in names):
-        raise _broken(cls, f"flattens to the names {told(names)}", "a list of attribute names")
+        raise _broken(cls, f"flattens to the names {text_of(names)}", "a list of attribute names")
     if len(set(names)) != len(names) or not names:
-        what = f"flattens to the names {told(names)}"
+        what = f"flattens to the names {text_of(names)}"
         raise _broken(cls, what, "at least one, each of them once")
     for name in names:
         if not name.isidentifier() or iskeyword(name):
@@ -199,7 +199,7 @@ def _check_names(cls: type[Any], names: Any) -> None:
 
 
 def _held(wrapper: Any, name: str) -> str:
-    return told(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
+    return text_of(getattr(wrapper, name)) if hasattr(wrapper, name) else "absent"
 
 
 def dense_parts(wrapper: Tensor) -> list[Tensor] | None:
@@ -277,7 +277,11 @@ def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
         what = f"unflattens to a wrapper of {', '.join(names)}{other}"
         raise _broken(type(made), what, f"the parts given, {', '.join(inner)}")
     if not same_spec(found, spec):
-        raise _broken(type(made), f"unflattens to the spec {told(found)}", f"the spec {told(spec)}")
+        raise _broken(
+            type(made),
+            f"unflattens to the spec {text_of(found)}",
+            f"the spec {text_of(spec)}",
+        )
 
 
 def kept_spec(spec: Any) -> Any:

@@ -45,7 +45,7 @@ def held_call(
         refs = [f"ref({each})" for each in dict.fromkeys(storages)]
         args = f"{function}, {args}, {listed(refs) if refs else '()'}, {draws}, {graph.name!r}"
         function = "held"
-    return f"enter({function}, {args})" if compact else f"{function}({args})"
+    return f"quiet_call({function}, {args})" if compact else f"{function}({args})"
 
 
 def held(

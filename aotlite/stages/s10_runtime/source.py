@@ -59,13 +59,13 @@ class Source:
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
         return repr(value) if exact else self.constant(value, "V", words(value))
 
-    def enter(self, line: str, *on_error: str) -> None:
-        """Adds a line in which `enter(function, *args)` calls without NumPy's warnings."""
+    def add_quiet_call(self, line: str, *on_error: str) -> None:
+        """Adds a line in which `quiet_call(function, *args)` calls without NumPy's warnings."""
         self.scope["QUIET"] = QUIET
         self.use(quiet_context)
-        self.add("try:", "    enter = QUIET.pop()")
-        self.add("except IndexError:", "    enter = quiet_context()")
-        self.add("try:", f"    {line}", *on_error, "finally:", "    QUIET.append(enter)")
+        self.add("try:", "    quiet_call = QUIET.pop()")
+        self.add("except IndexError:", "    quiet_call = quiet_context()")
+        self.add("try:", f"    {line}", *on_error, "finally:", "    QUIET.append(quiet_call)")
 
     def text(self, name: str, parameters: str) -> str:
         """The function's source."""

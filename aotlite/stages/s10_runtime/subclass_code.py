@@ -13,7 +13,7 @@ from typing import Any
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.checks import text_of
 from aotlite.eager.subclass.protocol import (
     check_kept,
     flatten,
@@ -237,11 +237,11 @@ def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) 
     if isinstance(found, Tensor):
         got += f", which becomes {_named(found)}, {found.meta}"
     elif found is not None:
-        got += f", which becomes {told(found)}"
+        got += f", which becomes {text_of(found)}"
     if wrapping is None:
         expected = "a Tensor, with memory of its own"
     else:
-        expected = f"a {wrapping.kind.__name__} of spec {told(wrapping.spec)}"
+        expected = f"a {wrapping.kind.__name__} of spec {text_of(wrapping.spec)}"
         if type(grad) is wrapping.kind and same_spec(flatten(grad)[1], wrapping.spec):
             got += f" with the parts {[*flatten(grad)[0]]}"
             expected += f" with the parts {[attr for attr, _, _ in wrapping.parts]}"
@@ -257,7 +257,7 @@ def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) 
 
 def _named(value: Any) -> str:
     """A value by its class, and its spec where it is a wrapper."""
-    spec = f" of spec {told(flatten(value)[1])}" if is_wrapper(value) else ""
+    spec = f" of spec {text_of(flatten(value)[1])}" if is_wrapper(value) else ""
     return f"a {type(value).__name__}{spec}"
 
 

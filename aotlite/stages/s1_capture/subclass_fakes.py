@@ -20,7 +20,7 @@ from typing import Any
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import refusals_apart
-from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.checks import text_of
 from aotlite.eager.subclass.protocol import (
     WrapperStorage,
     flatten,
@@ -173,7 +173,7 @@ def _check_spec(tensor: Tensor, spec: Any) -> None:
     if not same:
         raise noted(
             SubclassError(
-                f"{type(tensor).__name__}: it flattens to the spec {told(spec)}, which does not "
+                f"{type(tensor).__name__}: it flattens to the spec {text_of(spec)}, which does not "
                 "equal itself or its copy, expected a value that does, of Python's own kinds"
             ),
             "A compiled function asks at each call whether the spec is as it was. Keep tensors and "

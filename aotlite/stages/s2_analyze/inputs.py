@@ -24,7 +24,7 @@ class InputAnalysis:
     def __init__(self, captured: Captured, seen: ViewAnalysis) -> None:
         self.captured = captured
         self.seen = seen
-        self.kin = {role for family in captured.families for role in family.members}
+        self.members = {role for family in captured.families for role in family.members}
         self.writes: dict[Node, list[Node]] = {}
         self.last: dict[Node, Node] = {}
         for node in captured.graph.nodes:
@@ -61,7 +61,7 @@ class InputAnalysis:
             writes_metadata=moved,
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
             hidden=bool(data) and all(is_hidden(self.seen[w].chain) for w in data),
-            changes_history=bool(data) and given.role not in self.kin and _root_changed(given),
+            changes_history=bool(data) and given.role not in self.members and _root_changed(given),
             version_bumps=given.storage.version,
             shares_outside=given.storage.exported,
             extent=self.captured.reach.get(given.role),

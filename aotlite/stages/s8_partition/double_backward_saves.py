@@ -324,15 +324,15 @@ def _extended(
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         root = storage_root(node)
         owner = owners.get(root)
-        lent = owner is not None and owner not in exported and root not in written
+        copied = owner is not None and owner not in exported and root not in written
         build.source = node
         is_private = root.op == "call" and owner is None or isinstance(root.role, RNG_INPUTS)
-        value = node if is_private or lent else build.emit(RESTRIDE, (node, meta.stride))
+        value = node if is_private or copied else build.emit(RESTRIDE, (node, meta.stride))
         values.append(value)
         role = Saved(index, names[node])
         roles.append(role)
         given.append(Node("placeholder", role, meta=value.meta, role=role))
-        saved.append(SavedValue(names[node], meta, owner if lent else None, _REASON, lent))
+        saved.append(SavedValue(names[node], meta, owner if copied else None, _REASON, copied))
     build.source = None
     longer = build.finish([*forward.outputs, *values], roles)
     before = [node for node in backward.nodes if isinstance(node.role, Saved)]
@@ -362,9 +362,9 @@ class SavedOperand:
 
     @staticmethod
     def of(number: int, meta: TensorMeta, saved: SavedValue) -> SavedOperand:
-        """The operand of a partition's saved value. A lent one is copied before a write (PART-37):
-        it has no owner."""
-        owner: Any = None if saved.lent else saved.owner
+        """The operand of a partition's saved value. One that is copied on write has
+        no owner (PART-37)."""
+        owner: Any = None if saved.copied_on_write else saved.owner
         owner = owner.of if isinstance(owner, MutatedInput) else owner
         return SavedOperand(number, meta, owner.whole if isinstance(owner, Part) else owner)
 

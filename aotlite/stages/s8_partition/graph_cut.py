@@ -52,7 +52,7 @@ def cut(
     names = graph.names
     saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
     unchecked = unchecked_values(joint, needed, kept)
-    guarded = recomputed_from(joint, needed, kept)
+    sources = recomputed_from(joint, needed, kept)
     forward, owners = _forward(joint, order, list(saving.values()), unchecked)
     backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
     values = [
@@ -61,8 +61,8 @@ def cut(
             node.meta,  # type: ignore[arg-type]
             owner,
             reasons[node],
-            lent=owner is not None and i in unchecked,
-            guarded=owner is not None and i not in unchecked and joint.roots[i] in guarded,
+            copied_on_write=owner is not None and i in unchecked,
+            byte_checked=owner is not None and i not in unchecked and joint.roots[i] in sources,
         )
         for i, (node, role), owner in zip(order, saving.items(), owners, strict=True)
     ]
@@ -96,7 +96,7 @@ def _forward(
         owner = root.role if is_given(root.role) else owners.get(root)
         # PART-31: the memory of a written input holds the new value when the backward runs.
         is_written = owner in written or type(root.role) is SyntheticBase
-        if is_written or (i in unchecked and joint.roots[i] not in joint.lendable):
+        if is_written or (i in unchecked and joint.roots[i] not in joint.copiable_on_write):
             build.source = node
             node, owner = _copied(build, node), None
         values.append(node)

@@ -76,12 +76,12 @@ class IndexedGraph:
         return _callers_memory(self)
 
     @cached_property
-    def lendable(self) -> set[int]:
+    def copiable_on_write(self) -> set[int]:
         """Roots on the caller's memory that may be saved without a copy, although eager would not
         save them: a write to them makes the copy (PART-37).
         None if the backward runs users' code, which may be what writes. No input that an ndarray
         shares: NumPy's writes are not noticed."""
-        return _lendable(self)
+        return _copiable_on_write(self)
 
 
 def numbered(graph: Graph) -> IndexedGraph:
@@ -150,7 +150,7 @@ def _callers_memory(joint: IndexedGraph) -> tuple[set[int], set[int]]:
     return held, written
 
 
-def _lendable(joint: IndexedGraph) -> set[int]:
+def _copiable_on_write(joint: IndexedGraph) -> set[int]:
     nodes = joint.graph.nodes
     if any(map(_is_code, nodes, joint.tangents)):
         return set()

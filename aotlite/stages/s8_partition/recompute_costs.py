@@ -320,14 +320,14 @@ def _copied(joint: IndexedGraph, reach: _Reach) -> set[int]:
     """Values that would be saved as copies (PART-31, PART-37).
 
     The call overwrites their memory; or the caller may write it, eager does not check that, and it
-    cannot be lent.
+    cannot be copied on write.
     """
     held, written = joint.callers_memory
     found = set()
     for i, root in enumerate(joint.roots):
         if reach.live[i] and root in held:
             unchecked = reach.needs[i] & ~reach.reads[root]
-            if root in written or (unchecked and root not in joint.lendable):
+            if root in written or (unchecked and root not in joint.copiable_on_write):
                 found.add(i)
     return found
 

@@ -113,9 +113,9 @@ class _Inlining:
         before = self.old.saved[each.role.index]
         name = before.name if len(each.parts) == 1 else f"{before.name}_{place}"
         is_there = storage_root(part) is storage_root(value)
-        owner, lent = (before.owner, before.lent) if is_there else (None, False)
-        guarded = is_there and before.guarded
-        self.saved.append(SavedValue(name, part.meta, owner, before.reason, lent, guarded))  # type: ignore[arg-type]
+        owner, copied = (before.owner, before.copied_on_write) if is_there else (None, False)
+        checked = is_there and before.byte_checked
+        self.saved.append(SavedValue(name, part.meta, owner, before.reason, copied, checked))  # type: ignore[arg-type]
         return Saved(len(self.saved) - 1, name)
 
     # --- the backward

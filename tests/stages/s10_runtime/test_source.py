@@ -82,7 +82,7 @@ def test_the_source_is_the_golden_one(name: str, pytestconfig: pytest.Config) ->
 
 
 NAMES = [
-    *("run", "leaves", "enter", "MISS", "F0", "a0", "print", "tensor_over"),
+    *("run", "leaves", "quiet_call", "MISS", "F0", "a0", "print", "tensor_over"),
     *("class", "None", "__debug__", "<lambda>", "a b", "", "x\ny", "\ufb01", "\xfcn\xef"),
 ]
 

@@ -284,7 +284,7 @@ def weights_of(graph: Graph) -> dict[str, float]:
     return {graph.names[node]: capacity for node, capacity, is_live in pairs if is_live}
 
 
-def test_what_is_lent_weighs_once_and_a_copy_twice() -> None:
+def test_a_value_copied_on_write_weighs_once_and_a_copy_twice() -> None:
     """PART-18: `x` is in memory, unless the call overwrites it and what was there is copied."""
     graph = joint_with(lambda x: (x * 2.0).sin().sum(), leaf(4))
     weights = weights_of(graph)
@@ -333,7 +333,7 @@ def joint_with(function: Any, *args: Any) -> Graph:
 
 # ---------------------------------------------------------------------------- memory of the caller
 @pytest.mark.parametrize("partition", ["default", "min_cut", "inputs"])
-def test_memory_that_eager_does_not_check_is_lent(partition: str) -> None:
+def test_memory_that_eager_does_not_check_is_copied_on_write(partition: str) -> None:
     """PART-37: eager saves `x * 2`, so that writing `x` before the backward is no error."""
 
     def function(x: Any) -> Any:
@@ -355,7 +355,7 @@ def test_memory_that_eager_does_not_check_is_lent(partition: str) -> None:
     function(expected).backward()
     assert expected.grad.tolist() == x.grad.tolist()
     (each,) = compiled.partition.saved
-    assert each.lent == (each.owner == Primal(0)) == (partition != "default")
+    assert each.copied_on_write == (each.owner == Primal(0)) == (partition != "default")
 
 
 def result_is_read(x: Any) -> Any:

@@ -140,4 +140,4 @@ def test_memory_of_which_the_backward_computes_again_is_refused_where_it_was_wri
         with pytest.raises(al.AutogradError, match="was written by an ndarray on its memory"):
             y.backward()
         assert x.grad is None
-    assert (True,) == tuple(each.guarded for each in compiled.partition.saved)
+    assert (True,) == tuple(each.byte_checked for each in compiled.partition.saved)

@@ -36,20 +36,20 @@ class GradientReads:
     saved: Mapping[SavedOf, int]
 
     @cached_property
-    def links(self) -> tuple[SavedOf, ...]:
+    def saved_tensors(self) -> tuple[SavedOf, ...]:
         """All that is saved: what the first result reads in order, then what the next one does."""
         return tuple(sorted(self.saved, key=lambda each: self.saved[each] & -self.saved[each]))
 
     @cached_property
     def readers(self) -> tuple[int, ...]:
-        """Who reads each of `links`."""
-        return tuple([self.saved[each] for each in self.links])
+        """Who reads each of `saved_tensors`."""
+        return tuple([self.saved[each] for each in self.saved_tensors])
 
     def __len__(self) -> int:
         return len(self.saved)
 
     def __iter__(self) -> Iterator[SavedOf]:
-        return iter(self.links)
+        return iter(self.saved_tensors)
 
     def bits_among(self, some: Container[Any]) -> int:
         """The results that are among these."""
@@ -69,7 +69,7 @@ class GradientReads:
         return GradientReads(self.results, merged(dict(self.saved), pairs))
 
     def read_by(self, bits: int) -> list[bool]:
-        """For each of `links` whether a gradient of these results reads it."""
+        """For each of `saved_tensors` whether a gradient of these results reads it."""
         return [each & bits != 0 for each in self.readers]
 
 

@@ -1,4 +1,4 @@
-"""What stage 8 hands on: a joint graph cut in two, and what is kept in between.
+"""Records of stage 8: a joint graph cut in two, and the values saved between the two graphs.
 
 Rules: SAV-1, SAV-4. Spec: `specs/s8_partition.md`.
 """
@@ -19,18 +19,19 @@ from aotlite.stages.records.capture_inputs import InputRole
 
 @attrs.frozen(eq=False, repr=False)
 class SavedValue(Record):
-    """A value kept for the backward (SAV-1)."""
+    """A value that the forward saves for the backward (SAV-1)."""
 
     name: str
     meta: TensorMeta
     owner: InputRole | Output | MutatedInput | IntermediateBase | None
-    """In whose memory this lies; None if nobody else sees it. A `MutatedInput` is the new value of
-    an argument, in memory of the graph's own: the call copies it into the argument."""
+    """The input or result in whose memory it lies; None if only the graphs see that memory. A
+    `MutatedInput` is the new value of an argument: the call copies it into the argument."""
     reason: str
-    lent: bool = False
-    """The owner may write that memory before the backward: it is copied before (PART-37)."""
-    guarded: bool = False
-    """The backward reads that memory as eager's does, and computes again from it (PART-40)."""
+    copied_on_write: bool = False
+    """The caller may write that memory before the backward; the value is copied then (PART-37)."""
+    byte_checked: bool = False
+    """Eager's backward reads that memory, too, and this one recomputes from it: its bytes are
+    compared with a copy where a write can go unnoticed (PART-40)."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -41,30 +42,30 @@ class Partition(Record):
     backward: Graph | None
     saved: tuple[SavedValue, ...]
     no_backward: str = ""
-    """Why there is no backward, where that is known."""
+    """Why there is no backward, where the reason is known."""
 
     @property
     def gradients(self) -> tuple[Any, ...]:
-        """The inputs that the backward's outputs are the gradients of, in order."""
+        """The inputs whose gradients the backward returns, in order."""
         if self.backward is None:
             return ()
         return tuple(r.of for r in self.backward.output_roles if isinstance(r, Gradient))
 
     @property
-    def lent(self) -> tuple[tuple[int, Any], ...]:
-        """Numbers of the saved values that are lent, each with its owner (PART-37)."""
-        return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.lent])
+    def copied_on_write(self) -> tuple[tuple[int, Any], ...]:
+        """Numbers of the saved values that are copied on write, each with its owner (PART-37)."""
+        return tuple([(i, each.owner) for i, each in enumerate(self.saved) if each.copied_on_write])
 
     @property
-    def guarded(self) -> tuple[tuple[int, Any], ...]:
-        """Numbers of the saved values that are guarded, each with its owner (PART-40)."""
-        return tuple([(i, value.owner) for i, value in enumerate(self.saved) if value.guarded])
+    def byte_checked(self) -> tuple[tuple[int, Any], ...]:
+        """Numbers of the byte-checked saved values, each with its owner (PART-40)."""
+        return tuple([(i, each.owner) for i, each in enumerate(self.saved) if each.byte_checked])
 
     @property
     def donated(self) -> tuple[Saved, ...]:
         """Saved values that a backward which retains nothing may overwrite (SAV-4).
 
-        Each is memory that nobody else has: no input, no result, and no other saved value.
+        Each has memory of its own: that of no input, result or other saved value.
         """
         values = self.forward.outputs_with(Saved)
         roots = [storage_root(value) for _, value in values]

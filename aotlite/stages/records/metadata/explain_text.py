@@ -398,8 +398,8 @@ def _kept(partition: Partition) -> Iterator[tuple[SavedValue, int, str]]:
         memory = storage_root(node)
         held = _holder(value)
         if held:
-            lent = ", copied if that is written before" * value.lent
-            yield value, 0, f" (memory of {held}{lent})"
+            copied = ", copied if that is written before" * value.copied_on_write
+            yield value, 0, f" (memory of {held}{copied})"
         elif memory in first:
             yield value, 0, f" (memory of saved_{first[memory]})"
         else:

@@ -104,11 +104,11 @@ class CompiledAnomalyTraces:
     def _check_versions(
         self, look: CompiledAnomalyTrace, call: BackwardCall, grads: Sequence[Any]
     ) -> None:
-        """SAV-2: an error about a value that was written also says which op has saved it."""
-        links = dict(zip(call.plan.links, call.links, strict=True))
+        """SAV-2: an error about a saved tensor that was written also names the op that saved it."""
+        versions = dict(zip(call.plan.saved_tensors, call.saved_versions, strict=True))
         for node, saved in look.reads:
-            link = links.get(saved)
-            if link is None or link[0].version == link[1]:
+            storage, version = versions.get(saved, (None, 0))
+            if storage is None or storage.version == version:
                 continue
             try:
                 call.check(call.absent(grads))
@@ -125,7 +125,7 @@ def _window(grad: Tensor, meta: TensorMeta) -> Window:
 
 
 def _check_readings(look: CompiledAnomalyTrace, call: BackwardCall, given: list[Window]) -> None:
-    with call._lock if call.plan.lent else nullcontext():  # what is lent stays as it is
+    with call._lock if call.plan.copied_on_write else nullcontext():  # no copies meanwhile
         saved = [each if type(each) is tuple else (each, 0) for each in call.saved or ()]
         found = NUMPY.quiet(look.run, [*saved, *given])
     for (node, index, meta), window in zip(look.readings, found, strict=True):

@@ -23,7 +23,7 @@ from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Output, Part, Tangent
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
-from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_shown
+from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_forms
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.source import listed
@@ -109,11 +109,11 @@ class DifferentiableStep:
         made = self.order.node(plan, None, ends, saved)
         node.begin_order(made)
         owners = self._owners(node, grads, tensors)
-        made.links = [owners[each.owner] for each in plan.links]
-        if plan.borrowed:
-            made.lenders = [owners[owner][0] for _, owner in plan.borrowed]
-            for storage in dict.fromkeys(made.lenders):
-                storage.lend(made)
+        made.saved_versions = [owners[each.owner] for each in plan.saved_tensors]
+        if plan.write_observed:
+            made.observed_storages = [owners[owner][0] for _, owner in plan.write_observed]
+            for storage in dict.fromkeys(made.observed_storages):
+                storage.add_write_observer(made)
         for place, (role, _) in enumerate(plan.tangents):
             if not live.isdisjoint(plan.facts.reachable_inputs[role]):
                 grad = tensors[role.index]  # type: ignore[union-attr]
@@ -134,9 +134,9 @@ class DifferentiableStep:
     def _owners(
         self, node: BackwardCall, grads: Sequence[Any], tensors: list[Any]
     ) -> dict[Any, tuple[Storage, int]]:
-        """Storages, with the versions in which they are read, by owner."""
-        links = zip(node.plan.links, node.links, strict=True)
-        owners = {owner_at_next_order(each.owner): link for each, link in links}
+        """Storages by owner, each with the version in which it is read."""
+        saved = zip(node.plan.saved_tensors, node.saved_versions, strict=True)
+        owners = {owner_at_next_order(each.owner): version for each, version in saved}
         for each, memory, version in zip(*self._memory(node), strict=True):
             owners[owner_at_next_order(each.owner)] = memory.storage, version
         incoming = node.plan.derivatives.orders.incoming  # type: ignore[union-attr]
@@ -155,7 +155,9 @@ class DifferentiableStep:
     def _memory(self, node: BackwardCall) -> tuple[Any, Any, Any]:
         plan = node.plan
         return (
-            (plan.facts.memory, node.memory, node.versions) if plan.facts.memory else ((), (), ())
+            (plan.facts.memory, node.memory, node.memory_versions)
+            if plan.facts.memory
+            else ((), (), ())
         )
 
 
@@ -182,8 +184,8 @@ class _Writer(BackwardWriter):
     def function(self) -> tuple[Any, str]:
         self._check()
         if self.plan.facts.memory:
-            self.source.use(check_shown)
-            self.source.add("check_shown(node.name(), node.shown)")
+            self.source.use(check_forms)
+            self.source.add("check_forms(node.name(), node.memory_forms)")
         self._call(self._values())
         self._results()
         number = f"{self.plan.facts.number} backward, differentiable"

@@ -1,7 +1,8 @@
 """The tape node of a compiled call: runs the compiled backward when gradients arrive.
 
-Used by stage 10 alone. A saved value that is memory of an input or result is checked as eager would
-for those results whose gradient reads it; results without a gradient are absent, not zeros.
+Used by stage 10 alone. A saved tensor in the memory of an input or result is checked for writes as
+eager checks it, for the results whose gradient reads it. A result without a gradient is absent:
+its gradient is None, not zeros.
 Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 """
 
@@ -27,7 +28,7 @@ from aotlite.ir.graph.role import Output, Tangent
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
-from aotlite.stages.s10_runtime.backward.memory.mutations import Shown, refuse_history
+from aotlite.stages.s10_runtime.backward.memory.mutations import TensorForm, refuse_history
 from aotlite.stages.s10_runtime.backward.memory.packed_saves import (
     PackedValues,
     check_copies,
@@ -40,17 +41,17 @@ from aotlite.stages.s10_runtime.subclass_code import coerced, coerced_with_histo
 
 Wanted = frozenset[SourceRole] | None
 """The inputs whose gradients alone are asked for; None where all are."""
-_NO_LINK: Any = (Storage(None), 0)
-"""In the place of a link that no backward asks for any more."""
+_UNREAD: Any = (Storage(None), 0)
+"""Stands for the saved version of a tensor that no further backward reads."""
 _LOCKS = [lock() for _ in range(64)]
-"""For nodes that read what is lent, one for many of them: one for each is dear to make."""
+"""Locks of nodes with values that are copied on write. Many nodes share one: making it costs."""
 
 
 class CompiledBackward(TapeNode):
     """The tape node of a compiled call.
 
-    `ends` are the nodes that collect the inputs' gradients, where all inputs that get one are
-    leaves; elsewhere it is None, and `edges` are given.
+    `ends` are the nodes that accumulate the inputs' gradients, if all inputs that get one are
+    leaves. Otherwise it is None, and `edges` are given.
     """
 
     __slots__ = (
@@ -63,43 +64,44 @@ class CompiledBackward(TapeNode):
         "copies",
         "ends",
         "higher_order_edges",
-        "lenders",
-        "links",
         "memory",
+        "memory_forms",
+        "memory_versions",
+        "observed_storages",
         "plan",
         "saved",
-        "shown",
-        "versions",
+        "saved_versions",
     )
 
     hears_absent = False
     """Its results are those of many ops: where none arrives at one, eager does not get there."""
 
     _arrived: Absent
-    """Results whose gradients came in the backward that runs; not there where none `may_reopen`."""
+    """Results whose gradients came in the backward that runs; unset unless some `may_reopen`."""
     _closed: Absent
-    """Results whose backward raises from now on; not there before a release, or without such."""
+    """Results whose backward raises from now on; unset before a release, or without such."""
     _left: list[Value | None]
-    """What the others' backwards need of the saved values; not there likewise."""
+    """The saved values that the other results' backwards need; unset likewise."""
     _lock: threading.RLock
-    """Held while the backward reads what is lent, and while that is copied; not there without."""
-    lenders: Sequence[Storage]
-    """For each of the plan's `borrowed` the storage; not there without."""
+    """Held while the backward reads values that are copied on write, and while they are copied;
+    unset without such."""
+    observed_storages: Sequence[Storage]
+    """The storage of each of the plan's `write_observed`; unset without such."""
     copies: dict[int, Value]
-    """What guarded values were when the user came to hold their memory; not there without such."""
+    """Copies of byte-checked values, made when the user got their memory; unset without such."""
 
     higher_order_edges: tuple[Edge | None, ...]
-    """Where gradients of the plan's `higher_order_inputs` go; not there if it has none."""
+    """Where gradients of the plan's `higher_order_inputs` go; unset if it has none."""
     _packed: PackedValues | None
-    """What saved-tensor hooks keep in the place of `saved`; not there if none do."""
-    links: Sequence[tuple[Storage, int]]
-    """For each of the plan's `links` the storage, and its version at the end of the call."""
+    """What saved-tensor hooks keep in the place of `saved`; unset without hooks."""
+    saved_versions: Sequence[tuple[Storage, int]]
+    """Of each of the plan's `saved_tensors` the storage, and its version at the end of the call."""
     memory: tuple[Tensor, ...]
-    """An alias of each of the plan's `memory`; not there if it has none."""
-    shown: tuple[Shown, ...]
-    """The caller's tensors that this is memory of, as they were; not there either."""
-    versions: Sequence[int]
-    """Those that `memory` had at the end of the call; not there either."""
+    """An alias of each of the plan's `memory`; unset if it has none."""
+    memory_forms: tuple[TensorForm, ...]
+    """The caller's tensors in `memory`, with their forms as the call ended; unset likewise."""
+    memory_versions: Sequence[int]
+    """The versions of `memory` at the end of the call; unset likewise."""
 
     def __init__(
         self,
@@ -112,10 +114,10 @@ class CompiledBackward(TapeNode):
         self.ends = ends
         self._edges = edges
         self.saved: list[Value] | None = saved
-        self.links = ()
+        self.saved_versions = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
-        if plan.borrowed:
+        if plan.write_observed:
             self._lock = _LOCKS[self.sequence % len(_LOCKS)]
             self.copies = {}
         if STATE.watch is not None:
@@ -125,8 +127,8 @@ class CompiledBackward(TapeNode):
         watch.made(self)
         if watch.pack is not None and self.saved is not None:
             graph = None if self.plan.variants is None else self.plan.variants.graph
-            lent = [index for index, _ in self.plan.lent]
-            self._packed = PackedValues.of(self.saved, graph, lent, watch.pack)
+            copied = [index for index, _ in self.plan.copied_on_write]
+            self._packed = PackedValues.of(self.saved, graph, copied, watch.pack)
             self.saved = None
 
     @property
@@ -159,20 +161,20 @@ class CompiledBackward(TapeNode):
 
     def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         ends = self.ends
-        if self.plan.effects:  # the engine tells which of them happen
+        if self.plan.effects:  # only the engine knows which of them happen
             return None
         if ends is not None:
             for end in ends:
-                # A leaf that was `t_`'d since collects by another node, to which this passes on.
-                # One with hooks calls them.
+                # A leaf that `t_` has changed since accumulates in another node, to which this one
+                # passes its gradient. A leaf with hooks calls them.
                 if end is not None and (end.edges or end.extra is not None) and not end.is_plain:
                     return None
         return ends
 
     def begin_order(self, made: CompiledBackward) -> None:
-        """Told that gradients of this call have a tape node, `made`."""
-        if hasattr(self, "shown"):
-            made.shown = self.shown
+        """Hands on what `made`, the tape node of this call's gradients, checks at its backward."""
+        if hasattr(self, "memory_forms"):
+            made.memory_forms = self.memory_forms
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         return self._run(grads, None)
@@ -188,7 +190,7 @@ class CompiledBackward(TapeNode):
         return found if self.extra is None or not self.extra.kept else self._kept(found)
 
     def _kept(self, found: Sequence[Any]) -> Sequence[Any]:
-        """Gives results that retain their gradients what came to them, inside too (HOOK-4)."""
+        """Stores the gradients of results that retain theirs, also inside a call (HOOK-4)."""
         places = {role: place for place, (role, _) in enumerate(self.plan.tangents)}
         for (role, _), grad in zip(self.plan.gradients, found, strict=True):
             kept = self.extra.kept.get(places[role]) if isinstance(role, Output) else None
@@ -213,10 +215,11 @@ class CompiledBackward(TapeNode):
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
-        if self.plan.guarded and self.copies:
+        if self.plan.byte_checked and self.copies:
             check_copies(self)
         formed = self._with_history(grads) if STATE.wrappers else grads
-        moved = self.plan.facts.memory and [m.storage.version for m in self.memory] != self.versions
+        versions = [m.storage.version for m in self.memory] if self.plan.facts.memory else ()
+        moved = bool(versions) and versions != self.memory_versions
         if formed is None or moved:
             found = self.gradients(grads)
             why = MOVED if moved else FORM
@@ -227,7 +230,7 @@ class CompiledBackward(TapeNode):
         arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
         orders: Any = self.plan.derivatives.orders
         step = orders.step(self.plan, self.absent(grads), arriving)
-        if not self.plan.lent:
+        if not self.plan.copied_on_write:
             return step(self, grads)
         with self._lock:
             return step(self, grads)
@@ -235,7 +238,7 @@ class CompiledBackward(TapeNode):
     def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
         if self.saved is None:
             return self._unpacked(grads, partial(self.gradients, wanted=wanted))
-        if self.plan.guarded and self.copies:
+        if self.plan.byte_checked and self.copies:
             check_copies(self)
         variants = self.plan.variants
         if STATE.wrappers and variants is not None:
@@ -255,7 +258,7 @@ class CompiledBackward(TapeNode):
         step = variants.whole
         if step is None or absent:
             step = variants.step(absent, self.plan)
-        if not self.plan.lent:
+        if not self.plan.copied_on_write:
             return step(self, grads)
         with self._lock:
             return step(self, grads)
@@ -291,10 +294,11 @@ class CompiledBackward(TapeNode):
             return False
         return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)
 
-    def keep(self, storage: Storage) -> None:
+    def before_write(self, storage: Storage) -> None:
         """PART-37: copies the saved values in this memory, which is about to change.
 
-        Of guarded ones a copy is kept beside them, where the change may go unnoticed (PART-40).
+        Byte-checked values stay. Where the change can go unnoticed, a copy is kept to compare them
+        with (PART-40).
         """
         variants = self.plan.variants
         with self._lock:
@@ -302,21 +306,24 @@ class CompiledBackward(TapeNode):
             values: Any = left if self.saved is None else self.saved
             if values is None or variants is None:
                 return
-            pairs = zip(self.plan.borrowed, self.lenders, strict=True)
+            pairs = zip(self.plan.write_observed, self.observed_storages, strict=True)
             here = [i for (i, _), each in pairs if each is storage and values[i] is not None]
-            guarded = {index for index, _ in self.plan.guarded}.intersection(here)
-            if storage.exported and guarded:
-                made = with_copies(values, saved_metas(variants.graph), sorted(guarded))
-                self.copies |= {i: made[i] for i in guarded if i not in self.copies}
-            lent = [index for index in here if index not in guarded]
-            copies = with_copies(values, saved_metas(variants.graph), lent)
+            byte_checked = {index for index, _ in self.plan.byte_checked}.intersection(here)
+            if storage.exported and byte_checked:
+                made = with_copies(values, saved_metas(variants.graph), sorted(byte_checked))
+                self.copies |= {i: made[i] for i in byte_checked if i not in self.copies}
+            copied = [index for index in here if index not in byte_checked]
+            copies = with_copies(values, saved_metas(variants.graph), copied)
             if self.saved is None:
                 self._left = copies
             else:
                 self.saved = copies
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
-        """`run` with what saved-tensor hooks unpack; without such, it has been released."""
+        """Calls `run` with the saved values that hooks unpack or an earlier backward has left.
+
+        Raises AutogradError where there are none: they are released.
+        """
         packed, left = getattr(self, "_packed", None), getattr(self, "_left", None)
         absent, closed = self.absent(grads), getattr(self, "_closed", NOTHING_ABSENT)
         if packed is None and left is None or closed - absent:
@@ -335,14 +342,15 @@ class CompiledBackward(TapeNode):
         return frozenset([role for (role, _), each in pairs if each is None])
 
     def check(self, absent: Absent) -> None:
-        """Raises what eager's backward raises for the gradients that arrived."""
+        """Raises what eager's backward raises for the gradients that arrive (SAV-2)."""
         plan = self.plan
         for role, error in plan.errors.items():
             if role not in absent:
                 raise again(error)
         packed = getattr(self, "_packed", None)
         read = plan.read(absent)
-        for each, is_read, (storage, version) in zip(plan.links, read, self.links, strict=True):
+        saved = zip(plan.saved_tensors, read, self.saved_versions, strict=True)
+        for each, is_read, (storage, version) in saved:
             if packed is not None and not packed.is_written(storage, version):
                 continue
             if storage.version != version and is_read:
@@ -356,10 +364,10 @@ class CompiledBackward(TapeNode):
                 )
 
     def release(self) -> None:
-        if not self.plan.borrowed:
+        if not self.plan.write_observed:
             self._let_go()
             return
-        with self._lock:  # another thread may be copying what is lent
+        with self._lock:  # another thread may be copying saved values
             self._let_go()
             if getattr(self, "_left", None) is None:
                 self.copies = {}
@@ -368,12 +376,12 @@ class CompiledBackward(TapeNode):
         if self.plan.may_reopen and self._stays_open():
             return
         self.saved = self._packed = None
-        self.links = self.lenders = ()
+        self.saved_versions = self.observed_storages = ()
         if self.plan.may_reopen:
             self._left = None  # type: ignore[assignment]
 
     def _stays_open(self) -> bool:
-        """Lets go what no later backward may read; False where there is none (SAV-1)."""
+        """Frees what no later backward reads. False if no backward can follow (SAV-1)."""
         plan = self.plan
         before = getattr(self, "_closed", NOTHING_ABSENT)
         all_of_them = frozenset([role for role, _ in plan.tangents])
@@ -384,6 +392,6 @@ class CompiledBackward(TapeNode):
             values = self._left if self.saved is None else self.saved
             self._left = plan.left(values, closed)
         self.saved = None
-        pairs = zip(plan.read(closed), self.links, strict=True)
-        self.links = [pair if is_read else _NO_LINK for is_read, pair in pairs]
+        pairs = zip(plan.read(closed), self.saved_versions, strict=True)
+        self.saved_versions = [pair if is_read else _UNREAD for is_read, pair in pairs]
         return True

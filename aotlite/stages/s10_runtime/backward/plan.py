@@ -1,4 +1,4 @@
-"""What the backwards of all calls of an entry have in common, and which results they are without.
+"""`BackwardPlan`: the facts that the backwards of all calls of an entry share.
 
 Made by `plan_backward`, read by the tape node of each call.
 Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
@@ -27,7 +27,7 @@ from aotlite.stages.records.rng_state import FinalRngState
 from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Absent = frozenset[Any]
-"""Results to which no gradient arrives in a backward, and effects that do not happen in it."""
+"""Results whose gradients do not arrive in a backward, and effects that do not happen in it."""
 NOTHING_ABSENT: Absent = frozenset()
 
 
@@ -37,7 +37,7 @@ class BackwardVariants(Protocol):
     graph: Graph
     arrivals: tuple[frozenset[ResultRole], ...]
     whole: Any
-    """The backward that lacks nothing, once it is made."""
+    """The backward for all tangents; None until it is made."""
 
     def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
         """The numbers of the saved values that the backward without these tangents reads."""
@@ -71,9 +71,9 @@ class BackwardCall(Protocol):
 
     plan: BackwardPlan
     saved: list[Value] | None
-    links: Sequence[tuple[Storage, int]]
+    saved_versions: Sequence[tuple[Storage, int]]
     memory: tuple[Tensor, ...]
-    versions: Sequence[int]
+    memory_versions: Sequence[int]
     _lock: Any
 
     @property
@@ -88,7 +88,7 @@ class BackwardCall(Protocol):
 
 @attrs.frozen(eq=False)
 class BackwardFacts:
-    """What stages 4 to 8 found out of a backward; read when a variant or an order is made."""
+    """Facts of a backward from stages 4 to 8; read when a variant or a derivative of it is made."""
 
     is_compact: bool
     """The backward is called by its compact face (`backends.calling_convention`)."""
@@ -97,24 +97,24 @@ class BackwardFacts:
     receiving_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which a gradient of each result flows."""
     run_once_nodes: tuple[tuple[int, bool], ...]
-    """For nodes of eager's tape that are spent once the results whose gradients pass them, as bits
-    (`GradientReads.results`), and whether they ask for tensors."""
+    """For each node of eager's tape that runs only once: the results whose gradients pass it, as
+    bits (`GradientReads.results`), and whether it reads saved tensors."""
     only_leaves: bool
     """Whether every input that gets a gradient is a leaf."""
     new_leaves: frozenset[SourceRole]
-    """Inputs that the function makes leaves, which get the gradient as such (FUN-36)."""
+    """Inputs that the function makes leaves, and that get gradients as leaves (FUN-36)."""
     number: int = 0
-    """Of the compilation (GEN-9)."""
+    """The number of the compilation (GEN-9)."""
     memory: tuple[BackwardMemory, ...] = ()
-    """What the backward finds in memory, and writes there (FUN-31)."""
+    """Memory that the backward reads as it then is, or writes (FUN-31)."""
     final_rng_state: FinalRngState | None = None
-    """Where the backward leaves the generator (RNG-5)."""
+    """The generator's state after the backward (RNG-5)."""
     required_arrivals: tuple[RequiredArrivals, ...] = ()
-    """Results whose gradients have to arrive together."""
+    """Sets of results whose gradients have to arrive together."""
     arrival_choices: tuple[ArrivalChoice, ...] = ()
-    """Where gradients are other ones for each choice of results."""
+    """Gradients that differ by which results' gradients arrive."""
     subclass_metas: Mapping[Any, SubclassMeta] = {}
-    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
+    """How wrapper tangents and gradients are rebuilt, by role (SUB-11, SUB-12)."""
 
 
 @attrs.frozen(eq=False)
@@ -122,62 +122,64 @@ class Derivatives:
     """How a backward is differentiated, and what anomaly mode runs in its place."""
 
     orders: HigherOrders | None = None
-    """The backward as something to differentiate (DBL-2); None where that is refused (DBL-1)."""
+    """The differentiable backwards (DBL-2); None where differentiating is refused (DBL-1)."""
     why: str = ""
-    """Why it is refused, or why not `splits`."""
+    """Why it is refused, or why `splits` is False."""
     splits: bool = True
-    """Gradients may arrive in parts: what is computed of them is linear (DBL-1)."""
+    """A gradient may arrive in parts: the backward is linear in it (DBL-1)."""
     inside: NanChecks | None = None
-    """What anomaly mode looks at (JNT-8); None where that is the gradients it gives alone."""
+    """The checks of anomaly mode (JNT-8); None where they look at the resulting gradients only."""
     order: int = 1
-    """Of the derivatives that the backward computes (DBL-2)."""
+    """The order of the derivatives that the backward computes (DBL-2)."""
     higher_order_inputs: tuple[SourceRole, ...] = ()
-    """The inputs that get no gradient here, and may get one from a derivative of it (DBL-2)."""
+    """Inputs that get no gradient here, and may get one from a derivative of this one (DBL-2)."""
 
 
 @attrs.frozen(eq=False)
 class BackwardPlan:
-    """All that a compiled backward needs to know, apart from what one call saves.
+    """All that a compiled backward needs, apart from the values that one call saves.
 
-    What each run reads stands here; what is read once, or by a second order, in the two records.
+    Facts that each run reads are fields. `facts` and `derivatives` hold those that are read once.
     """
 
     variants: BackwardVariants | None
-    """None where no gradient reaches any input: the backward only checks what eager's checks."""
+    """None if no gradient reaches an input: the backward then checks versions only."""
     tangents: tuple[tuple[ResultRole, TensorMeta], ...]
-    """Differentiable results in order, and the layout in which their gradients are expected."""
+    """Differentiable results in order, each with the layout expected of its gradient."""
     gradients: tuple[tuple[SourceRole, TensorMeta | None], ...]
-    """The inputs, and the geometry of the gradients of those that get one."""
+    """The inputs, each with the meta of its gradient; None where no result leads to it."""
     facts: BackwardFacts
     derivatives: Derivatives
     reads: GradientReads
-    """Whose memory gradients read."""
+    """The saved tensors of eager's tape that gradients read."""
     errors: dict[ResultRole, Exception]
-    """What eager's backward raises for the gradient of a result."""
-    lent: tuple[tuple[int, Any], ...] = ()
-    """Saved values that lie in memory of others, which may write it; and whose it is (PART-37)."""
-    guarded: tuple[tuple[int, Any], ...] = ()
-    """Saved values that eager's backward reads, too, and of which this one computes again what
-    eager has saved; and whose memory it is (PART-40)."""
+    """The error that eager's backward raises for the gradient of a result."""
+    copied_on_write: tuple[tuple[int, Any], ...] = ()
+    """Saved values in memory that the caller may write, each with that memory's owner: they are
+    copied before a write (PART-37)."""
+    byte_checked: tuple[tuple[int, Any], ...] = ()
+    """Saved values that eager's backward reads, too, and from which this one recomputes what eager
+    has saved; each with that memory's owner (PART-40)."""
     effects: tuple[BackwardEffect, ...] = ()
-    """What happens in the backward (TOK-4)."""
+    """Effects of the backward (TOK-4)."""
     edge_order: tuple[int, ...] | None = None
-    """The places of the gradients as they arrive in eager, where that is another order (CAG-10)."""
-    borrowed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
-    """What is lent and what is guarded: the node is told before that memory is written."""
+    """The places of the gradients in eager's order of arrival; None if that is their order here
+    (CAG-10)."""
+    write_observed: tuple[tuple[int, Any], ...] = attrs.field(init=False)
+    """Saved values of both kinds: storages call the node before they are written."""
     wrapped: tuple[bool, ...] = attrs.field(init=False)
-    """For each tangent whether it is a wrapper."""
+    """Whether each tangent is a wrapper."""
 
-    @borrowed.default
+    @write_observed.default
     def _borrowed(self) -> tuple[tuple[int, Any], ...]:
-        return (*self.lent, *self.guarded)
+        return (*self.copied_on_write, *self.byte_checked)
 
     @wrapped.default
     def _wrapped(self) -> tuple[bool, ...]:
         return tuple([Tangent(role) in self.facts.subclass_metas for role, _ in self.tangents])
 
     may_reopen: bool = attrs.field(init=False)
-    """Whether some result can have a backward behind one of another, or a second one (SAV-1)."""
+    """Whether a result can have a second backward, or one after another result's (SAV-1)."""
 
     @may_reopen.default
     def _may_reopen(self) -> bool:
@@ -187,35 +189,35 @@ class BackwardPlan:
         return len(self.tangents) > 1 or not facts.run_once_nodes
 
     def left(self, values: Sequence[Value | None], closed: Absent) -> list[Value | None]:
-        """Of the saved values those that backwards without gradients of these results read."""
+        """The saved values that backwards without these results read; None for the others."""
         if not closed or self.variants is None or not self.facts.is_compact:
             return list(values)
         needed = self.variants.needed(closed, self)
         return [value if index in needed else None for index, value in enumerate(values)]
 
     def closed(self, arrived: Absent) -> Absent:
-        """Results whose backward raises behind one with gradients of these."""
+        """Results whose backward raises after one with gradients of `arrived`."""
         bits, spent = self.reads.bits_among(arrived), 0
         for each, _ in self.facts.run_once_nodes:
             spent |= each if each & bits else 0
         return self.reads.results_of(spent)
 
     def asks_without(self, absent: Absent) -> bool:
-        """Whether a gradient that is not absent passes a node that asks for tensors."""
+        """Whether an arriving gradient passes a node of eager's tape that reads saved tensors."""
         bits = self.reads.bits_without(absent)
         return any(asks and each & bits for each, asks in self.facts.run_once_nodes)
 
     @property
-    def links(self) -> tuple[SavedOf, ...]:
-        """All that `reads` names, once each."""
-        return self.reads.links
+    def saved_tensors(self) -> tuple[SavedOf, ...]:
+        """The tensors of `reads`, each once."""
+        return self.reads.saved_tensors
 
     def read(self, absent: Absent) -> list[bool]:
-        """For each of `links` whether a gradient that is not absent reads it."""
+        """Whether an arriving gradient reads each of `saved_tensors`."""
         return self.reads.read_by(self.reads.bits_without(absent))
 
     def reached(self, absent: Absent) -> set[SourceRole]:
-        """The inputs to which a gradient that is not absent flows."""
+        """The inputs to which the arriving gradients flow."""
         return {
             of
             for role, _ in self.tangents

@@ -31,8 +31,8 @@ def plan_backward(
     families: Sequence[FamilyMeta],
     *,
     is_compact: bool,
-    lent: tuple[tuple[int, Any], ...] = (),
-    guarded: tuple[tuple[int, Any], ...] = (),
+    copied_on_write: tuple[tuple[int, Any], ...] = (),
+    byte_checked: tuple[tuple[int, Any], ...] = (),
     derivatives: Derivatives = NO_DERIVATIVES,
     number: int = 0,
 ) -> BackwardPlan | None:
@@ -89,8 +89,8 @@ def plan_backward(
         derivatives,
         both.backward.reads,
         both.backward.errors,
-        lent=lent,
-        guarded=guarded,
+        copied_on_write=copied_on_write,
+        byte_checked=byte_checked,
         effects=both.backward.effects,
         edge_order=None if graph is None else _edge_order(both.order, gradients),
     )

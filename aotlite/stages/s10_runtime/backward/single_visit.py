@@ -17,7 +17,7 @@ import attrs
 
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import AutogradError, noted
-from aotlite.stages.s10_runtime.backward.memory.mutations import check_shown
+from aotlite.stages.s10_runtime.backward.memory.mutations import check_forms
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
@@ -80,6 +80,6 @@ class SingleVisitBackward(CompiledBackward):
     def _run(self, grads: list[Any], wanted: Any) -> Sequence[Any]:
         for visits in getattr(self, "visits", ()):
             visits.note(self)
-        if not self.plan.facts.memory and hasattr(self, "shown"):
-            check_shown(self.name(), self.shown)
+        if not self.plan.facts.memory and hasattr(self, "memory_forms"):
+            check_forms(self.name(), self.memory_forms)
         return super()._run(grads, wanted)

@@ -97,11 +97,11 @@ class BackwardWriter:
             return
         wanted = [i for i, is_read in enumerate(plan.read(self.absent)) if is_read]
         if len(wanted) > MANY:
-            source.add("for s, n in node.links:", "    if s.version != n:")
+            source.add("for s, n in node.saved_versions:", "    if s.version != n:")
             source.add(f"        node.check({absent})")
         elif wanted:
-            names = [f"(s{i}, n{i})" for i in range(len(plan.links))]
-            source.add(f"{listed(names)} = node.links")
+            names = [f"(s{i}, n{i})" for i in range(len(plan.saved_tensors))]
+            source.add(f"{listed(names)} = node.saved_versions")
             tests = " or ".join([f"s{i}.version != n{i}" for i in wanted])
             source.add(f"if {tests}:", f"    node.check({absent})")
 
@@ -169,14 +169,14 @@ class BackwardWriter:
     def _call(self, values: str) -> None:
         plan, compact = self.plan, self.plan.facts.is_compact
         given = f"run.read_of({values})" if compact and not self.run.reads_all else values
-        # What gradients read of others' memory; nothing is lent where effects are (PART-37).
-        storages = [f"node.links[{i}][0]" for i in range(len(plan.links))]
+        # Memory of saved tensors; with effects no value is copied on write (PART-37).
+        storages = [f"node.saved_versions[{i}][0]" for i in range(len(plan.saved_tensors))]
         draws = self.draws.reads or self.draws.consumed != 0
         call = held_call(
             self.source, self.graph, "run", given, storages, draws=draws, compact=compact
         )
         if compact:
-            self.source.enter(f"found = {call}", *self.draws.on_error())
+            self.source.add_quiet_call(f"found = {call}", *self.draws.on_error())
         else:
             self.draws.call(f"found = {call}")
         if self.draws.consumed is None:

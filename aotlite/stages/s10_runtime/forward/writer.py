@@ -31,7 +31,10 @@ from aotlite.stages.records.call_effects import HookPlace
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_facts import Alias, InputMeta, Plain
 from aotlite.stages.s10_runtime.backward.memory.mutations import keep_forms, keep_memory
-from aotlite.stages.s10_runtime.backward.memory.version_checks import write_links, write_loans
+from aotlite.stages.s10_runtime.backward.memory.version_checks import (
+    add_saved_versions,
+    add_write_observers,
+)
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
@@ -89,7 +92,7 @@ class EntryWriter:
         self._write_inputs()
         self.changes.set_versions()
         self.results.write()
-        self._link()
+        self._observe_memory()
         self._geometries()
         if self.plan.backward is not None:
             keep_forms(
@@ -112,8 +115,8 @@ class EntryWriter:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name_of(each.role)}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
-                self.source.add(f"if {name_of(each.role)}.storage.loans is not None:")
-                self.source.add(f"    {name_of(each.role)}.storage.settle()")
+                self.source.add(f"if {name_of(each.role)}.storage.write_observers is not None:")
+                self.source.add(f"    {name_of(each.role)}.storage.before_write()")
 
     def _edges(self) -> str:
         """Where the inputs' gradients go; asked before anything runs, since asking may raise.
@@ -202,7 +205,7 @@ class EntryWriter:
         if many_names:
             line = f"saved = {call}"
         if plan.is_compact:
-            source.enter(line, *self.draws.on_error())
+            source.add_quiet_call(line, *self.draws.on_error())
         else:
             self.draws.call(line)
         if many_names:
@@ -275,14 +278,14 @@ class EntryWriter:
             if self.variables.has_tensor(role):
                 self.results.give_history(role)
 
-    def _link(self) -> None:
+    def _observe_memory(self) -> None:
         """Tells the tape node whose memory the backward reads."""
         backward = self.plan.backward
         if backward is None:
             return
         keep_memory(self.source, backward.facts.memory, self.variables.by_role(self.tensors))
-        write_loans(self.source, backward.borrowed, self._storage)
-        write_links(self.source, backward.links, self._storage)
+        add_write_observers(self.source, backward.write_observed, self._storage)
+        add_saved_versions(self.source, backward.saved_tensors, self._storage)
 
     def _storage(self, owner: Any) -> str:
         return self.changes.storage(owner) or f"{self.variables.owner(owner)}.storage"

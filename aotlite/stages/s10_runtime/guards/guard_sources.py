@@ -52,13 +52,15 @@ def guarded_values_of(
             for each in meta.inputs
             if each.extent is not None
         },
-        kin=_kin(meta, calling, partition.backward),
+        view_family_members=_view_family_members(meta, calling, partition.backward),
         hooks=tuple([function for _, function in captured.hooks]),
     )
 
 
-def _kin(meta: FunctionMeta, calling: Any, backward: Graph | None) -> tuple[Any, ...]:
-    """Inputs of which gradients depend on how they are views of one base."""
+def _view_family_members(
+    meta: FunctionMeta, calling: Any, backward: Graph | None
+) -> tuple[Any, ...]:
+    """Inputs whose gradients depend on how they are views of one base."""
     if backward is None:
         return ()
     merged = [member.role for base in calling.bases for member in base.members]
@@ -92,8 +94,8 @@ class GuardedValues:
     """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
     needed: dict[InputRole, int]
     """Bytes that the storage must have, of inputs of which more is seen than they span."""
-    kin: tuple[InputRole, ...]
-    """Inputs of which gradients depend on how they are views of one base (SYN-2)."""
+    view_family_members: tuple[InputRole, ...]
+    """Inputs whose gradients depend on how they are views of one base (SYN-2)."""
     hooks: tuple[Any, ...]
     """The functions that each call registers as hooks (HOOK-1)."""
 

@@ -31,7 +31,7 @@ from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
 _FEW = 3
 """So many storages are compared pair by pair; more, as a set."""
 
-_KIN = "of which base inputs that overlap are views"
+_VIEWS_OF_BASE = "of which base inputs that overlap are views"
 _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 
@@ -58,7 +58,7 @@ def sharing_check(
     yield GuardCheck(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
 
 
-def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
+def view_family_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
     """That the same inputs are views of one base, of an equal one, and by the same views.
 
     A write to one of them becomes part of the others' history, through the base (SYN-7).
@@ -77,7 +77,7 @@ def kin_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[GuardChec
             tests.append(f"{first}._root.meta is {meta}")
             tests += [_seen_as(source, name, tensors[name]) for name in (first, *others)]
     for test in tests:
-        yield GuardCheck(test, _KIN, expected=_EXPECTED)
+        yield GuardCheck(test, _VIEWS_OF_BASE, expected=_EXPECTED)
 
 
 def _seen_as(source: Source, name: str, tensor: Tensor) -> str:

@@ -44,7 +44,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
     outlined,
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, name_of
-from aotlite.stages.s10_runtime.guards.overlap import kin_checks, sharing_check
+from aotlite.stages.s10_runtime.guards.overlap import sharing_check, view_family_checks
 from aotlite.stages.s10_runtime.source import Source, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
 
@@ -376,9 +376,9 @@ class _Guards:
             named = {name_of(role): tensor for role, tensor in tensors.items()}
             written = [name_of(role) for role in tensors if role in self.world.written]
             self.checks += sharing_check(self.source, named, written)
-        if self.world.kin:
-            kin = {name_of(role): tensors[role] for role in self.world.kin}
-            self.checks += kin_checks(self.source, kin)
+        if self.world.view_family_members:
+            members = {name_of(role): tensors[role] for role in self.world.view_family_members}
+            self.checks += view_family_checks(self.source, members)
         for role, is_view in self.world.fixed_views.items():
             test = f"({name_of(role)}._base is not None) is {is_view}"
             self.check(test, f"whether {role} is a view", None, str(is_view))

@@ -16,7 +16,7 @@ import attrs
 from aotlite.eager.base.modes import recording
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.checks import told
+from aotlite.eager.subclass.checks import text_of
 from aotlite.eager.subclass.protocol import (
     WrapperStorage,
     flatten,
@@ -168,7 +168,7 @@ def _preferred(recorder: Trace, like: Tensor) -> Tensor:
         found = form_of(recorder, like).__coerce_tangent_metadata__()
         found = form_of(recorder, found) if isinstance(found, Tensor) else found
     if not isinstance(found, Tensor) or found.meta.shape != like.meta.shape:
-        shown = found.meta if isinstance(found, Tensor) else told(found)
+        shown = found.meta if isinstance(found, Tensor) else text_of(found)
         raise noted(
             SubclassError(
                 f"{type(like).__name__}.__coerce_tangent_metadata__ gives {shown}, expected a "

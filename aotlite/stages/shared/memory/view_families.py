@@ -71,12 +71,12 @@ class ViewFamilies:
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
         """Finds those that share a root among all that the function can reach, before it runs."""
-        kin: dict[int, dict[int, Tensor]] = {}
+        by_root: dict[int, dict[int, Tensor]] = {}
         for tensor in tensors:
             is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
             if tensor._root is not None and is_real:
-                kin.setdefault(id(tensor._root), {})[id(tensor)] = tensor
-        for members in kin.values():
+                by_root.setdefault(id(tensor._root), {})[id(tensor)] = tensor
+        for members in by_root.values():
             for tensor in members.values():
                 several = len(members) > 1
                 apart = _is_leaf_of_its_own if is_wrapper(tensor) else _is_apart

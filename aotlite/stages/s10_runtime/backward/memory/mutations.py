@@ -1,8 +1,8 @@
-"""The memory that a compiled backward reads as it then is, and writes: the run-time part.
+"""Memory that a compiled backward reads as it then is, and writes: the run-time part.
 
-Used by stage 10 alone. A call hands its tape node an alias of each such memory, in the geometry
-that the graph knows it by. The backward takes what is there, and at its end puts back what it has
-written; version counters move by the writes of those tape nodes that eager would run.
+Used by stage 10 alone. A call gives its tape node an alias of each such memory, in the geometry
+that the graph uses. The backward reads the current bytes, and writes the new ones at its end.
+Version counters move by the writes of the tape nodes that eager would run.
 Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 """
 
@@ -25,24 +25,25 @@ from aotlite.stages.s10_runtime.support import read_only, write_window
 Absent = frozenset[Any]
 
 
-def kept(tensor: Tensor) -> Tensor:
-    """An alias of memory for the backward, without a history."""
+def memory_alias(tensor: Tensor) -> Tensor:
+    """An alias of the tensor's memory for the backward, without a history."""
     return Tensor(tensor.storage, tensor.meta, tensor.offset)
 
 
-Shown = tuple[Any, TensorMeta, int, Storage]
-"""A tensor of the caller's, by a weak reference, and what it was when the call ended."""
+TensorForm = tuple[Any, TensorMeta, int, Storage]
+"""A caller's tensor by a weak reference, and its meta, offset and storage when the call ended."""
 
 
-def shown(*tensors: Tensor) -> tuple[Shown, ...]:
-    """What the tensors are now."""
+def forms_of(*tensors: Tensor) -> tuple[TensorForm, ...]:
+    """The forms that the tensors have now."""
     return tuple([(weakref.ref(t), t.meta, t.offset, t.storage) for t in tensors])
 
 
-def check_shown(name: str, before: tuple[Shown, ...]) -> None:
-    """Raises where the caller gave a tensor that the backward reads another form since.
+def check_forms(name: str, before: tuple[TensorForm, ...]) -> None:
+    """Raises UnsupportedError if the form of a tensor that the backward reads has changed.
 
-    Eager's backward sees the object as it then is; the compiled one was recorded for one form.
+    Eager's backward reads the tensor in its form at that time. The compiled one was recorded for
+    one form.
     """
     for reference, meta, offset, storage in before:
         tensor = reference()
@@ -59,23 +60,23 @@ def check_shown(name: str, before: tuple[Shown, ...]) -> None:
 
 
 def keep_memory(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
-    """Adds the line of a call that hands memory to its tape node; `names` are those of owners."""
+    """Adds the line of a call that gives its tape node the memory; `names` are those of owners."""
     if memory:
-        source.use(kept)
-        source.add(f"node.memory = {listed([f'kept({names[m.owner]})' for m in memory])}")
+        source.use(memory_alias)
+        source.add(f"node.memory = {listed([f'memory_alias({names[m.owner]})' for m in memory])}")
 
 
 def keep_forms(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
-    """Adds the lines, at the end of a call, that note forms and versions of memory."""
+    """Adds the lines at the end of a call that note the memory's forms and versions."""
     if memory:
         seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
-        source.use(shown)
-        source.add(f"node.shown = shown({', '.join(seen)})")
-        source.add("node.versions = [m.storage.version for m in node.memory]")
+        source.use(forms_of)
+        source.add(f"node.memory_forms = forms_of({', '.join(seen)})")
+        source.add("node.memory_versions = [m.storage.version for m in node.memory]")
 
 
 class BackwardMemoryWriter:
-    """Writes what a backward does with memory, into its function."""
+    """Adds to a backward's function the lines that read and write memory."""
 
     def __init__(
         self,
@@ -90,16 +91,17 @@ class BackwardMemoryWriter:
         self.source = source
         self.is_compact = is_compact
         self.counts = [sum(bool(who - absent) for who in each.writes) for each in memory]
-        """How often each memory is written where these gradients are absent."""
-        self.left: dict[Any, Any] = {role.of: v for role, v in graph.outputs_with(Rewritten)}
+        """How often each memory is written when these gradients are absent."""
+        self.final: dict[Any, Any] = {role.of: v for role, v in graph.outputs_with(Rewritten)}
 
     def values(self) -> list[str]:
-        """Expressions of what the backward finds in memory, in the order of its inputs."""
+        """Expressions for the current values of the memory, in the order of the graph's inputs."""
         if not self.memory:
             return []
         names = [f"m{i}" for i in range(len(self.memory))]
-        self.source.use(check_shown)
-        self.source.add("check_shown(node.name(), node.shown)", f"{listed(names)} = node.memory")
+        self.source.use(check_forms)
+        self.source.add("check_forms(node.name(), node.memory_forms)")
+        self.source.add(f"{listed(names)} = node.memory")
         self._check(names)
         found = []
         for name, each in zip(names, self.memory, strict=True):
@@ -110,17 +112,17 @@ class BackwardMemoryWriter:
         return found
 
     def _check(self, names: list[str]) -> None:
-        """RT-10: what cannot be written is an error before anything is."""
+        """Adds the checks that memory can be written, before any is written (RT-10)."""
         self.source.use(read_only)
         for name, each, count in zip(names, self.memory, self.counts, strict=True):
             if count and not each.is_counted_alone:
                 place = self.source.constant(each.place, "V", each.place)
                 self.source.add(f"if not {name}.storage.writable:")
                 self.source.add(f"    raise read_only({place})")
-                self.source.add(f"{name}.storage.settle()")
+                self.source.add(f"{name}.storage.before_write()")
 
     def put_back(self, first: int) -> None:
-        """Writes what the backward left in memory; its results from number `first` on are that."""
+        """Adds the lines that write the final values: the graph's results from `first` on."""
         place = first
         for number, each in enumerate(self.memory):
             if not each.writes:
@@ -129,7 +131,7 @@ class BackwardMemoryWriter:
             if each.is_counted_alone:
                 self.source.add(f"m{number}.storage.version += {count}")
                 continue
-            value = self.left[each.owner]
+            value = self.final[each.owner]
             if count:
                 meta = self.source.constant(value.meta, "M", str(value.meta))
                 self.source.use(write_window)
@@ -141,10 +143,10 @@ class BackwardMemoryWriter:
 def refuse_history(
     name: str, memory: tuple[BackwardMemory, ...], graph: Graph, absent: Absent
 ) -> None:
-    """FUN-31: raises where the writes of a backward would get a history of their own.
+    """Raises if a backward's writes would get a history of their own (FUN-31).
 
-    That is with grad mode on (`create_graph`): eager's leaves cannot be written then, and other
-    memory would depend on what the new values are made of.
+    They would in grad mode (`create_graph`): eager refuses writes of leaves then, and other memory
+    would depend on the history of the new values.
     """
     for each in memory:
         if not any(who - absent for who in each.writes):
@@ -168,7 +170,7 @@ def refuse_history(
 
 
 def _is_differentiable(graph: Graph, memory: BackwardMemory) -> bool:
-    """Whether what is written depends on gradients, or on what was saved."""
+    """Whether the new value depends on gradients or saved values."""
     values: list[Any] = [v for role, v in graph.outputs_with(Rewritten) if role.of == memory.owner]
     seen: set[Node] = set()
     while values:

@@ -1,4 +1,4 @@
-"""What a compiled call saves in another form: packed by saved-tensor hooks, or copied.
+"""Saved values of a compiled call in another form: packed by saved-tensor hooks, or copied.
 
 Used by stage 10 alone. Rules: TEN-42, SAV-2, SAV-7, PART-37, PART-40, CKP-5. Spec:
 `specs/s10_runtime.md`.
@@ -36,7 +36,7 @@ def saved_metas(graph: Graph) -> list[TensorMeta]:
 def with_copies(
     values: Sequence[Value], metas: Sequence[TensorMeta], indices: Sequence[int]
 ) -> list[Value]:
-    """The values, copies of those with these numbers among them."""
+    """The values, with copies in the place of those with these numbers."""
     found = list(values)
     for i in indices:
         found[i] = _copied(found[i], metas[i])
@@ -51,12 +51,12 @@ def _copied(value: Value, meta: TensorMeta) -> Value:
 
 
 def check_copies(node: Any) -> None:
-    """Raises AutogradError where a guarded value of a call was written unnoticed (PART-40)."""
+    """Raises AutogradError if a byte-checked value of a call was written unnoticed (PART-40)."""
     if node.saved is None or node.plan.variants is None:
         return
     metas = saved_metas(node.plan.variants.graph)
     for index, copy in node.copies.items():
-        value = node.saved[index]  # None: no backward that is left reads it
+        value = node.saved[index]  # None: no further backward reads it
         if value is not None and not _same_bytes(value, copy, metas[index]):
             raise _written_unnoticed(node.name(), metas[index])
 
@@ -68,14 +68,14 @@ def _same_bytes(value: Value, other: Value, meta: TensorMeta) -> bool:
 
 
 def _seen(value: Value, meta: TensorMeta) -> Any:
-    """The array that a value is."""
+    """A value as an array; a window as the array that it shows."""
     if type(value) is not tuple:
         return value
     return meta.device.arrays.strided(value[0], meta.dtype, meta.shape, meta.stride, value[1])
 
 
 def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
-    """The error for memory that was written by an ndarray before the backward (PART-40)."""
+    """The error for a saved tensor that an ndarray has written before the backward (PART-40)."""
     return noted(
         AutogradError(
             f"{name}: a saved tensor {meta} was written by an ndarray on its memory, expected the "
@@ -88,24 +88,24 @@ def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
 
 @attrs.frozen(eq=False)
 class PackedValues:
-    """What saved-tensor hooks keep of the values that a call has saved; there may be none."""
+    """The objects that saved-tensor hooks keep for a call's saved values; there may be none."""
 
     kept: Sequence[PackedTensor]
     metas: Sequence[TensorMeta]
     before: Sequence[bool]
-    """Of each value whether it was a window (buffer, start)."""
+    """Whether each value was a window (buffer, start)."""
     region: CheckpointRegion | None
-    """The region that computes them again, where its hooks are at work (CKP-1)."""
+    """The checkpointed region that recomputes them, if the hooks are a region's (CKP-1)."""
     is_same: bool
-    """A hook has kept the very memory that it was given."""
+    """Whether a hook has kept the memory itself that it was given."""
 
     @classmethod
     def of(
-        cls, values: Sequence[Value], graph: Graph | None, lent: Sequence[int], hooks: Any
+        cls, values: Sequence[Value], graph: Graph | None, copied: Sequence[int], hooks: Any
     ) -> PackedValues:
-        """What the hooks make of the values that a backward graph takes; copies of `lent` ones."""
+        """Packs the saved values of a backward graph, copies of those with numbers in `copied`."""
         metas = [] if graph is None else saved_metas(graph)
-        values = with_copies(values, metas, lent)
+        values = with_copies(values, metas, copied)
         region = getattr(hooks[0], "__self__", None)
         kept, is_same = [], False
         for value, meta in zip(values, metas, strict=True):
@@ -119,21 +119,21 @@ class PackedValues:
         )
 
     def is_written(self, storage: Storage, version: int) -> bool:
-        """Whether a linked storage was written since, so that what is kept is no good (SAV-2).
+        """Whether a saved tensor was written since, so that its packed value is stale (SAV-2).
 
-        Hooks have copies, or else the memory itself; a region's results are computed again.
+        Hooks keep copies, or else the memory itself. A region's results are recomputed.
         """
         if self.region is not None:
             return self.region.version_of(storage) != version
         return self.is_same and storage.version != version
 
     def check_region(self) -> None:
-        """Raises what the region does that is asked for a value, used here or not (CKP-5)."""
+        """Raises what the region raises when a value is asked for, used here or not (CKP-5)."""
         if self.region is not None:
             self.region.check()
 
     def unpack(self) -> Any:
-        """The values again, each as an array or a window as it was."""
+        """The saved values, each an array or a window as it was when packed."""
         values: list[Value] = []
         with backward_task() if STATE.task is None else nullcontext():
             tensors = [each.unpack() for each in self.kept]
@@ -145,6 +145,6 @@ class PackedValues:
 
 
 def _holds(kept: Any, tensor: Tensor) -> bool:
-    """Whether what a hook keeps holds the memory of a tensor, as far as containers show it."""
+    """Whether the object that a hook keeps, or a container in it, holds the tensor's memory."""
     leaves: list[Any] = optree.tree_leaves(kept, none_is_leaf=True)
     return any(isinstance(each, Tensor) and each.storage is tensor.storage for each in leaves)

@@ -1,8 +1,8 @@
-"""Lines of run-time functions that tell a tape node whose memory its backward reads.
+"""Generated lines that give a tape node the storages of its saved tensors.
 
-Used by stage 10 alone. What eager's backward reads, too, is linked: its version is checked. What
-eager's does not read is lent: it is copied before somebody writes it. What is guarded is copied, to
-compare, where a write could go unnoticed.
+Used by stage 10 alone. The version of a saved tensor is checked if eager's backward reads it, too.
+One that eager's backward does not read is copied on write. A byte-checked one is copied where a
+write can go unnoticed, and compared.
 Rules: SAV-2, PART-37, PART-40. Spec: `specs/s10_runtime.md`.
 """
 
@@ -18,35 +18,39 @@ Storages = Callable[[Any], str]
 """The expression for the storage of an owner of memory."""
 
 
-def write_links(source: Source, links: Sequence[SavedOf], storage_of: Storages) -> None:
-    """SAV-2: the versions of the memory of inputs and results that gradients read."""
-    if not links:
+def add_saved_versions(source: Source, saved: Sequence[SavedOf], storage_of: Storages) -> None:
+    """Adds the lines that note the versions of saved tensors of inputs and results (SAV-2)."""
+    if not saved:
         return
-    owners = [each.owner for each in links]
+    owners = [each.owner for each in saved]
     if len(owners) > MANY:
         source.add(f"storages = {listed([storage_of(owner) for owner in owners])}")
-        source.add("node.links = [(s, s.version) for s in storages]")
+        source.add("node.saved_versions = [(s, s.version) for s in storages]")
         return
     names = _named(source, owners, storage_of, "s")
-    source.add(f"node.links = {listed([f'({names[o]}, {names[o]}.version)' for o in owners])}")
+    pairs = [f"({names[owner]}, {names[owner]}.version)" for owner in owners]
+    source.add(f"node.saved_versions = {listed(pairs)}")
 
 
-def write_loans(source: Source, borrowed: Sequence[tuple[int, Any]], storage_of: Storages) -> None:
-    """PART-37, PART-40: the memory whose bytes the node copies before they are written, or before
-    they can be written unnoticed.
+def add_write_observers(
+    source: Source, observed: Sequence[tuple[int, Any]], storage_of: Storages
+) -> None:
+    """Adds the lines that make the node an observer of writes (PART-37, PART-40).
+
+    `observed` are the plan's `write_observed`.
     """
-    if not borrowed:
+    if not observed:
         return
-    owners = [owner for _, owner in borrowed]
+    owners = [owner for _, owner in observed]
     names = _named(source, owners, storage_of, "l")
-    source.add(f"node.lenders = {listed([names[owner] for owner in owners])}")
-    source.add(*[f"{name}.lend(node)" for name in names.values()])
+    source.add(f"node.observed_storages = {listed([names[owner] for owner in owners])}")
+    source.add(*[f"{name}.add_write_observer(node)" for name in names.values()])
 
 
 def _named(
     source: Source, owners: Sequence[Any], storage_of: Storages, letter: str
 ) -> dict[Any, str]:
-    """Variables of the owners' storages."""
+    """Adds variables for the owners' storages; their names by owner."""
     names = {owner: f"{letter}{i}" for i, owner in enumerate(dict.fromkeys(owners))}
     for owner, name in names.items():
         source.add(f"{name} = {storage_of(owner)}")

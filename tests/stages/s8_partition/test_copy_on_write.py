@@ -1,4 +1,4 @@
-"""Saved values that are lent: memory of the caller's that eager's backward does not read (PART-37).
+"""Saved values that are copied on write: memory that eager's backward does not read (PART-37).
 
 The caller may write it before the backward, in whatever way; the backward reads the old values.
 """
@@ -137,12 +137,12 @@ STAYING = (_by_other_memory, _by_growing, _by_a_compiled_function_that_lets_it_g
 
 @pytest.mark.parametrize("backend", ["reference", "loops", "auto"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__.strip("_"))
-def test_what_is_lent_is_read_as_it_was(way: Way, backend: str) -> None:
+def test_a_value_that_is_copied_on_write_is_read_as_it_was(way: Way, backend: str) -> None:
     x, expected = leaf(), leaf()
     compiled = al.compile(doubled, partition=keep_inputs, backend=backend)
     y = compiled(x)
     (each,) = compiled.partition.saved
-    assert (Primal(0), True) == (each.owner, each.lent)
+    assert (Primal(0), True) == (each.owner, each.copied_on_write)
     before = x.detach().clone()
     written_by(way, x)
     y.backward()
@@ -161,7 +161,7 @@ def test_what_an_ndarray_shows_is_copied_at_once(array_of: Any, known: bool) -> 
     w, x = leaf(), al.tensor([1.0, 2.0, 3.0])
     array = array_of(x)
     y = compiled(w, x)
-    assert [True, not known] == [each.lent for each in compiled.partition.saved]
+    assert [True, not known] == [each.copied_on_write for each in compiled.partition.saved]
     array[:] = 9.0
     y.backward()
     v = leaf()
@@ -170,7 +170,7 @@ def test_what_an_ndarray_shows_is_copied_at_once(array_of: Any, known: bool) -> 
 
 
 @pytest.mark.parametrize("adding", [lambda f: f, al.compile], ids=["eager", "compiled"])
-def test_a_gradient_that_is_lent_is_read_as_it_was_before_more_was_added(adding: Any) -> None:
+def test_a_saved_gradient_is_read_as_it_was_before_more_was_added(adding: Any) -> None:
     """Gradients are added in place; those of a compiled call by a way that no dispatch sees."""
     p, w = leaf(), leaf()
     (p * 3.0).sum().backward()
@@ -188,7 +188,7 @@ def result_is_read(x: Any) -> Any:
     return y, (y * 3.0).sin()
 
 
-def test_results_are_lent_too() -> None:
+def test_results_are_copied_on_write_too() -> None:
     def keep_the_result(graph: Graph) -> Partition:
         return cut(graph, [graph.outputs_with(Output)[0][1]])
 
@@ -199,11 +199,11 @@ def test_results_are_lent_too() -> None:
         with al.no_grad():
             first.zero_()
         second.sum().backward()
-    assert [(Output(0), True)] == [(s.owner, s.lent) for s in compiled.partition.saved]
+    assert [(Output(0), True)] == [(s.owner, s.copied_on_write) for s in compiled.partition.saved]
     assert expected.grad.tolist() == x.grad.tolist()
 
 
-def test_variables_outside_are_lent_too() -> None:
+def test_variables_outside_are_copied_on_write_too() -> None:
     outside = al.tensor([1.0, 2.0, 3.0])
 
     def keep_all_inputs(graph: Graph) -> Partition:
@@ -216,7 +216,7 @@ def test_variables_outside_are_lent_too() -> None:
     (v + outside).sin().sum().backward()
     outside.zero_()
     y.backward()
-    assert any(s.lent and isinstance(s.owner, Hidden) for s in compiled.partition.saved)
+    assert any(s.copied_on_write and isinstance(s.owner, Hidden) for s in compiled.partition.saved)
     assert v.grad.tolist() == w.grad.tolist()
 
 
@@ -224,7 +224,7 @@ def test_variables_outside_are_lent_too() -> None:
 def copies_of(node: Any) -> list[bool]:
     """Whether each saved value is memory of its own by now."""
     values = [v[0] if type(v) is tuple else v for v in node.saved]
-    return [not any(np.shares_memory(v, s.buffer) for s in node.lenders) for v in values]
+    return [not any(np.shares_memory(v, s.buffer) for s in node.observed_storages) for v in values]
 
 
 def test_nothing_is_copied_unless_something_is_written() -> None:
@@ -245,28 +245,28 @@ def test_what_is_released_or_dropped_is_not_copied() -> None:
     kept.backward()
     del dropped
     gc.collect()
-    assert [kept.grad_fn, None] == [each() for each in x.storage.loans]
+    assert [kept.grad_fn, None] == [each() for each in x.storage.write_observers]
     with al.no_grad():
         x.zero_()
-    assert x.storage.loans is None
+    assert x.storage.write_observers is None
     assert kept.grad_fn.saved is None
 
 
-def test_loans_of_many_calls_do_not_pile_up() -> None:
+def test_write_observers_of_many_calls_do_not_pile_up() -> None:
     x = leaf()
     compiled = al.compile(doubled, partition=keep_inputs)
     first = compiled(x)
     for _ in range(1000):
         compiled(x).backward()
-    assert len(x.storage.loans) < 40
-    assert first.grad_fn in [each() for each in x.storage.loans]
+    assert len(x.storage.write_observers) < 40
+    assert first.grad_fn in [each() for each in x.storage.write_observers]
     gc.collect()
     kept = [compiled(x) for _ in range(100)]
-    assert {y.grad_fn for y in kept} <= {each() for each in x.storage.loans}
+    assert {y.grad_fn for y in kept} <= {each() for each in x.storage.write_observers}
 
 
 @pytest.mark.parametrize("function", [summed, al.compile(summed, partition=keep_inputs)])
-def test_memory_that_was_lent_is_free_after_the_backward(function: Any) -> None:
+def test_observed_memory_is_free_after_the_backward(function: Any) -> None:
     """As what eager saves is, though the result is still there."""
     w, b = leaf(), al.ones(3)
     memory = weakref.ref(b.untyped_storage())
@@ -343,7 +343,7 @@ def test_saved_tensor_hooks_are_given_copies() -> None:
     assert expected.grad.tolist() == x.grad.tolist()
 
 
-def test_a_tensor_that_is_lent_can_be_copied_and_pickled() -> None:
+def test_a_tensor_with_write_observers_can_be_copied_and_pickled() -> None:
     x = leaf()
     y = al.compile(doubled, partition=keep_inputs)(x)
     assert x.tolist() == copy.deepcopy(x).tolist()
