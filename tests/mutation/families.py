@@ -322,7 +322,7 @@ _EXHAUSTIVE = {
         "test_a_gradient_is_asked_for_inside_of_what_is_computed_inside",
         "test_what_is_written_with_a_history_on_new_memory_is_the_arguments",
         "test_counts_of_memory_that_tensors_of_its_own_were_put_onto_are_eagers",
-        "test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_kin",
+        "test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_family",
         "test_views_of_a_leaf_on_memory_that_gets_a_history_have_the_one_that_they_had",
         "test_what_is_copied_from_memory_that_is_written_later_is_what_was_there",
     ),

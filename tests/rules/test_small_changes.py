@@ -271,7 +271,7 @@ def test_counts_of_memory_that_tensors_of_its_own_were_put_onto_are_eagers() -> 
 
 
 @pytest.mark.rules("TEN-26", "GEN-2")
-def test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_kin() -> None:
+def test_a_view_of_a_leaf_that_is_put_elsewhere_is_refused_only_beside_its_family() -> None:
     """With a gradient; the argument and a view of it, or another tensor, are passed."""
     for tracked, beside, moves in product((False, True), repeat=3):
 

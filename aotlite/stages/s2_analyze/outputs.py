@@ -38,7 +38,7 @@ from aotlite.stages.s2_analyze.unsupported import (
     refuse_hooks_of_leaf,
     refuse_leaf_window,
     refuse_lost_base,
-    refuse_view_of_moved_kin,
+    refuse_view_in_moved_family,
 )
 from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
 from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
@@ -119,7 +119,7 @@ class OutputAnalysis:
         if put is not None:
             return self._after_put(index, result, put)
         if sight.root in self.inputs:
-            self._check_kin(index, result, self.inputs[sight.root])
+            self._check_family(index, result, self.inputs[sight.root])
             self._check_leaf_window(index, self.inputs[sight.root])
             role = self.inputs[sight.root].role
             return self._of_input(role, result, self._view(index, result, sight))
@@ -130,10 +130,10 @@ class OutputAnalysis:
             return self.alias(sight, self._view(index, result, sight))
         return _plain(result, result.meta, EMPTY_CHAIN)
 
-    def _check_kin(self, index: int, result: Tensor, given: CapturedInput) -> None:
+    def _check_family(self, index: int, result: Tensor, given: CapturedInput) -> None:
         left = given.role in {put.role for put in self.timeline.puts.values() if not put.grows}
         if left and given.family is not None and result.requires_grad_outside():
-            refuse_view_of_moved_kin(index, result, given.place)
+            refuse_view_in_moved_family(index, result, given.place)
 
     def _view(self, index: int, result: Tensor, sight: ViewOf) -> ViewFacts:
         """The facts by which the runtime rebuilds a result as a view."""

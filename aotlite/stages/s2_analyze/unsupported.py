@@ -113,7 +113,7 @@ def refuse_lost_base(index: int, base: int, result: Tensor) -> None:
     )
 
 
-def refuse_view_of_moved_kin(index: int, result: Tensor, place: str) -> None:
+def refuse_view_in_moved_family(index: int, result: Tensor, place: str) -> None:
     """Refuses a differentiable view of a member of a view family that `set_` moves away."""
     raise noted(
         UnsupportedError(

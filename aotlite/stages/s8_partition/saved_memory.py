@@ -2,7 +2,7 @@
 
     y = x.exp(); z = y.sin()      # eager saves y; min-cut saves x, and recomputes y from it
 
-If the caller writes x before the backward, eager does not mind. So x is lent: a write copies it
+If the caller writes x before the backward, eager does not mind. So x is copied on write: a write copies it
 first. Used by `cut` alone. Rules: PART-37, PART-40. Spec: `specs/s8_partition.md`.
 """
 

@@ -124,13 +124,13 @@ def _leaf_and_made() -> tuple[list[Any], list[int]]:
     return [leaf, leaf * 3], [0, 1]
 
 
-def _kin() -> tuple[list[Any], list[int]]:
+def _view_family() -> tuple[list[Any], list[int]]:
     leaf = al.arange(6, dtype=al.float64).requires_grad_()
     base = leaf * 1
     return [leaf, base, base[:4], base[2:]], [2, 3]
 
 
-def _repeating_kin() -> tuple[list[Any], list[int]]:
+def _repeating_view_family() -> tuple[list[Any], list[int]]:
     leaf = al.arange(3, dtype=al.float64).requires_grad_()
     base = (leaf * 1)[:1].expand(4)
     return [leaf, base, base[:3], base[1:]], [2, 3]
@@ -158,8 +158,8 @@ ARGUMENTS: dict[str, Callable[[], tuple[list[Any], list[int]]]] = {
     "leaves": _leaves,
     "made": _made,
     "leaf and made": _leaf_and_made,
-    "kin": _kin,
-    "repeating kin": _repeating_kin,
+    "view family": _view_family,
+    "repeating view family": _repeating_view_family,
     "columns": _columns,
     "parts": _parts,
     "read-only": _read_only,
