@@ -2,8 +2,8 @@
 
     y = x.exp(); z = y.sin()      # eager saves y; min-cut saves x, and recomputes y from it
 
-If the caller writes x before the backward, eager does not mind. So x is copied on write: a write copies it
-first. Used by `cut` alone. Rules: PART-37, PART-40. Spec: `specs/s8_partition.md`.
+If the caller writes x before the backward, eager does not mind. So x is copied on write. Used by
+`cut` alone. Rules: PART-37, PART-40. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
