@@ -1,9 +1,15 @@
-"""In which order a kernel's statements are computed: passes over the inner axes.
+"""Passes over the inner axes: the order in which a kernel's statements are computed.
 
-A pass is one loop over all inner axes. What depends on a reduction comes in a later one; before
-each pass comes a *row stage*, which computes and stores what is of row level. Values that are dear
-and needed in several passes are kept in a scratch row. Output: frozen `Passes`. Nothing is of C.
-Spec: `specs/c_printer.md`.
+A pass is one loop over all inner axes. A statement that uses a reduction's result belongs to a
+later pass. Before each pass comes a *row stage* with the stores of row level. For a softmax over
+rows:
+
+    stage 0   rows: -                pass: v0 = reduce<max>(x)
+    stage 1   rows: -                pass: v1 = reduce<sum>(exp(x - v0))     keeps exp(x - v0)
+    stage 2   rows: b2[i0] = log(v1) pass: b1[..] = exp(x - v0) / v1
+
+Expensive values that several passes need are kept in a scratch row. Output: frozen `Passes`;
+nothing here is of C. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -20,36 +26,36 @@ from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, value
 from aotlite.backends.loops.rewrite import on_statement, unchanged
 
 DEAR = 8
-"""Operations from which on a value is kept rather than computed again."""
+"""A value of at least this many operations is kept in scratch, not computed again."""
 _COSTS = {"div": 4, "sqrt": 6, "idiv": 20, "irem": 20}
 _CALL = 16
 
 
 @attrs.frozen
 class Pass:
-    """Statements of element level that one loop over the inner axes computes."""
+    """The element-level statements of one loop over the inner axes."""
 
     reduces: tuple[Reduce, ...]
     stores: tuple[Store, ...]
     scans: tuple[Scan, ...] = ()
-    """Those that the pass goes along, its own and those that it needs again."""
+    """The scans that run along with the pass: its own, and earlier ones that it must repeat."""
 
     @property
     def roots(self) -> list[Scalar]:
-        """The values that the pass is for."""
+        """The values that the pass has to compute."""
         statements: tuple[Statement, ...] = (*self.scans, *self.reduces, *self.stores)
         return [value for each in statements for value in values_of(each)]
 
     @property
     def lanes(self) -> int:
-        """How many partial results its reductions have; 1 where it has to go in order."""
+        """The lanes of its reductions; 1 if its points have to come in order."""
         lanes = {each.lanes for each in self.reduces}
         return 1 if self.scans or len(lanes) != 1 else lanes.pop()
 
 
 @attrs.frozen
 class Stage:
-    """Stores of row level, then passes."""
+    """A stage: stores of row level, then passes."""
 
     rows: tuple[Store, ...]
     passes: tuple[Pass, ...]
@@ -57,17 +63,18 @@ class Stage:
 
 @attrs.frozen
 class Passes:
-    """The stages of a kernel in order."""
+    """The stages of a kernel, in order."""
 
     stages: tuple[Stage, ...]
     defined: dict[int, Reduce | Scan]
-    """The statement of each name."""
+    """The statement that defines each name."""
     kept: tuple[Scalar, ...]
-    """Values of element level that the first pass that computes them writes to scratch."""
+    """Element-level values that are kept: the first pass that computes one writes it to scratch."""
 
 
 def passes(body: Sequence[Statement], facts: KernelFacts, budget: int) -> Passes:
-    """The passes of statements without Lets; `budget` bytes of each inner point may be kept."""
+    """Returns the passes of statements without Lets. Up to `budget` bytes of each inner point are
+    kept in scratch."""
     return _Analysis(body, facts).passes(budget)
 
 
@@ -81,7 +88,7 @@ class _Analysis:
         self.known_stages: dict[Scalar, int] = {}
 
     def passes(self, budget: int) -> Passes:
-        """The statements, sorted into stages."""
+        """Returns the statements sorted into stages."""
         places = self._places()
         stages: list[Stage] = []
         for k in range(max(places.values(), default=0) // 2 + 1):
@@ -93,7 +100,7 @@ class _Analysis:
 
     # --- stages
     def stage(self, root: Scalar) -> int:
-        """The first stage in which a value can be computed."""
+        """Returns the first stage in which a value can be computed."""
         for scalar in unknown(root, self.known_stages):
             own = self._stage_of_name(scalar.args[0]) if scalar.op == "name" else 0
             below = [self.known_stages[each] for each in scalar.operands]
@@ -106,10 +113,11 @@ class _Analysis:
         return stage + 1 if type(statement) is Reduce else stage
 
     def _places(self) -> dict[int, int]:
-        """Where each statement is computed: 2 x stage, and 1 more behind its row level.
+        """Returns the place of each statement: 2 * stage at row level, 2 * stage + 1 in its passes.
 
-        Stores into memory that is loaded come when all has been loaded (K-6), and stores of one
-        buffer one after the other. A store that waits loads later, and others wait for it in turn.
+        A store into memory that others load comes when all of them have loaded (K-6), and stores of
+        one buffer come one after the other. A store that waits also loads later, so that others may
+        have to wait for it: repeated until nothing moves.
         """
         places = {}
         for each in self.body:
@@ -131,10 +139,10 @@ class _Analysis:
                 loaded[region] = places[id(each)] + 1
             if before == list(places.values()):
                 return places
-            assert max(places.values()) <= most, "stores wait for each other: K-6 is broken"
+            assert max(places.values()) <= most, "stores wait for each other: K-6 does not hold"
 
     def _loads(self, statement: Statement) -> set[int]:
-        """The regions of memory that a statement loads, also through scans, which passes repeat."""
+        """Returns the regions of memory that a statement loads, also by scans that it repeats."""
         todo, found = list(values_of(statement)), set()
         while todo:
             for scalar in walk([todo.pop()]):
@@ -144,9 +152,9 @@ class _Analysis:
                     todo += self.defined[scalar.args[0]].values
         return found
 
-    # --- what is kept
+    # --- values in scratch
     def _kept(self, order: list[Pass], budget: int) -> list[Scalar]:
-        """The uppermost dear values that two passes need, while they fit."""
+        """Returns the outermost expensive values that two passes need, while they fit."""
         kept: list[Scalar] = []
         seen: set[Scalar] = set()
         for each in order:
@@ -173,7 +181,7 @@ class _Analysis:
 
     # --- scans
     def _with_scans(self, stages: list[Stage], kept: list[Scalar]) -> list[Stage]:
-        """The stages, where each pass has the scans that no earlier pass has kept for it."""
+        """Returns the stages with each pass given the scans whose values are not in scratch yet."""
         ready: set[Scalar] = set()
         found = []
         for stage in stages:
@@ -187,7 +195,7 @@ class _Analysis:
         return found
 
     def _scans_of(self, roots: Iterable[Scalar], ready: set[Scalar]) -> set[int]:
-        """The scans that values need, by identity."""
+        """Returns the ids of the scans that values need."""
         found: set[int] = set()
         todo, done = list(roots), set(ready)
         while todo:
@@ -203,14 +211,14 @@ class _Analysis:
 
 
 def cost(scalar: Scalar) -> int:
-    """Operations that one scalar takes, roughly."""
+    """Returns the estimated operations of one scalar."""
     if scalar.op == "load":
         return 4 if scalar.args[1].dynamic else 1
     return _COSTS.get(scalar.op, 1) if scalar.op in PRIMITIVES else _CALL
 
 
 def _grouped(statements: list[Statement]) -> list[Pass]:
-    """One loop for all, but where reductions have different numbers of partial results."""
+    """Returns one pass for all statements; several if reductions have different lanes."""
     if not statements:
         return []
     reduces = [each for each in statements if type(each) is Reduce]
@@ -230,18 +238,19 @@ Changed = TypeVar("Changed", bound=Statement)
 
 
 def with_values(statement: Changed, change: Callable[[Scalar], Scalar]) -> Changed:
-    """The statement with each of its values changed."""
+    """Returns the statement with `change` applied to each of its values."""
     return cast(Changed, on_statement(statement, change, unchanged))
 
 
 def of_no_points(body: Iterable[Statement]) -> list[Statement]:
-    """What is left where the inner axes are empty: rows, with the results of no points."""
+    """Returns the statements of a kernel whose inner axes are empty: the row stores, in which a
+    reduction is its combiner's result for no points."""
     empty: dict[Scalar, Scalar] = {}
     for each in body:
         if type(each) is Reduce:
             kinds = [value.dtype for value in each.values]
             results = combiner(each.kind).empty
-            # Without a result of no points the program is wrong, which the interpreter says.
+            # A combiner without such a result: the program is wrong, and the interpreter raises.
             parts = [const(0, kind) for kind in kinds] if results is None else results(kinds)
             for number, part in zip(each.names, parts, strict=True):
                 empty[name(number, part.dtype)] = part

@@ -1,9 +1,9 @@
 """C types, literals and the prelude of printed kernels.
 
-Values of 16-bit floats are C floats that hold such a number: each operation on them is rounded, as
-NumPy rounds it. In memory each dtype has a type of its own that may alias others, since the arena
-is used for one dtype after another. No header is included: that would be most of the compile time.
-Spec: `specs/c_printer.md`.
+A value of a 16-bit float is a C float that holds such a number: each operation is rounded
+afterwards, as NumPy rounds it. In memory each dtype has a type of its own with `may_alias`, since
+the arena holds one dtype after another in the same bytes. No header is included: parsing it would
+take most of the compile time. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _VALUES = {
 }
 _IN_MEMORY = {**_VALUES, dtypes.bool_: "u8", dtypes.float16: "f16", dtypes.bfloat16: "u16"}
 SUPPORTED = frozenset(_VALUES)
-"""The dtypes that kernels may compute with."""
+"""The dtypes with which kernels compute."""
 SHORT = (dtypes.float16, dtypes.bfloat16)
-"""Floats whose values are C floats, rounded after each operation."""
+"""The dtypes whose values are C floats, rounded after each operation."""
 
 PRELUDE = """\
 typedef __INT8_TYPE__ i8;
@@ -171,7 +171,7 @@ INLINE void stream(void *to, const void *from, i64 bytes)
 
 
 def value_type(dtype: DType) -> str:
-    """The C type of a value in a register."""
+    """Returns the C type of a value in a register."""
     found = _VALUES.get(dtype)
     if found is None:
         raise GraphError(f"c printer: dtype is {dtype}, expected a real one of 16 bits or more")
@@ -179,29 +179,29 @@ def value_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The C type of an element in memory; it may alias others."""
+    """Returns the C type of an element in memory, which may alias others."""
     return f"m_{_IN_MEMORY[dtype]}"
 
 
 def from_memory(dtype: DType, element: str) -> str:
-    """The value of an element."""
+    """Returns the C text of an element's value, loaded from memory."""
     if dtype is dtypes.bool_:
         return f"({element} != 0)"
     return f"load_{dtype.short}({element})" if dtype in SHORT else element
 
 
 def to_memory(dtype: DType, value: str) -> str:
-    """What is stored for a value."""
+    """Returns the C text of the element that is stored for a value."""
     return f"store_{dtype.short}({value})" if dtype in SHORT else value
 
 
 def rounded(dtype: DType, value: str) -> str:
-    """The value of an operation, rounded to a float of 16 bits where that is its dtype."""
+    """Returns the C text of an operation's result, rounded if its dtype is a 16-bit float."""
     return f"round_{dtype.short}({value})" if dtype in SHORT else value
 
 
 def literal(scalar: Scalar) -> str:
-    """A constant in C."""
+    """Returns the C literal of a constant."""
     number, dtype = scalar.args[0], scalar.dtype
     if dtype is dtypes.bool_:
         return str(int(number))

@@ -1,6 +1,6 @@
-"""Which integers of 64 bits fit in 32: their products need one instruction of a GPU, not four.
+"""Range analysis of uint64 scalars: those below 2^32 are multiplied by one instruction of a GPU.
 
-Input: scalars; output: C texts of products and of conversions to floats.
+A product of two 64-bit integers takes four. Random numbers (Philox) are made of such products.
 Spec: `specs/cuda_printer.md`.
 """
 
@@ -16,13 +16,14 @@ WORD = (1 << 32) - 1
 
 
 class IntegerBounds:
-    """Knows which scalars of uint64 are below 2^32, for all operands."""
+    """Decides which uint64 scalars are below 2^32 whatever their operands are, and remembers it."""
 
     def __init__(self) -> None:
         self.known: dict[Scalar, bool] = {}
 
     def text(self, scalar: Scalar, texts: Sequence[str]) -> str | None:
-        """The C text of the product of two such numbers, and of one as a float."""
+        """Returns the C text of a product of two such numbers, or of one cast to a float; None for
+        anything else."""
         if not all(each.dtype is dtypes.uint64 and self.fits(each) for each in scalar.operands):
             return None
         if scalar.op == "mul":
@@ -32,7 +33,7 @@ class IntegerBounds:
         return None
 
     def fits(self, root: Scalar) -> bool:
-        """Whether a number is below 2^32."""
+        """Whether a scalar is below 2^32."""
         for scalar in unknown(root, self.known):
             self.known[scalar] = scalar.dtype is dtypes.uint64 and self._own(scalar)
         return self.known[root]

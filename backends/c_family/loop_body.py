@@ -1,7 +1,7 @@
-"""What the innermost loop of a kernel computes at each point, and the local arrays it works on.
+"""The body of a kernel's innermost loop, and the local arrays that it works on.
 
-Reductions keep partial results, scans a state, values of several passes a scratch row.
-Spec: `specs/c_printer.md`.
+Local arrays are the partial results of a reduction (`a0[64]`, one for each lane), the state of a
+scan, and scratch rows of values that several passes need (`s1[...]`). Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
 HIDDEN = 1 << 20
-"""From here on names are those of local arrays."""
+"""Names from this number on are those of local arrays, not of statements."""
 
 
 @attrs.frozen
 class PointWork:
-    """What the innermost loop computes at each point."""
+    """The statements and values that the innermost loop computes at each point."""
 
     scans: tuple[Scan, ...] = ()
     saved: tuple[tuple[Scalar, Scalar], ...] = ()
-    """Values that go to local arrays, each with the name it has from then on."""
+    """(value, name) of values that are written to local arrays, and the name for later loads."""
     reduces: tuple[Reduce, ...] = ()
     stores: tuple[Store, ...] = ()
 
     @property
     def roots(self) -> list[Scalar]:
-        """All values."""
+        """All values that are computed."""
         statements: tuple[Statement, ...] = (*self.scans, *self.reduces, *self.stores)
         found = [value for each in statements for value in values_of(each)]
         return [*found, *[value for value, _ in self.saved]]
 
     def changed(self, change: Callable[[Scalar], Scalar]) -> PointWork:
-        """The same with each value changed."""
+        """Returns the same work with `change` applied to each value."""
         return PointWork(
             tuple([with_values(each, change) for each in self.scans]),
             tuple([(change(value), leaf) for value, leaf in self.saved]),
@@ -58,9 +58,9 @@ class PointWork:
 
 
 Settled = Callable[[Store, str, str], list[str]]
-"""The lines of a store in any order: of a place, as C text, and of a value."""
+"""(store, C text of the element, C text of the value) -> the lines of a store in any order."""
 Partial = Callable[[Reduce], str]
-"""The index of the partial result of a reduction, at a point of the innermost loop."""
+"""The C index of a reduction's partial result at a point of the innermost loop, such as [lane]."""
 
 
 class Body:
@@ -79,17 +79,17 @@ class Body:
         self.writer.innermost = loops.innermost
         self.combining = ScalarWriter(KernelFacts(), library, "c")
         self.hidden: dict[Scalar, Scalar] = {}
-        """The names of what lies in local arrays."""
+        """The name of each value that lies in a local array."""
         self.lines: dict[int, str] = {}
-        """For stores that go to a local line first: the element of the line, by buffer."""
+        """For each buffer whose stores go to a local line first, the C text of the element."""
         self.declared: set[int] = set()
         self.settled: Settled | None = None
-        """How it is stored in any order, where points are not in one; None: as in order."""
+        """Prints stores in any order, as by atomics; None: they are printed like others."""
         self.count = 0
 
     # --- points
     def point(self, work: PointWork, scope: CScope, partial: Partial) -> None:
-        """Computes everything at one point."""
+        """Prints all the work at one point."""
         for scan in work.scans:
             self._scan(scan, scope)
         for value, leaf in work.saved:
@@ -111,7 +111,7 @@ class Body:
         second: Sequence[str],
         scope: CScope,
     ) -> list[str]:
-        """The C texts of a combination."""
+        """Returns the C texts of a combination of two tuples."""
         own = CScope(None)
         count = len(kinds)
         a = [parameter(k, dtype) for k, dtype in enumerate(kinds)]
@@ -144,7 +144,7 @@ class Body:
         return "" if self.loops.vector is None else f"[i{self.loops.vector} - v0]"
 
     def stores(self, stores: Sequence[Store], scope: CScope) -> None:
-        """Stores, behind all loads of their scope."""
+        """Prints stores, behind all loads of their scope (K-6)."""
         lines: list[str] = []
         for store in stores:
             dtype = self.kinds[store.buffer]
@@ -165,7 +165,8 @@ class Body:
         scope.lines += lines
 
     def _old(self, store: Store, kind: Combiner, old: str, scope: CScope) -> str:
-        """What a store combines with: what lies there, or nothing yet."""
+        """Returns the C text of the operand with which a store combines: the old element, or, with
+        `from_identity`, at the first row the combiner's identity."""
         if not store.from_identity or store.buffer in self.lines:
             return old
         (start,) = kind.identity([store.value.dtype])
@@ -176,18 +177,21 @@ class Body:
 
     # --- local arrays
     def array(self, text: str, dtype: DType, count: int) -> None:
-        """Declares a local array of a unit."""
+        """Declares a local array, once for each unit of work."""
         kind = array_type(dtype)
         self.row.lines.append(f"{kind} {text}[{count}] __attribute__((aligned(64)));")
 
     def new_name(self, dtype: DType) -> Scalar:
-        """A name of something in local memory."""
+        """Returns a new name for a value in local memory."""
         self.count += 1
         return name(HIDDEN + self.count, dtype)
 
     def keep(self, value: Scalar, *, inner: bool) -> Scalar:
-        """The name of a value that goes to a local array from now on: along the inner axes as well
-        as the vector axis, or along that alone."""
+        """Returns the name of a value that is kept in a local array from now on.
+
+        With `inner` there is an element for each point of the inner axes and the vector axis;
+        without, one for each point of the vector axis.
+        """
         leaf = self.new_name(value.dtype)
         text, k = f"s{leaf.args[0] - HIDDEN}", self.loops.vector
         count = self.loops.width * (self.loops.points if inner else 1)
@@ -211,7 +215,7 @@ class Body:
         return leaf
 
     def number(self, scope: CScope) -> str:
-        """The number of an inner point."""
+        """Returns the C text of the number of an inner point, counted in row-major order."""
         text = ""
         for k in self.loops.inner:
             own = scope.position(k)
@@ -237,7 +241,7 @@ class Body:
             self.row.lines.append(f"for (i64 k = 0; k < {count}; ++k) a{number}[k] = {text};")
 
     def result(self, reduce: Reduce) -> None:
-        """Combines the partial results in halves and makes the names known."""
+        """Prints the combination of the lanes in halves, and makes the reduction's names known."""
         kinds = [value.dtype for value in reduce.values]
         groups = reduce.lanes // reduce.near
         self._halve(reduce, kinds, groups, reduce.near, 1)
@@ -248,9 +252,9 @@ class Body:
     def _halve(
         self, reduce: Reduce, kinds: Sequence[DType], groups: int, count: int, step: int
     ) -> None:
-        """Halves of groups of so many partial results, `step` apart, into the first of each.
+        """Combines groups of `count` lanes, which are `step` apart, into the first lane of each.
 
-        One loop for each half: those of known length need no code for what is left over.
+        One loop for each halving: loops of known length need no remainder loop.
         """
         width, half = self.loops.width, count // 2
         while half:
@@ -266,7 +270,7 @@ class Body:
             half //= 2
 
     def _place(self, half: int, count: int, step: int) -> str:
-        """Where the k-th pair of halves of groups begins."""
+        """Returns the line that computes the index of the k-th pair of lanes."""
         width = self.loops.width
         pair = f"k / {width}" if width > 1 else "k"
         place = f"(({pair}) / {half} * {count} + ({pair}) % {half}) * {step}"
@@ -285,10 +289,10 @@ class Body:
 
 
 def array_type(dtype: DType) -> str:
-    """The C type of an element of a local array."""
+    """Returns the C type of an element of a local array."""
     return "u8" if dtype is dtypes.bool_ else value_type(dtype)
 
 
 def from_array(dtype: DType, element: str) -> str:
-    """The value of an element of a local array."""
+    """Returns the C text of the value of a local array's element."""
     return f"({element} != 0)" if dtype is dtypes.bool_ else element

@@ -1,6 +1,13 @@
-"""How the axes of a kernel become loops.
+"""The loop nest of a kernel: which axes become units of work, blocks, tiles and vectors.
 
-Output: frozen `LoopGeometry`. Nothing here is of C. Spec: `specs/c_printer.md`.
+A kernel [i0<100, i1<6000, *i2<7] with vector axis 1 and block 4096 has 200 units, the pairs (i0,
+block of i1), which run in parallel. Each unit loops over i2, and inside that over its part of i1:
+
+    for (unit = begin; unit < end; ++unit)                // i0, block: v0 <= i1 < v1
+        for (i2 = 0; i2 < 7; ++i2)
+            for (i1 = v0; i1 < v1; ++i1)                  // vectorized
+
+Nothing here is of C. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -10,32 +17,32 @@ import math
 import attrs
 
 TILE = 64
-"""Points of the axis along which operands across have stride 1."""
+"""The size of a tile along its other axis, along which transposed operands have stride 1."""
 
 
 @attrs.frozen
 class LoopGeometry:
-    """The loops of a kernel: units, which run in parallel, inner axes, the vector axis."""
+    """The loops of a kernel: units, which run in parallel, inner axes, and the vector axis."""
 
     extents: tuple[int, ...]
     space: int
     vector: int | None
-    """The axis of the innermost loop if it is a space axis; else it is the last inner axis."""
+    """The vector axis if it is a space axis. None: the last inner axis is the innermost loop."""
     block: int
-    """Points of the vector axis in a unit; its extent where it is not divided."""
+    """Points of the vector axis in a unit; its whole extent where it is not divided."""
     tile: int | None = None
-    """The other axis of tiles; a unit has `TILE` points of it."""
+    """The other axis of tiles, through which operands are transposed; a unit has `TILE` points."""
     ordered: int = 0
-    """How many of the last space axes go in order, since they add up in the same places."""
+    """How many of the last space axes run in order, since stores combine along them (K-7)."""
 
     @property
     def outer(self) -> list[int]:
-        """The axes whose positions a unit has one of."""
+        """The axes of which a unit has a single position."""
         return [k for k in range(self.space) if k not in (self.vector, self.tile)]
 
     @property
     def tiles(self) -> int:
-        """How many parts the other axis of tiles has."""
+        """The number of tiles along the other axis."""
         return 1 if self.tile is None else -(-self.extents[self.tile] // TILE)
 
     @property
@@ -45,7 +52,7 @@ class LoopGeometry:
 
     @property
     def blocks(self) -> int:
-        """How many blocks the vector axis has."""
+        """The number of blocks of the vector axis."""
         return 1 if self.vector is None else -(-self.extents[self.vector] // self.block)
 
     @property
@@ -55,7 +62,7 @@ class LoopGeometry:
 
     @property
     def together(self) -> int:
-        """Consecutive units that one chunk has all or none of (K-7)."""
+        """The number of consecutive units that must stay in one thread's chunk (K-7)."""
         if not self.ordered:
             return 1
         last = [k for k in self.outer if k >= self.space - self.ordered]
@@ -63,12 +70,12 @@ class LoopGeometry:
 
     @property
     def points(self) -> int:
-        """Inner points."""
+        """The number of inner points."""
         return math.prod([self.extents[k] for k in self.inner])
 
     @property
     def width(self) -> int:
-        """Elements of a local array for each inner point."""
+        """The elements of a local array for each inner point."""
         return 1 if self.vector is None else self.block
 
     @property

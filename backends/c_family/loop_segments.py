@@ -1,9 +1,12 @@
-"""Loops split where conditions on axes change: the insides of rolls, pads and joins have none.
+"""Index set splitting: a loop is split where a condition on its axis changes.
 
-A condition compares affine forms of axes. Along one axis it is constant but for a few *flips*,
-whose places depend on the other axes by a common *base*. A loop is split at the flips of one base.
-Input: values; output: ranges of an axis, and what conditions are in each. Nothing here is of C.
-Spec: `specs/c_printer.md`.
+    for (i < 10) b1[i] = i < 2 ? 0 : b0[i - 2];     a pad
+      ->  for (i = 0; i < 2; ++i) b1[i] = 0;   for (i = 2; i < 10; ++i) b1[i] = b0[i - 2];
+
+The parts have no branches, and vectorize. A condition compares affine forms of axes. Along one axis
+it changes at a few points, its *flips*, whose places may depend on other axes: i0 + i1 < 5 flips
+along i1 at 5 - i0, that is, at 5 from the *base* -i0. A loop is split at the flips of one base.
+Nothing here is of C. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -27,33 +30,34 @@ from aotlite.backends.loops.expr import (
 from aotlite.ir import dtypes
 
 Base = tuple[tuple[int | Scalar, int], ...]
-"""Pairs of an axis, or of a value that does not change in the loop, and its coefficient."""
+"""A sum of (axis, or value that is constant in the loop; coefficient): the origin of flips."""
 Fixed = Callable[[Scalar], bool]
-"""Whether an integer value does not change in a loop and may be computed before it."""
+"""Whether an integer value is invariant in the loop, and may be computed before it."""
 FLIPS = 6
-"""A loop is split at so many places at most: every part is a text of its own."""
+"""The most places at which a loop is split: each part is more C text."""
 _OPPOSITE = {"gt": "lt", "ge": "le"}
 
 
 @attrs.frozen
 class Condition:
-    """A comparison along one axis: `first` up to the first flip, then the other, and so on."""
+    """The truth of a comparison along one axis: `first` up to the first flip, then negated at each
+    flip."""
 
     scalar: Scalar
     base: Base
     first: bool
     flips: tuple[int, ...]
-    """Places from which it is the other, less the base."""
+    """The positions at which the truth changes, minus the base."""
 
     def at(self, place: int) -> bool:
-        """Its truth at a place less the base."""
+        """Returns its truth at a position, given minus the base."""
         return self.first ^ (sum(flip <= place for flip in self.flips) % 2 == 1)
 
 
 @attrs.frozen
 class LoopSegment:
-    """A range of an axis, [begin, end) less the base (None: from the start, to the end of the
-    loop), and what the conditions are there."""
+    """A part of a loop: [begin, end) minus the base, and the truth of the conditions in it. None
+    stands for the start and the end of the loop."""
 
     base: Base
     begin: int | None
@@ -62,10 +66,10 @@ class LoopSegment:
 
 
 def parts(roots: Iterable[Scalar], axis: int, fixed: Fixed | None) -> list[list[LoopSegment]]:
-    """How to split a loop along an axis: parts by constant flips, then by flips of one base.
+    """Returns two lists of parts of a loop along an axis: by constant flips, and by one base's.
 
-    The first list splits the whole loop, the second each of its parts. `fixed` allows flips that
-    depend on other axes and on values.
+    The first list splits the whole loop, the second splits each of its parts. Flips that depend on
+    other axes, and on values that are `fixed`, are used only if `fixed` is given.
     """
     found: dict[Base, list[Condition]] = {}
     forms = AffineForms(fixed)
@@ -93,7 +97,7 @@ def _parts(base: Base, conditions: list[Condition]) -> list[LoopSegment]:
 
 
 def folded(roots_truths: Mapping[Scalar, bool]) -> Callable[[Scalar], Scalar]:
-    """A rewriting of values in which these conditions are known."""
+    """Returns a function that rewrites values with these conditions replaced by their truth."""
     memo: dict[Scalar, Scalar] = {
         scalar: const(truth, dtypes.bool_) for scalar, truth in roots_truths.items()
     }
@@ -105,7 +109,7 @@ def folded(roots_truths: Mapping[Scalar, bool]) -> Callable[[Scalar], Scalar]:
 
 
 def _logic(scalar: Scalar) -> Scalar | None:
-    """A logical operation on constants, and a comparison of them, as its result."""
+    """Returns the result of a logical operation with a constant operand; None for another one."""
     if scalar.op in ("and", "or"):
         for one, other in (scalar.args, scalar.args[::-1]):
             if one.op == "const":
@@ -117,22 +121,22 @@ def _logic(scalar: Scalar) -> Scalar | None:
 
 # --------------------------------------------------------------------------------- affine forms
 Form = tuple[dict[int | Scalar, int], int]
-"""Coefficients of axes and of values that are not looked into, and a constant."""
+"""(coefficients of axes and of opaque values, constant)."""
 LARGEST, FURTHEST = 1 << 30, 1 << 60
-"""Of the coefficients and of the constant of a form."""
+"""The largest coefficient and the largest constant of a form."""
 FAR = 1 << 40
-"""Values beyond this are as good as this, as places to split loops at."""
+"""Positions are clamped to this: no loop is so long."""
 
 
 class AffineForms:
-    """The affine forms of integer values, each found once."""
+    """The affine forms of integer values, with a cache."""
 
     def __init__(self, fixed: Fixed | None) -> None:
         self.fixed = fixed
         self.known: dict[Scalar, Form | None] = {}
 
     def of(self, root: Scalar) -> Form | None:
-        """An integer value as an affine form, if it is one."""
+        """Returns the affine form that an integer value is; None if it is not affine."""
         for scalar in unknown(root, self.known, _terms):
             terms = [self.known[each] for each in _terms(scalar)]
             self.known[scalar] = _form(scalar, terms, self.fixed)
@@ -140,7 +144,7 @@ class AffineForms:
 
 
 def _terms(scalar: Scalar) -> tuple[Scalar, ...]:
-    """What a value is the sum, difference or product of."""
+    """Returns the operands of a sum, difference, product or negation; else nothing."""
     return scalar.args if scalar.op in ("neg", "add", "sub", "mul") else ()
 
 
@@ -164,7 +168,7 @@ def _form(scalar: Scalar, terms: list[Form | None], fixed: Fixed | None) -> Form
 
 
 def _near(a: Form | None) -> Form | None:
-    """The form, if what it says stays within int64, whose sums wrap around."""
+    """Returns the form; None if its values may leave int64, whose sums wrap."""
     if a is None or abs(a[1]) > FURTHEST or any(abs(c) > LARGEST for c in a[0].values()):
         return None
     return a
@@ -184,7 +188,8 @@ def _added(a: Form | None, b: Form | None) -> Form | None:
 
 
 def _condition(scalar: Scalar, axis: int, forms: AffineForms) -> Condition | None:
-    """How a comparison goes along an axis, if it is one of affine forms that vary along it."""
+    """Returns a comparison's truth along an axis; None unless it compares affine forms whose
+    difference varies along the axis."""
     a, b = map(forms.of, scalar.args)
     op = scalar.op
     if op in _OPPOSITE:
@@ -205,7 +210,7 @@ def _condition(scalar: Scalar, axis: int, forms: AffineForms) -> Condition | Non
 
 
 def _flips(scalar: Scalar, op: str, base: Base, line: tuple[int, int]) -> Condition | None:
-    """The condition `step * x + number op 0`."""
+    """Returns the truth along x of step * x + number op 0."""
     step, number = line
     if op == "le":
         op, number = "lt", number - 1
@@ -220,10 +225,12 @@ def _flips(scalar: Scalar, op: str, base: Base, line: tuple[int, int]) -> Condit
 
 # ------------------------------------------------------------------------------ chosen addresses
 def with_chosen_addresses(root: Scalar, fixed: Callable[[Scalar], bool]) -> Scalar:
-    """The value with `where`s of two loads of a buffer as one load at a chosen address.
+    """Returns the value with a choice of two loads turned into one load at a chosen address.
 
-    Done where only the start differs and `fixed` says that the condition does not change in the
-    innermost loop: then the address is chosen before it (rolls along outer axes).
+        c ? b0[8*i0 + i1 + 2] : b0[8*i0 + i1 - 6]   ->   b0[8*i0 + i1 + (c ? 2 : -6)]
+
+    Only where the addresses differ in their starts and the condition is invariant in the innermost
+    loop (`fixed`): then the start is chosen before it, as in a roll along an outer axis.
     """
 
     known: Choices = {}
@@ -249,11 +256,11 @@ def _joined(condition: Scalar, loads: tuple[Scalar, Scalar], known: Choices) -> 
 
 
 Choices = dict[Scalar, bool]
-"""Of values whether they choose between constants."""
+"""For each value whether it is a choice between constants."""
 
 
 def _start(address: Affine, known: Choices) -> Scalar | None:
-    """The start of an address that is a number or was chosen."""
+    """Returns the start of an address as a scalar; None if it is neither a number nor a choice."""
     if not address.dynamic:
         return const(address.start, dtypes.int64)
     value, step = address.dynamic[0]
@@ -262,7 +269,7 @@ def _start(address: Affine, known: Choices) -> Scalar | None:
 
 
 def _is_choice(root: Scalar, known: Choices) -> bool:
-    """Whether a value chooses between constants."""
+    """Whether a value is a choice between constants."""
     for value in unknown(root, known, _branches):
         chosen = value.op == "where" and all(known[each] for each in _branches(value))
         known[value] = chosen or value.op == "const"

@@ -1,6 +1,7 @@
-"""The primitives of scalar expressions as C text.
+"""The primitives of scalar expressions as C text, without undefined behaviour of C.
 
-Spec: `specs/c_printer.md`.
+Signed integers are added as unsigned ones, since they wrap; shifts by the width or more, and casts
+of floats out of range, get NumPy's results. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _BUILTINS = frozenset(("sqrt", "floor", "ceil", "trunc", "rint"))
 
 
 def operation(scalar: Scalar, texts: Sequence[str]) -> str:
-    """The C text of a primitive on operands."""
+    """Returns the C text of a primitive on operands."""
     op, dtype = scalar.op, scalar.dtype
     if op in LEAVES:
         raise GraphError(f"c printer: {scalar} is a leaf, expected an operation")
@@ -91,7 +92,7 @@ def _of_integers(op: str, dtype: dtypes.DType, texts: Sequence[str]) -> str:
 
 
 def _shift(op: str, dtype: dtypes.DType, value: str, by: str) -> str:
-    """Shifts by the width or more give 0, or the sign, as NumPy's do."""
+    """Returns the C text of a shift. By the width or more it gives 0, or the sign, as NumPy."""
     kind, width = value_type(dtype), 8 * dtype.itemsize
     wide = "u64" if dtype.itemsize == 8 else "u32"
     number = by.rstrip("UuL")
@@ -123,16 +124,17 @@ def _cast(old: dtypes.DType, new: dtypes.DType, text: str) -> str:
 
 
 def _unsigned(old: dtypes.DType, text: str) -> str:
-    """A float as 64 bits without a sign: C says nothing of negative ones, and vector units differ
-    from scalar code. As NumPy has it, they wrap, and nan is 2^63."""
+    """Returns the C text of a float cast to uint64. In C a negative float is undefined, and vector
+    units differ from scalar code; as in NumPy it wraps here, and NaN becomes 2^63."""
     half = "0x1p63f" if value_type(old) == "f32" else "0x1p63"
     high = f"((u64)(i64)({text} - {half}) ^ 1ull << 63)"
     return f"{text} >= {half} ? {high} : (u64)(i64){text}"
 
 
 def through_integer(scalar: Scalar, text: str) -> str:
-    """A float of an integer of a float, without the conversions: gcc takes both for `trunc`, which
-    keeps -0.0, nan and what no integer is. Those are the least integer, as NumPy has it."""
+    """Returns the C text of a float cast to an integer and back, without these conversions: gcc
+    replaces both by `trunc`, which keeps -0.0, NaN and floats beyond the integers. As in NumPy
+    those give the least integer."""
     between, inner = scalar.args[0], scalar.args[0].args[0]
     kind, double = value_type(inner.dtype), inner.dtype is dtypes.float64
     limit, end = f"0x1p{8 * between.dtype.itemsize - 1}", "" if double else "f"
@@ -143,7 +145,7 @@ def through_integer(scalar: Scalar, text: str) -> str:
 
 
 def rounded_from(new: dtypes.DType, text: str, direct: bool) -> str:
-    """A number as a float of 16 bits; through float32, but where the conversion is direct."""
+    """Returns the C text of a number rounded to a 16-bit float: through float32, or directly."""
     return f"(f32)(f16){text}" if direct else rounded(new, f"(f32){text}")
 
 

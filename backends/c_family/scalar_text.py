@@ -1,7 +1,11 @@
-"""Scalar expressions as C: nested scopes of declarations, each value in the outermost possible.
+"""Scalar expressions as C: each value is declared once, in the outermost scope possible.
 
-A scope is the body of a loop (or of a branch). A value is declared in the outermost scope that
-knows all axes it uses, once, so that what does not change in a loop is computed before it.
+A scope is the body of a loop or of a branch. Loop-invariant code motion comes with it: a value is
+declared in the outermost scope that knows all the axes that it uses.
+
+    for (i0 ...) {  const f32 t1 = b0[i0];  const f32 t2 = fn_exp_f32_f32(t1);
+        for (i1 ...) {  const f32 t3 = b1[i0 * 8 + i1];  b2[i0 * 8 + i1] = t3 * t2;  } }
+
 Input: Scalars; output: lines of C. Spec: `specs/c_printer.md`.
 """
 
@@ -21,14 +25,15 @@ from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
 
 ROW = 1 << 62
-"""Stands for the unit that is computed, among bits of axes: for what no axis tells."""
+"""Among the bits of axes, the bit of the unit of work: for values that differ between units though
+they use no axis."""
 
 
 class CScope:
-    """Lines of one block of C, and which values have a name there.
+    """A block of C: its lines, and the names of the values that are declared in it.
 
-    `axes` are those whose positions it makes known; `branch` says that it is executed for some
-    points only, so that unsafe loads stay in it.
+    `axes` are the axes that it loops over. `branch`: it is executed at some points only, so that
+    unsafe loads must not be moved out of it.
     """
 
     def __init__(self, parent: CScope | None, axes: int = 0, *, branch: bool = False) -> None:
@@ -41,7 +46,7 @@ class CScope:
         self.positions: dict[int, str] = {}
 
     def find(self, scalar: Scalar) -> str | None:
-        """The name of a value, if this scope or one around it has it."""
+        """Returns the name of a value in this scope or one around it; None if it has none."""
         scope: CScope | None = self
         while scope is not None:
             name = scope.known.get(scalar)
@@ -51,7 +56,7 @@ class CScope:
         return None
 
     def position(self, axis: int) -> str:
-        """The C text of a position along an axis."""
+        """Returns the C text of the position along an axis."""
         scope: CScope | None = self
         while scope is not None:
             if axis in scope.positions:
@@ -60,7 +65,7 @@ class CScope:
         return f"i{axis}"
 
     def home(self, axes: int, safe: bool) -> CScope:
-        """The outermost scope that knows the axes; one that is unsafe does not leave a branch."""
+        """Returns the outermost scope that knows the axes. An unsafe value stays in its branch."""
         scope = self
         while scope.parent is not None and not axes & ~scope.parent.bound:
             if scope.branch and not safe:
@@ -70,7 +75,7 @@ class CScope:
 
 
 def indented(lines: Iterable[str]) -> list[str]:
-    """Lines of C, set in by the braces around them."""
+    """Returns lines of C indented by their braces."""
     found, depth = [], 0
     for line in lines:
         closes = line.startswith("}")
@@ -81,44 +86,47 @@ def indented(lines: Iterable[str]) -> list[str]:
 
 @attrs.define
 class KernelFacts:
-    """What is known of the scalars of one kernel: axes as bits, and which loads are safe."""
+    """The analysis of one kernel's scalars: the axes that each varies over, as bits, and whether
+    its loads are safe wherever it is computed."""
 
     extents: tuple[int, ...] = ()
     space: int = 0
     sizes: Mapping[int, int] = attrs.field(factory=dict)
     regions: Mapping[int, int] = attrs.field(factory=dict)
-    """Of buffers that share memory with others: which memory."""
+    """For buffers that share memory with others, the number of that memory."""
     rows_only: bool = False
-    """There were no inner axes: each store is of row level."""
+    """Whether the kernel has no inner axes, so that each store is of row level."""
     name_axes: dict[int, int] = attrs.field(factory=dict)
-    """The axes that the names of reductions and scans vary over."""
+    """The axes over which each name of a reduction or scan varies."""
     _axes: dict[Scalar, int] = attrs.field(factory=dict)
     _safe: dict[Scalar, bool] = attrs.field(factory=dict)
 
     def is_row_store(self, statement: Statement) -> bool:
-        """Whether it is a store at points of the space axes alone."""
+        """Whether a statement is a store once a row."""
         return type(statement) is Store and (statement.each_row or self.rows_only)
 
     def region(self, buffer: int) -> int:
-        """The memory of a buffer; buffers that overlap have one."""
+        """Returns the number of a buffer's memory; buffers that overlap have the same."""
         return self.regions.get(buffer, buffer)
 
     def is_element(self, scalar: Scalar) -> bool:
-        """Whether it varies over inner axes."""
+        """Whether a scalar varies over inner axes."""
         return (self.axes(scalar) & ~ROW) >> self.space != 0
 
     def is_lazy(self, scalar: Scalar) -> bool:
-        """Whether it is a `where` of which only one branch may be computed."""
+        """Whether a scalar is a `where` whose branches must not both be computed: one of them has
+        an unsafe load. Other `where`s become a C conditional, which vectorizes."""
         return scalar.op == "where" and not (
             self.safe(scalar.args[1]) and self.safe(scalar.args[2])
         )
 
     def computed_for(self, scalar: Scalar) -> Sequence[Scalar]:
-        """What is computed wherever the scalar is: not the branches of a lazy `where`."""
+        """Returns the operands that are computed wherever the scalar is: all, except for the
+        branches of a lazy `where`."""
         return scalar.args[:1] if self.is_lazy(scalar) else scalar.operands
 
     def in_order(self, roots: Iterable[Scalar]) -> list[Scalar]:
-        """The same, in the order of the values, uppermost first."""
+        """Returns all scalars that are computed at each point for these values, outermost first."""
         found: dict[Scalar, None] = {}
         todo = list(roots)[::-1]
         while todo:
@@ -129,11 +137,11 @@ class KernelFacts:
         return list(found)
 
     def computed(self, roots: Iterable[Scalar]) -> set[Scalar]:
-        """All that is computed at each point for these values."""
+        """Returns the set of all scalars that are computed at each point for these values."""
         return set(self.in_order(roots))
 
     def axes(self, root: Scalar) -> int:
-        """The axes that a value varies over, as bits."""
+        """Returns the axes over which a value varies, as bits."""
         if root not in self._axes:
             for scalar in unknown(root, self._axes):
                 self._axes[scalar] = self._own_axes(scalar)
@@ -153,7 +161,7 @@ class KernelFacts:
         return found
 
     def safe(self, root: Scalar) -> bool:
-        """Whether it may be computed where nobody asked: no load of it can leave its buffer."""
+        """Whether a value may be computed at any point: none of its loads can leave its buffer."""
         safe = self._safe
         if root not in safe:
             for scalar in unknown(root, safe):
@@ -167,7 +175,7 @@ class KernelFacts:
 
 
 def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
-    """The least and the greatest address of the affine part."""
+    """Returns the least and the greatest address of the affine part."""
     low = high = address.start
     for coefficient, extent in zip(address.coefficients, extents, strict=False):
         far = coefficient * (max(extent, 1) - 1)
@@ -176,21 +184,22 @@ def reach(address: Affine, extents: Sequence[int]) -> tuple[int, int]:
 
 
 def address_axes(address: Affine) -> int:
-    """The axes of the affine part, as bits."""
+    """Returns the axes of the affine part, as bits."""
     return sum(1 << k for k, c in enumerate(address.coefficients) if c)
 
 
 class FunctionTexts:
-    """The functions that a text needs, each printed once."""
+    """The C functions that a text calls, each printed once."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.dtypes: set[dtypes.DType] = set()
         self.streams = self.tiles = False
-        """Whether something is stored past the caches; whether something is transposed."""
+        """Whether the text needs the helper of streaming stores; of transposing tiles."""
 
     def name(self, scalar: Scalar) -> str:
-        """The C name of a function, which is printed before what asks for it."""
+        """Returns the C name of a function, and prints the function if it is new. A function comes
+        before those that call it."""
         kinds = tuple([operand.dtype for operand in scalar.args])
         name = "_".join(["fn", scalar.op, *[kind.short for kind in kinds], scalar.dtype.short])
         if name not in self.texts:
@@ -204,7 +213,7 @@ class FunctionTexts:
 def _printed(
     name: str, op: str, kinds: tuple[dtypes.DType, ...], dtype: dtypes.DType
 ) -> FunctionTexts:
-    """A function of the library, and what it needs before it."""
+    """Returns the C text of a library function, with the functions that it calls."""
     library, scope = FunctionTexts(), CScope(None)
     given = [parameter(k, kind) for k, kind in enumerate(kinds)]
     for k, each in enumerate(given):
@@ -220,15 +229,23 @@ def _printed(
 
 @attrs.frozen
 class LocalElement:
-    """Where a value lies in a local array: it is read in a scope that knows the axes."""
+    """The place of a value in a local array. It is loaded in a scope that knows the axes."""
 
     axes: int
     element: Callable[[CScope], str]
     dtype: dtypes.DType
 
 
+# Note [contraction]
+#     k0:  b1[i] = x - 0.3 * y          k1:  top = max over i of (x - 0.3 * y)
+# Is one of b1 equal to top? With `-ffp-contract=fast` gcc may round x - 0.3 * y once (fma) in k1
+# and twice in k0, and then none is. So kernels are compiled with contraction off, and each value
+# has one set of bits wherever fusion computes it again. Bodies of library functions are the
+# exception: exp has one text for all kernels, and writes `fma_f32` where a sum has a product, as
+# the expression alone tells (`contracted`). `contract=False` turns that off, too: then results are
+# the interpreter's.
 class ScalarWriter:
-    """Declares values in scopes."""
+    """Declares scalars in scopes, as lines of C."""
 
     def __init__(self, facts: KernelFacts, library: FunctionTexts, stem: str = "t") -> None:
         self.facts = facts
@@ -236,29 +253,27 @@ class ScalarWriter:
         self.stem = stem
         self.count = 0
         self.contracts = False
-        """Whether a product and a sum may be rounded once: in functions, whose text is one for all
-        kernels, and so are its bits. Elsewhere the same value could be two: of x - 0.3 y, one time
-        stored and one time computed again, none would be the greatest."""
+        """Whether a product and a sum are written as one fma: in library functions only."""
         self.innermost: int | None = None
+        """The axis of the innermost loop, if the printer has set it."""
         self.special: Callable[[Scalar, Sequence[str]], str | None] | None = None
-        """What a device has for an operation on operands; None where that is nothing of its own."""
-        """The axis of the innermost loop, where a printer tells."""
+        """A device's own text for an operation on operands; it returns None for the usual text."""
         self.places: dict[Scalar, LocalElement] = {}
-        """Values that lie in local arrays."""
+        """The places of values that lie in local arrays."""
 
     def fresh(self) -> str:
-        """A new name of a variable."""
+        """Returns a new name for a variable."""
         self.count += 1
         return f"{self.stem}{self.count}"
 
     def value(self, root: Scalar, scope: CScope) -> str:
-        """The C text of a value in a scope; what it needs is declared before."""
+        """Returns the C text of a value in a scope. Declares it, and all that it needs."""
         for scalar in self._order(root, scope):
             self._declare(scalar, scope)
         return self._text(root, scope)
 
     def values(self, roots: Iterable[Scalar], scope: CScope) -> list[str]:
-        """The texts of several."""
+        """Returns the C texts of several values."""
         return [self.value(root, scope) for root in roots]
 
     def _text(self, scalar: Scalar, scope: CScope) -> str:
@@ -272,8 +287,8 @@ class ScalarWriter:
         return found
 
     def _order(self, root: Scalar, scope: CScope) -> list[Scalar]:
-        """What must be declared for a value, operands first; branches that are lazy declare their
-        own."""
+        """Returns the scalars that must be declared for a value, operands first. The branches of a
+        lazy `where` declare theirs in their own scopes."""
         order: list[Scalar] = []
         done: set[Scalar] = set()
         stack = [(root, False)]
@@ -290,7 +305,7 @@ class ScalarWriter:
         return order
 
     def _needed(self, scalar: Scalar) -> Sequence[Scalar]:
-        """What is declared before a value."""
+        """Returns the operands that are declared before a value."""
         if scalar in self.places:
             return ()
         return self.facts.computed_for(scalar)
@@ -325,9 +340,10 @@ class ScalarWriter:
         home.lines += [f"{value_type(scalar.dtype)} {name};", *lines, "}"]
 
     def _jumps(self, root: Scalar) -> bool:
-        """Whether loads of a branch are some way apart from point to point.
+        """Whether a branch has loads with a stride above 1, or of unknown stride.
 
-        gcc 12 makes one load of two such ones, masked where the branch is not taken: it loses some.
+        gcc 12 merges two such loads into one masked load, and then loses some of its elements:
+        `APART()` keeps it from vectorizing the branch.
         """
         k = self.innermost
         if k is None:
@@ -351,7 +367,7 @@ class ScalarWriter:
         return operation(scalar, texts) if found is None else found
 
     def _fused(self, scalar: Scalar, product: int, texts: list[str], scope: CScope) -> str:
-        """A sum or difference, of which one operand is a product."""
+        """Returns the fma of a sum or difference of which one operand is a product."""
         a, b = [self._text(factor, scope) for factor in scalar.args[product].args]
         other = texts[1 - product]
         if scalar.op == "sub" and product == 1:
@@ -361,7 +377,7 @@ class ScalarWriter:
         return f"fma_{value_type(scalar.dtype)}({a}, {b}, {other})"
 
     def address(self, address: Affine, scope: CScope) -> str:
-        """The C text of an address in elements."""
+        """Returns the C text of an address in elements."""
         parts = [
             scope.position(k) if c == 1 else f"{scope.position(k)} * {_parenthesised(c)}"
             for k, c in enumerate(address.coefficients)
@@ -376,9 +392,10 @@ class ScalarWriter:
 
 
 def contracted(scalar: Scalar) -> int | None:
-    """Which operand of a sum or difference of floats is a product, the first if both are.
+    """Returns the index of the operand of a float sum or difference that is a product; else None.
 
-    It is told by the expression alone, so that an expression is contracted alike wherever it is.
+    It depends on the expression alone, so that an expression is contracted in the same way wherever
+    it stands.
     """
     if scalar.op not in ("add", "sub") or scalar.dtype not in (dtypes.float32, dtypes.float64):
         return None
@@ -389,7 +406,7 @@ def contracted(scalar: Scalar) -> int | None:
 
 
 def _is_through_integer(scalar: Scalar) -> bool:
-    """Whether it is a float of a large signed integer of a float: (f32)(i32)x."""
+    """Whether a scalar casts a float to int32 or int64 and back: (f32)(i32)x."""
     if scalar.op != "cast" or scalar.args[0].op != "cast":
         return False
     between, inner = scalar.args[0].dtype, scalar.args[0].args[0].dtype

@@ -1,5 +1,6 @@
-"""Graphs as C: kernels printed, compiled by a C compiler of the machine, loaded and launched.
+"""The backend `cpu`: graphs become C, compiled by the machine's compiler, loaded and launched.
 
-What compiles and keeps libraries is `toolchain`, `cache`, `library` and `background`; spec:
-`specs/cpu_toolchain.md`.
+`emit` prints C, `compiled_program` compiles and launches it, `graph_cache` keeps the text of graphs
+between processes, `runtime` is the C library that all programs call. Compilers, caches and loading
+are `backends/native`. Spec: `specs/cpu_backend.md`.
 """

@@ -1,6 +1,10 @@
-"""The backend `cpu`: graphs as C, compiled by the machine's compiler.
+"""The backend `cpu`: from a graph to a callable, through caches, lowering, fusion, C and a library.
 
-Spec: `specs/cpu_backend.md`.
+    key of the graph -> cached C text? --yes-----------------------------\\
+                             no: lower -> fuse -> print C -> remember -> compile or find -> load
+
+In the background (`wait=False`) the interpreter runs calls until the library is there. Spec:
+`specs/cpu_backend.md`.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from aotlite.ir.meta import TensorMeta
 if TYPE_CHECKING:
     from aotlite.backends.loops import backend as loops
     from aotlite.backends.loops.passes import pass_order as improve
-else:  # graphs that are remembered do not need these
+else:  # a graph found in the cache needs neither
     loops = deferred("aotlite.backends.loops.backend")
     improve = deferred("aotlite.backends.loops.passes.pass_order")
 
@@ -49,9 +53,9 @@ T = TypeVar("T")
 class CpuBackend:
     """Compiles graphs to C.
 
-    `wait`: whether `compile` returns when the code is there; else calls run on the interpreter
-    until it is. `contract`: whether functions (exp, erf, ...) round a sum and its product once;
-    without it results are the interpreter's, bit for bit.
+    `wait`: `compile` returns when the library is loaded. Otherwise it returns at once, and calls
+    run on the interpreter until then. `contract`: functions (exp, erf, ...) use fma where the CPU
+    has it; without it results are the interpreter's, bit for bit.
     """
 
     wait: bool = attrs.field(default=True, kw_only=True)
@@ -59,16 +63,16 @@ class CpuBackend:
 
     name = "cpu"
     is_compact = True
-    """What it compiles has a compact face (`backends.calling_convention`)."""
+    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 
     def without_waiting(self) -> CpuBackend:
-        """One that compiles in the background."""
+        """Returns this backend, with compilation in the background."""
         return attrs.evolve(self, wait=False)
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph, which may end with copies into inputs."""
+        """Returns the callable of a pure graph, which may end with copies into inputs."""
         if not is_of_cpu(graph):
             raise BackendError(
                 f"cpu: graph {graph.name} has values on other devices, expected cpu alone; compile "
@@ -97,26 +101,27 @@ class CpuBackend:
         if self._is_compiled(text):
             try:
                 return _run(graph, text, make(), kernels)
-            except BackendError as error:  # it did not load, nor what was compiled in its place
+            except BackendError as error:  # neither it nor a library compiled anew has loaded
                 failure_reports.forget(error)
         make = partial(clock.timed, "C compiler", partial(execution, contract=self.contract), text)
         return _in_background(graph, text, program, kernels, make, partial(remember, key, text))
 
     def _is_compiled(self, text: ProgramText) -> bool:
-        """Whether the library is there, as far as that is known without trying a compiler."""
+        """Whether the cache has the library. False where that is not known without trying a
+        compiler."""
         if not is_known() or find_compiler() is None:
             return False
         return artifact_cache.found(key_of_text(text, contract=self.contract)) is not None
 
     def _made(self, key: str | None, text: ProgramText) -> Execute:
-        """What computes the program, which is remembered from then on."""
+        """Compiles and loads the program, and adds the graph to the cache."""
         execute = execution(text, contract=self.contract)
         remember(key, text)
         return execute
 
 
 def _program(graph: Graph, threads: int, clock: _Clock) -> LoopProgram:
-    """The program that is printed."""
+    """Returns the fused program of a graph."""
     program = clock.timed("lowering", loops.program_of, graph)
     return clock.timed("fusing", improve.improved, program, threads)
 
@@ -139,7 +144,8 @@ def _in_background(
     make: Callable[[], Execute],
     keep: Callable[[], None],
 ) -> ProgramRun:
-    """The run that interprets until what is made is there, which is kept after that."""
+    """Returns a run that interprets until `make` has returned in the background, and then computes
+    with its result. `keep` adds the graph to the cache after that."""
 
     def made() -> Execute | None:
         if failure_reports.given_up() is not None:
@@ -172,7 +178,7 @@ def _in_background(
             try:
                 return interpret(arrays, stop, sharing.before_the_last)
             except Abandoned:
-                pass  # what was made is faster than the rest of the interpretation
+                pass  # the library is there: it computes all from the start
             finally:
                 patience[0] = sharing.patience
         if is_made():
@@ -187,7 +193,7 @@ def _in_background(
 
 
 def _tell_staying(name: str, error: BaseException | None) -> None:
-    """Warns that a graph is not compiled. What is wrong for all graphs is told once."""
+    """Warns that a graph stays with the interpreter. A problem of all graphs is told once."""
     why = problem() if is_known() else None
     if why is not None:
         warn_once(why)
@@ -198,13 +204,13 @@ def _tell_staying(name: str, error: BaseException | None) -> None:
 
 
 class _Clock:
-    """How long each part of a compilation took, in seconds."""
+    """A clock for the parts of a compilation, in seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     def timed(self, name: str, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """The result of a call, whose time is noted."""
+        """Returns the result of a call and notes its time under `name`."""
         begin = perf_counter()
         result = function(*args, **options)
         self.seconds[name] = perf_counter() - begin
@@ -212,7 +218,7 @@ class _Clock:
 
 
 def is_of_cpu(graph: Graph) -> bool:
-    """Whether all values of a graph are on the CPU."""
+    """Whether all values of a graph lie on the CPU."""
     for node in graph.nodes:
         metas = node.meta if type(node.meta) is tuple else (node.meta,)
         if any(type(meta) is TensorMeta and meta.device is not CPU_DEVICE for meta in metas):
@@ -221,7 +227,8 @@ def is_of_cpu(graph: Graph) -> bool:
 
 
 def problem() -> str | None:
-    """The warning where no compiler works, or the one that works is not asked again."""
+    """Returns the warning for a machine without a working compiler, or whose compiler failed so
+    often that it is not asked again; else None."""
     why = compiler_problem()
     if why is not None:
         return f"aotlite: {why}; until then graphs run by NumPy"

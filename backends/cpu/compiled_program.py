@@ -1,8 +1,14 @@
-"""A program as compiled code: printed, compiled, loaded, called.
+"""A loop program as compiled code: printed, compiled, loaded, called.
 
-Input: a program whose passes are done. Output: what `ProgramRun` calls. Externs are called between
-the segments of C; memory that they read or write, or that two segments do, is an array of its own,
-and no part of the arena. Spec: `specs/cpu_backend.md`.
+Externs split a program into segments. A program of one segment is called directly; another one by
+`_Segments`, which calls C functions and externs in turn:
+
+    run_0(slots)    kernels before the sort     A temporary that an extern or two segments use is
+    sort            NumPy, on arrays            an array of the call; others lie in the arena.
+    run_1(slots)    kernels after it
+
+Input: a program after its passes. Output: the `execute` of a `ProgramRun`. Spec:
+`specs/cpu_backend.md`.
 """
 
 from __future__ import annotations
@@ -34,23 +40,23 @@ from aotlite.ir.deferred import deferred
 if TYPE_CHECKING:
     from aotlite.backends.cpu.emit import c_program as emit
     from aotlite.backends.loops import arena as memory
-else:  # graphs that are remembered do not need these
+else:  # a graph found in the cache needs neither
     emit = deferred("aotlite.backends.cpu.emit.c_program")
     memory = deferred("aotlite.backends.loops.arena")
 
 BRIEF = 20_000
-"""Nanoseconds, roughly, for which the interpreter's lock is kept."""
+"""Nanoseconds. A program of a shorter estimated time keeps the GIL while it runs."""
 
 
 def text_of(program: LoopProgram) -> ProgramText:
-    """The C text of a program."""
+    """Returns the C text of a program, and the data for calling it."""
     text = ProgramText(program, PrintedC("", (), (), 0.0), 0, _held(program))
     plan = memory.planned(text.given)
     return attrs.evolve(text, printed=emit.print_program(text.given, plan), arena_bytes=plan.size)
 
 
 def _held(program: LoopProgram) -> tuple[ProgramBuffer, ...]:
-    """Temporaries that Python sees, or that more than one segment of C does."""
+    """Returns the temporaries that an extern or more than one segment of C uses."""
     segment, users = 0, dict[int, set[int]]()
     for step in program.steps:
         is_extern = type(step) is Extern
@@ -66,12 +72,13 @@ def _held(program: LoopProgram) -> tuple[ProgramBuffer, ...]:
 
 
 def key_of_text(text: ProgramText, *, contract: bool) -> str:
-    """The key of the library of a program."""
+    """Returns the key of a program's library in the cache."""
     return key_of_c(text.printed.text, contract=contract, libraries=False)
 
 
 def execution(text: ProgramText, *, contract: bool = True) -> Execute:
-    """What computes the program: compiles it, if no cache has it, and loads it."""
+    """Returns the function that runs a program: finds its library in the cache or compiles it, and
+    loads it."""
     signature = _signature(text)
     launches: list[Launch | Extern] = []
     library: SharedLibrary | None = None
@@ -101,7 +108,7 @@ def _signature(text: ProgramText) -> Signature:
 
 
 class _Segments:
-    """Segments of C, and externs between them."""
+    """A program of several segments of C, with externs between them."""
 
     def __init__(self, text: ProgramText, launches: Sequence[Launch | Extern]) -> None:
         self.text = text
@@ -109,13 +116,14 @@ class _Segments:
         self.numbers = [buffer.number for buffer in slots(text.given)]
         held = {buffer.number: buffer for buffer in text.held}
         self.own = [(k, held[n]) for k, n in enumerate(self.numbers) if n in held]
-        """Places among the arrays, in order, of those that are made here."""
+        """(index among the arrays, buffer) of the temporaries that are allocated here, in order."""
         self.constants = {
             b.number: b.value for b in text.program.buffers if b.kind is BufferKind.CONSTANT
         }
 
     def run(self, arrays: list[Any]) -> Any:
-        """Computes on the arrays of inputs and outputs."""
+        """Runs the program on the arrays of inputs and outputs. Returns a true value where a check
+        failed."""
         for place, buffer in self.own:
             arrays.insert(place, np.empty(buffer.size, buffer.dtype.numpy))
         arrays_of: dict[int, Any] = {}

@@ -1,7 +1,8 @@
-"""What was made of a graph, kept in the disk cache: its C text and what it takes to call it.
+"""The graph cache on disk: a graph's key -> its C text and the data for calling it.
 
-As JSON, which is data and nothing else: an extern's op stands there by its name. The program itself
-is not kept; who wants to see it has it made again. Spec: `specs/cpu_backend.md` (CPU-9).
+A hit skips lowering, fusion and printing, which take longer than loading a library. Records are
+JSON, which runs no code when it is read; an extern's op stands there by its name. The loop program
+is not kept, but made again for users who print it. Spec: `specs/cpu_backend.md` (CPU-9).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from aotlite.ir.op import PureOp, op_named
 
 
 def remembered(key: str | None) -> ProgramText | None:
-    """What was made of the graph of a key, its bytes checked; None where nothing is known.
+    """Returns the record of a key, its bytes checked; None if there is none.
 
-    A record that cannot be read is removed, so that another one takes its place.
+    A record that cannot be read is removed, so that a new one takes its place.
     """
     if key is None:
         return None
@@ -39,25 +40,25 @@ def remembered(key: str | None) -> ProgramText | None:
         return None
     try:
         return _text(json.loads(read(path)))
-    except OSError:  # removed, or exchanged, since by another process
+    except OSError:  # another process has removed or replaced it
         return None
-    except Exception:  # whatever is missing in it or of another kind
+    except Exception:  # a field is missing or of another type
         artifact_cache.removed(key)
         return None
 
 
 def remember(key: str | None, text: ProgramText) -> None:
-    """Keeps what was made of the graph of a key, where it is small and can be written down."""
+    """Writes the record of a key, unless its constants are large or it cannot be expressed."""
     constants = [b.value for b in text.program.buffers if b.kind is BufferKind.CONSTANT]
     if key is None or sum([value.nbytes for value in constants]) > MOST_BYTES:
         return
-    # Where nothing can be written the user was told so about the library, or is not waiting for it.
+    # A cache that cannot be written was reported when the library was stored, or nobody waits.
     with suppress(_Unwritten, BackendError):
         artifact_cache.kept(key, "graph", ".json", json.dumps(_record(text)).encode())
 
 
 class _Unwritten(Exception):
-    """A value that a record has no word for."""
+    """Raised for a value that a record cannot express."""
 
 
 # ----------------------------------------------------------------------------------------- records
@@ -118,7 +119,7 @@ def _segment(record: Any) -> str | Extern:
 
 # ------------------------------------------------------------------------------------------ values
 def _word(value: Any) -> Any:
-    """JSON for an argument: itself, or a list that begins with what it is."""
+    """Returns the JSON of an argument: itself, or a list that begins with its kind."""
     if type(value) in _PLAIN:
         return value
     match value:
@@ -139,7 +140,7 @@ _PLAIN = frozenset((type(None), bool, int, float, str))
 
 
 def _value(word: Any) -> Any:
-    """The argument that JSON stands for."""
+    """Returns the argument of a piece of JSON."""
     if type(word) is not list:
         return word
     kind, *parts = word

@@ -1,8 +1,9 @@
-"""Keys of graphs in the disk cache: all that lowering, fusing and printing depend on.
+"""Keys of graphs in the disk cache: a hash of all that lowering, fusion and printing depend on.
 
-A key is another one when a file of the ops, the loops or the printer is: sizes and times tell, of
-which the time of the last change of a file's record (`st_ctime_ns`) is nobody's to choose; reading
-all of them would take longer than what is saved. Spec: `specs/cpu_backend.md` (CPU-9).
+That is the graph, the number of threads, and aotlite's own sources: a key changes with any file of
+ops, loops or printer. Sizes and times stand for a file's contents, since reading all files would
+take longer than the cache saves; users cannot set `st_ctime_ns`. Spec: `specs/cpu_backend.md`
+(CPU-9).
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops import BUILT_IN
 
 MOST_BYTES = 1 << 20
-"""Of all constants of a graph that is remembered."""
+"""The most bytes of constants of a graph that is cached."""
 
 _MOST_BITS = 4096
 
 
 class Unkeyed(Exception):
-    """A graph that nothing is remembered of. Never leaves the backend."""
+    """Raised for a graph that is not cached. Never leaves the backend."""
 
 
 def graph_key(graph: Graph, threads: int) -> str | None:
-    """The key of what is made of a graph; None where that depends on more than can be written down.
+    """Returns the key of a graph; None for one that is not cached.
 
-    That is so for ops of the user's own, sizes that are not known and large constants.
+    Those are graphs with ops of the user's own, symbolic sizes or large constants.
     """
     sources = _sources()
     if not sources:
@@ -80,7 +81,7 @@ def _array(value: Any) -> str:
 
 
 def _word(value: Any, numbers: Mapping[Node, str]) -> str:
-    """A text that is another one for another value, of whatever type."""
+    """Returns a text that differs for different values of any type: 1, 1.0 and True differ."""
     kind = type(value)
     if kind is Node:
         return numbers[value]
@@ -88,7 +89,7 @@ def _word(value: Any, numbers: Mapping[Node, str]) -> str:
         return f"({','.join([_word(item, numbers) for item in value])})"
     if kind is TensorMeta:
         return _meta(value)
-    if kind is int and value.bit_length() > _MOST_BITS:  # Python writes no digits of it
+    if kind is int and value.bit_length() > _MOST_BITS:  # Python refuses to write its digits
         raise Unkeyed
     if kind in _PLAIN:
         return repr(value)
@@ -112,8 +113,8 @@ def _meta(meta: TensorMeta) -> str:
 # ---------------------------------------------------------------------------------------- sources
 @cache
 def _sources() -> str:
-    """The files of all that a program goes through, and what they run on; empty where there are no
-    files, as in an archive."""
+    """Returns sizes and times of all files of ops and backends, with the versions of Python and
+    NumPy; empty where there are no files, as in a zip archive."""
     try:
         files = [*_files(aotlite.ir.__path__[0]), *_files(aotlite.backends.__path__[0])]
     except OSError:

@@ -1,8 +1,8 @@
-"""How an interpreted run shares processors and Python's lock with the compilation that is to take
-its place: a call that does not wait is then no slower than one that does.
+"""The schedule of an interpreted run beside a compilation in the background.
 
-Spec: `specs/cpu_backend.md`, CPU-11. Input: a job; output: what the interpreter asks between
-operations.
+Both want processors and the GIL. The run gives way when it measures that the compilation loses
+time, so that a call that does not wait is no slower than one that does. The interpreter calls
+`go_on` between its operations. Spec: `specs/cpu_backend.md`, CPU-11.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from aotlite.backends.threads import processors
 LOOK = 0.001
 """Seconds between two looks at the clocks, which cost some microseconds."""
 LOSS = 0.004
-"""Seconds that a compilation may lose, beside a fiftieth of the time, before it is left alone."""
+"""Seconds that the compilation may lose, plus a fiftieth of the time, before the run pauses."""
 REST, MOST_REST = 10, 40
-"""How many times as long it is left alone as it lost: at first, and after doubling."""
+"""A pause is this many times the loss: at first, and at most, after doubling each time."""
 LONGEST_REST = 1.0
-"""Seconds."""
+"""The longest pause in seconds."""
 ASIDE = 0.04
-"""Seconds for which a job in Python has its lock."""
+"""The longest time in seconds for which the run leaves the GIL to a job that needs it."""
 PATIENCE = 2.0
-"""Seconds that a run waits, all in all, before what cannot be left: a compiler may hang."""
+"""Seconds that all runs of a graph wait, together, before steps that cannot be abandoned. It has an
+end, since a compiler may hang."""
 BRIEF = 1_000_000
-"""Operations on numbers, some milliseconds, for which nobody waits."""
+"""Operations, some milliseconds: for fewer the run does not wait."""
 
 
 class Awaited(Protocol):
-    """A job of `background`, as far as it is asked here."""
+    """The part of a `background` job's interface that is used here."""
 
     def done(self) -> bool: ...
 
@@ -39,7 +40,7 @@ class Awaited(Protocol):
 
 
 class Clocks:
-    """What time it is, in seconds: for everybody, for this thread, for all threads of Python."""
+    """Clocks in seconds: wall time, CPU time of this thread, CPU time of this process."""
 
     wall = staticmethod(time.perf_counter)
     thread = staticmethod(time.thread_time)
@@ -47,10 +48,11 @@ class Clocks:
 
 
 class InterpreterSchedule:
-    """What one run, in one thread, asks about the job that makes what is faster.
+    """The schedule of one run, in one thread, beside the job that compiles its graph.
 
-    The job loses no more than the run waits for a processor itself, since the system is fair,
-    nor more than all threads here, as those of a BLAS, take of the last processor.
+    The job's loss cannot be measured, but bounded: a fair system makes it wait no longer than this
+    thread has waited for a processor; and the threads of this process, a BLAS's for instance, leave
+    it at least what they do not use of the last processor.
     """
 
     def __init__(self, job: Awaited, patience: float = PATIENCE, clocks: Any = Clocks) -> None:
@@ -61,12 +63,12 @@ class InterpreterSchedule:
         self._begin()
 
     def _begin(self) -> None:
-        """Counts what is lost from now on."""
+        """Starts to count losses from now on."""
         clocks = self.clocks
         self._since = clocks.wall(), clocks.thread(), clocks.process()
 
     def go_on(self) -> None:
-        """Returns once the run may go on, or the job is done."""
+        """Returns when the run may go on or the job is done. Pauses if the job is losing time."""
         now = self.clocks.wall()
         if now < self._next or self.job.done():
             return
@@ -79,7 +81,7 @@ class InterpreterSchedule:
             self._begin()
 
     def _lost(self) -> float:
-        """Seconds that the job may have lost; 0 where they are too few to count."""
+        """Returns the seconds that the job may have lost; 0 if they are too few to count."""
         wall, thread, process = self._since
         gone = self.clocks.wall() - wall
         waited = gone - (self.clocks.thread() - thread)
@@ -88,7 +90,7 @@ class InterpreterSchedule:
         return lost if lost > LOSS + gone / 50 else 0.0
 
     def _step_aside(self) -> None:
-        """Leaves Python's lock to the job, until it needs none; for a while only."""
+        """Leaves the GIL to the job until it needs it no more, for `ASIDE` seconds at most."""
         end = self.clocks.wall() + ASIDE
         while not self.job.wait(LOOK) and not self.job.is_absent():
             if self.clocks.wall() >= end:
@@ -97,7 +99,7 @@ class InterpreterSchedule:
         self._begin()
 
     def before_the_last(self, operations: int) -> None:
-        """Waits, before so many operations in a row that cannot be left, or would be done again."""
+        """Waits for the job before operations that cannot be abandoned, or would be repeated."""
         if operations < BRIEF or self.patience <= 0 or self.job.done():
             return
         begin = self.clocks.wall()

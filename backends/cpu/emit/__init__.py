@@ -1,1 +1,2 @@
-"""Loop programs as C text. Spec: `specs/c_printer.md`."""
+"""The C printer of loop programs: `c_program` prints a program, `c_kernel` a kernel. Spec:
+`specs/c_printer.md`."""

@@ -1,9 +1,16 @@
-"""One kernel as a C function over a range of units: rows, or blocks of the vector axis.
+"""The printer of one kernel: a C function over a range of units, rows or blocks of the vector axis.
 
-Loops from outside: units (which run in parallel), inner axes, the vector axis. What is computed in
-which pass is decided in `axis_passes.py`, where loops are split in `split_loops.py`, what goes
-through local memory in `staging.py`, how points are computed in `loop_body.py`.
-Spec: `specs/c_printer.md`.
+    kernel sum_0[i0<100, *i1<640]:             static NEVER_INLINE void run_k0(..., begin, end) {
+      v0 = reduce<sum lanes=64>(..)              i64 i0 = begin;
+      each row: b1[i0] = v0                      for (i64 unit = begin; unit < end; ++unit) {
+                                                   f32 a0[64];  set to 0
+                                                   for (base = 0; base < 640; base += 64)
+                                                     for (lane = 0; lane < 64; ++lane) a0[lane] += .
+                                                   halves of a0;  b1[i0] = a0[0];  ++i0; } }
+
+Loops from the outside: units, inner axes, the vector axis. `axis_passes` decides the passes,
+`split_loops` splits loops, `staging` sends operands through local memory, `loop_body` prints
+points. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -35,20 +42,21 @@ from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
 
 SCRATCH = 1 << 16
-"""Bytes of local arrays for values that are kept between passes."""
+"""The most bytes of local arrays for values that are kept between passes."""
 
 FEW = 80
-"""Scalars up to which a loop in lanes is printed for each part between moving places."""
+"""The most scalars of a loop in lanes that is split at places which depend on other axes."""
 CHOICES = frozenset(("where", *COMPARISONS))
-"""Operations of kernels whose loops may be split."""
+"""A kernel is looked through for loops to split if it has one of these operations."""
 FETCHED = 1 << 20
-"""Bytes from which memory is asked for before it is needed."""
+"""Memory of at least so many bytes is prefetched."""
 TOGETHER = 8
-"""Inner points that are added to partial results at once, where those lie in an array."""
+"""Inner points whose values are added to an array of partial results in one go, so that each
+partial result is loaded and stored once for all of them."""
 
 
 class KernelPrinter:
-    """The text of one kernel."""
+    """Prints the body of one kernel's function."""
 
     def __init__(
         self, kernel: Kernel, kinds: dict[int, DType], facts: KernelFacts, library: FunctionTexts
@@ -62,7 +70,7 @@ class KernelPrinter:
         self.lane_passes = 0
         every = walk([value for each in body for value in values_of(each)])
         self.apart = ["APART();"] if any(map(facts.is_lazy, every)) else []
-        """What keeps loops around the innermost one from being vectors of points (`_jumps`)."""
+        """The lines that keep gcc from vectorizing loops around the innermost one (`_jumps`)."""
         self.function = CScope(None)
         self.row = CScope(self.function, sum(1 << k for k in self.loops.outer) | ROW)
         self.body = Body(self.loops, facts, kinds, library, self.row)
@@ -101,7 +109,7 @@ class KernelPrinter:
                 self.facts.name_axes.update(dict.fromkeys(each.names, everything))
 
     def text(self) -> list[str]:
-        """The lines of the function's body."""
+        """Returns the lines of the function's body."""
         for stage in self.passes.stages:
             self._row_stage(stage.rows, stage.passes)
             for each in stage.passes:
@@ -111,7 +119,8 @@ class KernelPrinter:
 
     # --- units
     def _units(self) -> list[str]:
-        """The loop over units, whose positions are counted on."""
+        """Returns the loop over units. Positions are counted on from unit to unit, like an
+        odometer, since a division for each unit would cost more than a short row."""
         digits = [(f"i{k}", self.facts.extents[k]) for k in self.loops.outer]
         digits += [("tile", self.loops.tiles)] if self.loops.tiles > 1 else []
         digits += [("block", self.loops.blocks)] if self.loops.blocks > 1 else []
@@ -141,14 +150,14 @@ class KernelPrinter:
         return found
 
     def _block(self) -> Range:
-        """The range of the vector axis in a unit."""
+        """Returns the range of the vector axis in a unit."""
         if self.loops.blocks > 1:
             return "v0", "v1"
         return 0, self.facts.extents[self.loops.vector or 0]
 
     # --- row stages
     def _row_stage(self, stores: Sequence[Store], following: Sequence[Pass]) -> None:
-        """Stores of row level, and the row-level values along the vector axis that passes use."""
+        """Prints row-level stores, and row-level values along the vector axis that passes use."""
         work = self._renamed(PointWork(stores=tuple(stores)))
         if self.loops.vector is None:
             self.splitter.unswitched(work, self.row, self._store_row)
@@ -166,7 +175,7 @@ class KernelPrinter:
         self.body.stores(work.stores, scope)
 
     def _vectors_of(self, each: Pass) -> list[Scalar]:
-        """The uppermost operations of row level that vary along the vector axis."""
+        """Returns the outermost row-level operations that vary along the vector axis."""
         bit = 1 << (self.loops.vector or 0)
         found: list[Scalar] = []
         todo, done = list(each.roots), set(self.body.hidden)
@@ -184,7 +193,7 @@ class KernelPrinter:
         return found
 
     def _renamed(self, work: PointWork) -> PointWork:
-        """The work with what lies in local arrays read from there."""
+        """Returns the work with values that lie in local arrays loaded from there."""
         memo = dict(self.body.hidden)
         return work.changed(lambda root: replaced(root, memo))
 
@@ -217,14 +226,14 @@ class KernelPrinter:
             self.body.result(reduce)
 
     def _lanes_fit(self, lanes: int) -> bool:
-        """Whether each run of the last axis begins at lane 0."""
+        """Whether each run along the last axis begins at lane 0."""
         *before, last = [self.facts.extents[k] for k in self.loops.inner]
         return last % lanes == 0 or math.prod(before) == 1
 
     def _nest(
         self, work: PointWork, axes: list[int], innermost: Callable[[PointWork, CScope], None]
     ) -> None:
-        """Loops over inner axes around the innermost one."""
+        """Prints loops over inner axes around the innermost one."""
         scopes = [self.row]
         for k in axes:
             scopes.append(CScope(scopes[-1], 1 << k))
@@ -235,7 +244,7 @@ class KernelPrinter:
             scopes[-1].lines += [head, *self.apart, *inside.lines, "}"]
 
     def _points(self, work: PointWork, parent: CScope) -> None:
-        """One point after the other; partial results by the number of the point."""
+        """Prints a loop over single points. The number of a point gives its lane."""
         k = self.loops.inner[-1]
         lanes = max([reduce.lanes for reduce in work.reduces], default=1)
 
@@ -249,7 +258,7 @@ class KernelPrinter:
         self.stager.streamed(work, parent, (0, self.facts.extents[k]), self._in_two(k, loop))
 
     def _lanes(self, work: PointWork, parent: CScope) -> None:
-        """As many points at once as there are partial results."""
+        """Prints a loop over as many points at a time as there are lanes: it vectorizes."""
         k = self.loops.inner[-1]
         lanes = max([reduce.lanes for reduce in work.reduces])
         self.lane_passes += 1
@@ -267,7 +276,8 @@ class KernelPrinter:
     def _lane_loops(
         self, work: PointWork, parent: CScope, place: tuple[int, int], lanes: int
     ) -> None:
-        """The points up to lane 0, then all lanes at once, then those that are left."""
+        """Prints the points before the first lane 0, then loops over whole sets of lanes, then the
+        remaining points."""
         begin, end = place
         first, last = -(-begin // lanes) * lanes, end // lanes * lanes
         if last < first:
@@ -282,9 +292,8 @@ class KernelPrinter:
         self._lane_loop(work, parent, str(last), (0, end - last))
 
     def _fetches(self, work: PointWork, lanes: int) -> list[str]:
-        """Lines that ask for the next row's memory: in the second pass, which finds its own row in
-        a cache and computes, while memory is idle.
-        """
+        """Returns prefetches of the next row, for the second pass over a row: it finds its own row
+        in a cache, so that memory is idle meanwhile."""
         if self.lane_passes != 2 or len(self.loops.inner) != 1 or not self.loops.outer:
             return []
         found: dict[str, int] = {}
@@ -306,7 +315,7 @@ class KernelPrinter:
         ]
 
     def _moved_lane_loops(self, work: PointWork, parent: CScope, place: Range, lanes: int) -> None:
-        """The same where bounds are known when the kernel runs."""
+        """Prints the loops of `_lane_loops` for bounds that are known only when the kernel runs."""
         begin, end, first, last, below = [self.body.writer.fresh() for _ in range(5)]
         parent.lines += [
             f"const i64 {begin} = {place[0]}, {end} = {place[1]};",
@@ -322,7 +331,7 @@ class KernelPrinter:
         self._lane_loop(work, parent, last, (0, f"{end} - {last}"))
 
     def _lane_loop(self, work: PointWork, parent: CScope, base: str, bounds: Range) -> None:
-        """Points of different lanes."""
+        """Prints a loop over points of different lanes."""
         if bounds[0] == bounds[1]:
             return
         k = self.loops.inner[-1]
@@ -333,7 +342,7 @@ class KernelPrinter:
         parent.lines += [head, *scope.lines, "}"]
 
     def _blocks(self, work: PointWork, parent: CScope) -> None:
-        """A block of the vector axis at one inner point."""
+        """Prints a loop over a block of the vector axis, at one inner point."""
         if any(reduce.lanes > 1 for reduce in work.reduces):
             parent.lines.append(f"const i64 point = {self.body.number(parent)};")
         self.stager.streamed(work, parent, self._block(), self._vector_loop(self._of_block))
@@ -345,7 +354,7 @@ class KernelPrinter:
         return f"[{column}]"
 
     def _inner_tiles(self, work: PointWork, parent: CScope) -> None:
-        """Blocks in tiles of the vector axis and the last inner axis."""
+        """Prints tiles of the vector axis and the last inner axis."""
         k = self.loops.inner[-1]
         inside = CScope(parent)
         loop = self._vector_loop(self._of_block)
@@ -353,7 +362,7 @@ class KernelPrinter:
         parent.lines += in_steps("u", (0, self.facts.extents[k]), TILE, inside.lines)
 
     def _is_plain(self, work: PointWork) -> bool:
-        """Whether a pass only sums along its inner axes, in order and without conditions."""
+        """Whether a pass only reduces along its inner axes, with one lane and no conditions."""
         k, last = self.loops.innermost or 0, self.loops.inner[-1]
         if work.scans or work.saved or work.stores or self.splitter.switch(work) is not None:
             return False
@@ -365,7 +374,7 @@ class KernelPrinter:
         return self.facts.extents[last] >= 2 * TOGETHER and not split
 
     def _several(self, work: PointWork, parent: CScope) -> None:
-        """Points of the last inner axis, some at once: each partial result is loaded once."""
+        """Prints a loop that takes `TOGETHER` points of the last inner axis at a time."""
         k = self.loops.inner[-1]
         extent = self.facts.extents[k]
         whole = extent // TOGETHER * TOGETHER
@@ -402,7 +411,7 @@ class KernelPrinter:
         return self._in_two(k, loop)
 
     def _in_two(self, k: int, loop: Loop) -> Loop:
-        """The loop along an axis, in two versions where functions have them."""
+        """Returns the loop in two versions if its functions have shorter bodies (`FiniteLoops`)."""
 
         def both(work: PointWork, outside: CScope, place: Range) -> None:
             self.usual.print(work, outside, place, k, loop)

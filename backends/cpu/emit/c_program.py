@@ -1,7 +1,14 @@
-"""A program as one C11 text: kernels as functions, and `run`, which calls them in order.
+"""A program as one C11 text: a function for each kernel, and one that calls them in order.
 
-Input: a `LoopProgram` and where its temporaries lie in the arena; output: `PrintedC`. Extern steps
-split a program into segments, between which Python calls them. Spec: `specs/c_printer.md`.
+    static void run_k0(const m_f32 *restrict b0, m_f32 *restrict b1, i64 begin, i64 end) {...}
+    static void run_k0_task(void *context, i64 chunk) {...}     // a chunk of its units
+    int run_0(void **slots, const al_runtime *runtime) {   // slots: inputs, outputs, constants,
+        runtime->parallel(run_k0_task, &c, c.chunks);      // the arena
+        return 0; }
+
+Each extern step ends a segment; Python calls the functions run_0, run_1, ... and the externs
+between them. Input: a `LoopProgram` and the plan of its arena; output: `PrintedC`. Spec:
+`specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
 INLINE_NANOSECONDS = 8000
-"""What a kernel may take, roughly, before waking other threads pays."""
+"""The estimated time of a kernel above which waking other threads pays."""
 CHUNK_NANOSECONDS = 20000
 CHUNKS_A_THREAD = 8
 
@@ -53,15 +60,13 @@ CHUNKS_A_THREAD = 8
 def print_program(
     program: LoopProgram, plan: ArenaPlan | None = None, stem: str = "run"
 ) -> PrintedC:
-    """The C text of a program whose temporaries lie as the plan says, or as `planned` does."""
+    """Returns the C text of a program. `plan` places its temporaries, by default `planned`."""
     return _ProgramPrinter(program, plan or planned(program), stem).printed()
 
 
 def print_units(programs: Mapping[str, LoopProgram]) -> tuple[str, dict[str, PrintedC]]:
-    """One C text for several programs, by the names of their functions; what each of them is.
-
-    Their temporaries lie as `planned` says.
-    """
+    """Returns one C text for several programs, and the record of each; keys are the stems of the
+    functions' names."""
     library = FunctionTexts()
     printers = {
         stem: _ProgramPrinter(program, planned(program), stem, library)
@@ -88,16 +93,16 @@ class _ProgramPrinter:
         self.calls: list[list[str]] = []
 
     def printed(self) -> PrintedC:
-        """The whole text."""
+        """Returns the whole text and its record."""
         body = self.body()
         return self.record("\n".join([*preamble(self.library), *indented(body), ""]))
 
     def record(self, text: str) -> PrintedC:
-        """The text with what the caller needs to know."""
+        """Returns the record of a text: the data for calling it."""
         return PrintedC(text, tuple(self.segments), self.slots, self.nanoseconds)
 
     def body(self) -> list[str]:
-        """The kernels and the functions that call them."""
+        """Returns the lines of the kernels and of the functions that call them."""
         lines: list[str] = []
         for buffer in self.buffers.values():
             self.library.dtypes.add(buffer.dtype)
@@ -144,7 +149,7 @@ class _ProgramPrinter:
         together = printer.loops.together
         units = printer.loops.units // together
         times = f" * {together}" if together > 1 else ""
-        # Inlined in its task, and that in `run`, each kernel would be compiled twice.
+        # Not inlined: copies in the task and in its caller would double the compile time.
         head = f"static NEVER_INLINE void {name}({_parameters(own)}, i64 begin, i64 end)"
         task = [
             f"static void {name}_task(void *context, i64 chunk)",
@@ -175,7 +180,7 @@ class _ProgramPrinter:
         return KernelFacts(extents, space, sizes, self._regions(kernel), rows_only)
 
     def _regions(self, kernel: Kernel) -> dict[int, int]:
-        """Of the kernel's buffers that share bytes of the arena: the first of them."""
+        """Returns, for buffers of the kernel that share bytes of the arena, a number of these."""
         found: dict[int, int] = {}
         numbers = sorted({load.args[0] for load in loads_of(kernel)} | writes(kernel))
         for k, number in enumerate(numbers):
@@ -186,10 +191,10 @@ class _ProgramPrinter:
         return found
 
     def _heirs(self, numbers: list[int], facts: KernelFacts) -> dict[int, int]:
-        """Buffers that lie where another one of the kernel lies, and that one.
+        """Returns, for each buffer at the address of another one of the kernel, that other buffer.
 
-        They are one pointer: of two, compilers cannot know that elements meet at one point only,
-        and would not vectorise.
+        Both become one pointer. With two pointers a compiler must assume that a store changes
+        later loads, and does not vectorize.
         """
         found: dict[int, int] = {}
         leaders: dict[tuple[int, int], int] = {}
@@ -223,7 +228,7 @@ class _ProgramPrinter:
 
 
 def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
-    """The C parameters for buffers: (number, dtype, written, alone in its memory)."""
+    """Returns the C parameters for buffers, given as (number, dtype, written, alone in memory)."""
     found = []
     for number, dtype, written, alone in buffers:
         const = "" if written else "const "
@@ -233,7 +238,7 @@ def _parameters(buffers: Iterable[tuple[int, DType, bool, bool]]) -> str:
 
 
 def _parallel(name: str, units: int, cost_: float) -> list[str]:
-    """The call of a kernel: at once where it is short, else in chunks."""
+    """Returns the call of a kernel: direct if it is short, else in chunks for the thread pool."""
     whole = [f"{name}_task(&(call){{slots, 1}}, 0);"]
     if cost_ < INLINE_NANOSECONDS or units < 2:
         return whole
@@ -250,7 +255,7 @@ def _parallel(name: str, units: int, cost_: float) -> list[str]:
 
 
 def nanoseconds(kernel: Kernel) -> float:
-    """How long one thread takes for a kernel, roughly: by bytes moved and operations."""
+    """Returns the estimated time of a kernel on one thread, by bytes moved and operations."""
     points = math.prod(kernel.extents)
     roots = [value for statement in kernel.body for value in values_of(statement)]
     operations = sum(cost(scalar) for scalar in walk(roots))
@@ -259,7 +264,7 @@ def nanoseconds(kernel: Kernel) -> float:
 
 
 def preamble(library: FunctionTexts) -> list[str]:
-    """What stands before kernels: types, and the functions that they call."""
+    """Returns the lines before the kernels: types, helpers and library functions."""
     lines = [declarations(), PRELUDE, DIVISIONS]
     if dtypes.float16 in library.dtypes:
         lines.append(FLOAT16)

@@ -1,4 +1,4 @@
-"""What printing a program gives, and what it takes to call it."""
+"""The records of the C printer: a program's C text, and the data for calling it."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ class PrintedC:
     text: str
     segments: tuple[str | Extern, ...]
     """In order: the names of exported functions `int name(void **slots, const al_runtime *)`, and
-    the externs that Python calls between them. A function returns 1 if a check gave up, else 0."""
+    the externs that Python calls between them. A function returns 1 if a check failed, else 0."""
     slots: tuple[int, ...]
-    """The buffers whose first elements the slots point to, in order: inputs and outputs, then
-    constants; the arena comes last."""
+    """The buffer of each slot: inputs, outputs, constants. One more slot points to the arena."""
     nanoseconds: float
-    """How long one thread takes, roughly."""
+    """The estimated time on one thread."""
 
 
 @attrs.frozen
 class ProgramText:
-    """A program as C text, and what it takes to call it."""
+    """A program as C text, and the data for calling it."""
 
     program: LoopProgram
-    """As who calls it sees it; of one that was remembered the steps are missing, and temporaries
-    that are not held."""
+    """The program as its caller sees it. From the cache it has no steps, and no temporaries but
+    those that are held."""
     printed: PrintedC
     arena_bytes: int
     held: tuple[ProgramBuffer, ...]
-    """Temporaries that are arrays of their own."""
+    """The temporaries that are arrays of each call, not parts of the arena."""
 
     @property
     def given(self) -> LoopProgram:
-        """As it is printed: temporaries that are arrays of their own are outputs."""
+        """The program as it is printed: held temporaries are outputs, which a caller passes."""
         numbers = {buffer.number for buffer in self.held}
         if not numbers:
             return self.program

@@ -1,10 +1,14 @@
-"""Loops in two versions: one for usual numbers, and one for all.
+"""Loop versioning: a fast loop for usual numbers, and a slow one that is right for all.
 
-A function may have a shorter body that is right for most numbers (`ScalarFunction.usual`). The
-others are rare, so a loop is printed in short blocks: each first tests whether all its numbers
-are usual, then runs one of two loops. Operands that are not in memory are computed once, to a local
-line.
-Spec: `specs/c_printer.md`.
+A function may have a shorter body with the same bits for most numbers (`ScalarFunction.usual`). A
+loop is printed in blocks of `BLOCK` points, each with a test:
+
+    for (y0 = 0; y0 < n; y0 += 512) {
+        u32 usual = 1;  for (i = y0 ..) usual &= fabs(x[i]) <= 86;
+        if (usual) for (i = y0 ..) exp without special cases
+        else for (i = y0 ..) exp with them }
+
+Operands that are not in memory are computed once, into a local array. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from aotlite.backends.loops.functions.function_registry import USUAL
 from aotlite.backends.loops.rewrite import replaced
 
 BLOCK = 512
-"""Points of which one that is not usual makes all take the longer way: a few lines of memory."""
+"""The points of a block: one unusual number sends them all through the slow loop."""
 
 
 @attrs.frozen
@@ -31,17 +35,17 @@ class _Guarded:
 
 
 class FiniteLoops:
-    """Prints loops whose functions have a shorter body for most numbers."""
+    """Prints loops in two versions if a function in them has a shorter body."""
 
     def __init__(self, body: Body) -> None:
         self.body = body
 
     def applies(self, work: PointWork, axis: int) -> bool:
-        """Whether there is such a function in a loop along an axis."""
+        """Whether a loop along this axis calls a function with a shorter body."""
         return bool(self._guarded(work, axis))
 
     def print(self, work: PointWork, outside: CScope, place: Range, axis: int, loop: Loop) -> None:
-        """The loop in two versions, if there is such a function, else as it is."""
+        """Prints the loop in two versions if it calls such a function; else as it is."""
         found = self._guarded(work, axis)
         if not found:
             loop(work, outside, place)
@@ -59,8 +63,8 @@ class FiniteLoops:
         outside.lines += in_steps("y", place, BLOCK, part.lines)
 
     def _guarded(self, work: PointWork, axis: int) -> list[_Guarded]:
-        """Calls that are computed at each point of the loop and whose operands hold no other, and
-        nothing that the loop itself goes along (scans)."""
+        """Returns the calls that vary in the loop, whose operands contain no other such call, and
+        no scan that the loop computes."""
         facts, found = self.body.facts, []
         going = {number for scan in work.scans for number in scan.names}
         for scalar in facts.in_order(work.roots):
@@ -77,7 +81,7 @@ class FiniteLoops:
         return found
 
     def _lines(self, found: list[_Guarded], axis: int) -> dict[Scalar, Scalar]:
-        """The name of each operand in its local line, but for those that lie in memory."""
+        """Returns the name of each operand's local array; operands in memory need none."""
         lines: dict[Scalar, Scalar] = {}
         for operand in [operand for each in found for operand in each.call.args]:
             if operand.op not in ("load", "name", "const") and operand not in lines:
@@ -101,7 +105,7 @@ class FiniteLoops:
         flag: str,
         where: tuple[CScope, int],
     ) -> None:
-        """Fills the lines, and sets the flag where all numbers of a block are usual."""
+        """Prints the loop that fills the local arrays and computes the flag of the block."""
         part, axis = where
         scope = CScope(part, 1 << axis)
         for operand, leaf in lines.items():
@@ -119,6 +123,6 @@ def _usual(scalar: Scalar) -> FiniteVersion | None:
 
 
 def _short(guarded: _Guarded, lines: dict[Scalar, Scalar]) -> Scalar:
-    """The call of the shorter body, on operands that lie in lines."""
+    """Returns the call of the shorter body, on operands in local arrays."""
     operands = [lines.get(operand, operand) for operand in guarded.call.args]
     return function(guarded.call.op + USUAL, guarded.call.dtype, *operands)

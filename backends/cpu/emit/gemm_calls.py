@@ -1,4 +1,4 @@
-"""Matrix products as calls of the runtime, which divides them over its threads.
+"""Matrix products as calls of the runtime library, which divides them among its threads.
 
 Spec: `specs/c_printer.md`.
 """
@@ -12,14 +12,14 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
 BATCH_AXES = 4
-"""Those of `al_product`."""
+"""The batch axes of the C struct `al_product`; further ones become C loops."""
 
 
 def gemm_lines(step: Gemm, dtype: DType, pointer: Callable[[int], str]) -> list[str]:
-    """The C lines of a product; `pointer` gives the C text of a buffer's first element."""
+    """Returns the C lines of a product; `pointer` returns the C text of a buffer's address."""
     a, b, c, m, n = step.a, step.b, step.c, step.m, step.n
     if _leading(c, m, n)[0]:
-        # C lies column by column: its transpose is the product of the transposes.
+        # C is column-major, and BLAS writes rows: C^T = B^T A^T.
         a, b, c, m, n = _transposed(b), _transposed(a), _transposed(c), n, m
     extra = max(len(step.batch) - BATCH_AXES, 0)
     loops = [f"for (i64 g{k} = 0; g{k} < {step.batch[k]}; ++g{k}) {{" for k in range(extra)]
@@ -56,7 +56,7 @@ def _padded(numbers: Sequence[int], rest: int) -> str:
 
 
 def _leading(window: MatrixWindow, rows: int, columns: int) -> tuple[bool, int]:
-    """Whether a window lies column by column, and its leading dimension."""
+    """Returns (whether a window is column-major, its leading dimension)."""
     if window.column == 1 or columns == 1:
         if rows == 1 or window.row >= columns:
             return False, max(window.row if rows > 1 else columns, columns, 1)

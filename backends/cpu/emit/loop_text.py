@@ -1,4 +1,4 @@
-"""C text of loops and of the ranges they go over.
+"""The C text of loops and of their ranges.
 
 Spec: `specs/c_printer.md`.
 """
@@ -13,7 +13,7 @@ Range = tuple[int | str, int | str]
 
 
 def in_steps(stem: str, whole: Range, step: int, lines: list[str]) -> list[str]:
-    """A loop over parts of a range, of which the last may be shorter."""
+    """Returns a loop over parts [stem0, stem1) of a range, of which the last may be shorter."""
     begin, end = whole
     last = f"least({stem}0 + {step}, {end})"
     if isinstance(begin, int) and isinstance(end, int) and (end - begin) % step == 0:
@@ -23,7 +23,7 @@ def in_steps(stem: str, whole: Range, step: int, lines: list[str]) -> list[str]:
 
 
 def part_bounds(stem: str, number: str, extent: int, size: int) -> list[str]:
-    """The bounds of a part of an axis, by its number."""
+    """Returns the lines that define the bounds stem0, stem1 of a part of an axis."""
     if extent <= size:
         return [f"const i64 {stem}0 = 0, {stem}1 = {extent};"]
     first = f"const i64 {stem}0 = {number} * {size};"
@@ -41,7 +41,7 @@ def of_point(lanes: int) -> str:
 
 
 def clipped(place: Range, part: LoopSegment, base: str) -> Range | None:
-    """The part of a range that a part of the axis covers; None where that is nothing."""
+    """Returns the intersection of a range and a part of the axis; None if it is empty."""
     begin = _bounded(place, part.begin, base)
     end = _bounded(place, part.end, base)
     first = place[0] if begin is None else begin
@@ -52,7 +52,7 @@ def clipped(place: Range, part: LoopSegment, base: str) -> Range | None:
 
 
 def _bounded(place: Range, edge: int | None, base: str) -> int | str | None:
-    """An edge moved into a range."""
+    """Returns an edge clamped to a range; None for the edge of the whole loop."""
     if edge is None:
         return None
     low, high = place

@@ -1,4 +1,4 @@
-"""What a kernel's unit of work is: which axes are units, blocks and tiles.
+"""The CPU's choice of a `LoopGeometry`: which axes are units, blocks and tiles.
 
 Nothing here is of C. Spec: `specs/c_printer.md`.
 """
@@ -13,15 +13,15 @@ from aotlite.backends.loops.analysis.cost import columns_abreast, has_one_pass
 from aotlite.backends.loops.program import Kernel, in_order
 
 BLOCK = 4096
-"""Points of the vector axis that a unit without inner axes takes, where rows are few."""
+"""The points of the vector axis in a unit without inner axes, if rows are few."""
 COLUMNS = 1024
-"""Most points of the vector axis in a unit that goes along other axes several times."""
+"""The most points of the vector axis in a unit of several passes."""
 FEW_ROWS = 64
 FEW_UNITS = 8
 
 
 def _columns(kernel: Kernel, extent: int, rows: int) -> int:
-    """How many points of the vector axis a unit takes that has inner axes."""
+    """Returns the points of the vector axis in a unit with inner axes."""
     most = columns_abreast(kernel)
     if has_one_pass(kernel):
         return most
@@ -30,7 +30,7 @@ def _columns(kernel: Kernel, extent: int, rows: int) -> int:
 
 
 def geometry(kernel: Kernel, extents: tuple[int, ...]) -> LoopGeometry:
-    """The loops of a kernel; one without a decided vector axis has its last axis."""
+    """Returns the loops of a kernel. Without a chosen vector axis the last axis is taken."""
     vector = len(extents) - 1 if kernel.vector is None else kernel.vector
     ordered = in_order(kernel)
     if not 0 <= vector < kernel.space - ordered:

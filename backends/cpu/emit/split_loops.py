@@ -1,6 +1,7 @@
-"""Splits loops of a kernel where conditions change, and chooses between loops by outer conditions.
+"""Loop splitting and unswitching: the innermost loop is printed in parts without conditions.
 
-Spec: `specs/c_printer.md`.
+It is split where a condition on its axis changes (`loop_segments`). A condition that is invariant
+in it moves outside: `if (c) for (...) A else for (...) B`. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from aotlite.backends.cpu.emit.loop_text import Range, clipped
 from aotlite.backends.loops.expr import Scalar
 
 SWITCHES = 3
-"""Conditions of outer loops by which one loop becomes several."""
+"""The most invariant conditions that are moved out of a loop: each doubles its text."""
 
 Loop = Callable[[PointWork, CScope, Range], None]
 """Prints a loop over a range of the innermost axis."""
 
 
 class Splitter:
-    """Prints one loop as several, in each of which more conditions are known."""
+    """Prints a loop as several, in each of which more conditions are known."""
 
     def __init__(
         self, loops: LoopGeometry, facts: KernelFacts, body: Body, *, chooses: bool
     ) -> None:
         self.loops, self.facts, self.body = loops, facts, body
         self.chooses = chooses
-        """Whether there is any `where`: most kernels have none, and nothing to look for."""
+        """Whether the kernel has conditions. Most have none, and are not looked through."""
 
     def split(
         self, work: PointWork, parent: CScope, whole: Range, loop: Loop, *, moving: bool = True
     ) -> None:
-        """A loop along the innermost axis, in parts in which its conditions are known."""
+        """Prints a loop along the innermost axis in parts in which its conditions are known.
+
+        With `moving` it is also split at places that depend on other axes.
+        """
         if not self.chooses:
             loop(work, parent, whole)
             return
@@ -58,12 +62,12 @@ class Splitter:
                     )
 
     def is_fixed(self, scalar: Scalar) -> bool:
-        """Whether a value does not change in the innermost loop and may be computed before it."""
+        """Whether a value is invariant in the innermost loop and safe to compute before it."""
         bit = 1 << (self.loops.innermost or 0)
         return not self.facts.axes(scalar) & bit and self.facts.safe(scalar)
 
     def _base(self, part: LoopSegment, parent: CScope) -> str:
-        """The name of where conditions change that depend on other axes, or on a value."""
+        """Declares the base of a part's bounds, and returns its name."""
         terms = []
         for term, coefficient in part.base:
             if isinstance(term, int):
@@ -82,7 +86,8 @@ class Splitter:
         loop: Callable[[PointWork, CScope], None],
         depth: int = 0,
     ) -> None:
-        """A loop for each truth of a condition that does not change in it and guards loads."""
+        """Prints an `if` with a loop in each branch, for an invariant condition that guards loads;
+        the loop as it is if there is none."""
         condition = self.switch(work) if depth < SWITCHES else None
         if condition is None:
             loop(work, parent)

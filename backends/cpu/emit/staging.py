@@ -1,6 +1,8 @@
-"""Local memory between loops and buffers: lines stored past the caches, tiles that are transposed.
+"""Staging: loops whose results or operands go through local memory.
 
-Spec: `specs/c_printer.md`.
+Large results go through a local line that is stored past the caches (non-temporal stores), so that
+memory is not read before it is written. Operands that lie across the vector axis go through tiles,
+which are transposed by vector shuffles. Spec: `specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
 
 BIG = 1 << 25
-"""Bytes from which on results are stored past the caches."""
+"""A buffer of at least so many bytes is stored past the caches: no cache holds it."""
 RUN = 1024
-"""Bytes of a run from which on it is stored so: of short ones too many are parts of lines."""
+"""The shortest run of bytes that is stored so. Short runs end within cache lines too often."""
 LINE = 512
-"""Points whose results are stored past the caches at once."""
+"""The points of a local line."""
 
 
 class Stager:
-    """Prints loops whose operands and results go through local memory."""
+    """Prints loops whose operands or results go through local memory."""
 
     def __init__(
         self, splitter: Splitter, body: Body, library: FunctionTexts, loaded: frozenset[int]
@@ -37,7 +39,7 @@ class Stager:
         self.kinds, self.row = body.kinds, body.row
 
     def streamed(self, work: PointWork, parent: CScope, whole: Range, loop: Loop) -> None:
-        """A loop whose big results go to a short line first, which is then stored at once."""
+        """Prints a loop whose large results go to a local line, which is then stored at once."""
         big = [store for store in work.stores if self._is_big(store, work)]
         if not big:
             self.splitter.split(work, parent, whole, loop)
@@ -60,7 +62,7 @@ class Stager:
         parent.lines += in_steps("x", whole, LINE, part.lines)
 
     def _is_big(self, store: Store, work: PointWork) -> bool:
-        """Whether a store is of one run of a buffer that no cache holds."""
+        """Whether a store writes a long run of a large buffer that the kernel does not load."""
         k, number = self.loops.innermost or 0, store.buffer
         itemsize = self.kinds[number].itemsize
         size, run = self.facts.sizes[number] * itemsize, self.facts.extents[k] * itemsize
@@ -71,7 +73,7 @@ class Stager:
 
     # --- tiles
     def has_inner_tiles(self, work: PointWork) -> bool:
-        """Whether operands of a pass lie across along the last inner axis."""
+        """Whether operands of a pass lie across: with stride 1 along the last inner axis."""
         k, last = self.loops.vector or 0, self.loops.inner[-1]
         if min(self.facts.extents[k], self.facts.extents[last]) < LEAST:
             return False
@@ -82,7 +84,8 @@ class Stager:
         return stored or any(self.facts.safe(x) for x in loads_across(loads, k, last))
 
     def tiled(self, work: PointWork, parent: CScope, tile: int, whole: Range, loop: Loop) -> None:
-        """Tiles of the vector axis and another one, through which goes what lies across."""
+        """Prints a loop over tiles of the vector axis and axis `tile`. Accesses that lie across go
+        through local tiles, which are transposed in before and out after the loops."""
         self.library.tiles = True
         k = self.loops.vector or 0
         part = CScope(parent)
@@ -99,7 +102,7 @@ class Stager:
             self.body.lines[store.buffer] = self._tile(f"out{store.buffer}", kind, tile)
         row = CScope(part, 1 << tile)
         row.positions.update({tile: f"i{tile}", k: f"i{k}"})
-        # Not past the caches: lines in tiles are too short for it.
+        # No streaming here: rows of tiles are too short.
         self.splitter.split(work, row, ("w0", "w1"), loop)
         part.lines += [f"for (i64 i{tile} = u0; i{tile} < u1; ++i{tile}) {{", *row.lines, "}"]
         for store in out:
@@ -108,13 +111,13 @@ class Stager:
         parent.lines += in_steps("w", whole, ACROSS, part.lines)
 
     def _tile(self, text: str, dtype: DType, tile: int) -> str:
-        """Declares a tile; the C text of its element."""
+        """Declares a tile and returns the C text of its element."""
         kind, size = memory_type(dtype), TILE * ACROSS
         self.row.lines.append(f"{kind} {text}[{size}] __attribute__((aligned(64)));")
         return f"{text}[(i{tile} - u0) * {ACROSS} + i{self.loops.vector} - w0]"
 
     def _staged(self, load: Scalar, part: CScope, tile: int) -> Scalar:
-        """Transposes what a load reads into a tile; the name that it has there."""
+        """Prints the transposition of a load's operand into a tile, and returns the load's name."""
         number, address = load.args
         k, dtype = self.loops.vector or 0, load.dtype
         leaf = self.body.new_name(dtype)
@@ -132,7 +135,7 @@ class Stager:
         return leaf
 
     def _unstaged(self, store: Store, part: CScope) -> None:
-        """Transposes a tile to where a store belongs."""
+        """Prints the transposition of a tile into a store's buffer."""
         number, address = store.buffer, store.address
         place = self.body.writer.address(address, part)
         size, step = self.kinds[number].itemsize, address.coefficients[self.loops.vector or 0]

@@ -1,8 +1,9 @@
-"""Operands that lie across: transposed through small tiles in local memory.
+"""Transposition through tiles, for accesses that lie across the vector axis.
 
-Where a load or a store has stride 1 along another axis than the vector axis, both are tiled: what
-is loaded is transposed into a tile by vector shuffles before the loops read it, what is stored is
-transposed out of one behind them. Spec: `specs/c_printer.md`.
+In b1[i0*n + i1] = b0[i1*m + i0], with vector axis i1, the load has stride 1 along i0. Both axes are
+tiled: the load's 64 x 64 elements are transposed into a local tile by vector shuffles before the
+loop reads them with stride 1. A store that lies across goes through a tile after the loop. Spec:
+`specs/c_printer.md`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Store, loads_of, stores_of
 
 ACROSS = 64
-"""Points of the vector axis in a tile."""
+"""The points of the vector axis in a tile."""
 LEAST = 8
-"""Points along both axes from which on tiles pay."""
+"""Tiles pay if both axes have at least so many points."""
 
 TILES = """\
 #define TRANSPOSED(size, type, stages) \\
@@ -89,7 +90,7 @@ TRANSPOSED(1, m_u8, )
 
 
 def tile_axis(kernel: Kernel, vector: int) -> int | None:
-    """The other axis of tiles, if the kernel has operands that lie across."""
+    """Returns the other axis of tiles; None if no access of the kernel lies across."""
     body_is_plain = not any(type(each) in (Reduce, Scan) for each in kernel.body)
     if not body_is_plain or kernel.space < len(kernel.extents) or kernel.extents[vector] < LEAST:
         return None
@@ -104,7 +105,8 @@ def tile_axis(kernel: Kernel, vector: int) -> int | None:
 
 
 def across(address: Affine, vector: int) -> int | None:
-    """The axis along which an address goes by 1, where it goes otherwise along the vector axis."""
+    """Returns the axis along which an address has stride 1, if it has a large stride along the
+    vector axis; else None."""
     if address.dynamic or abs(address.coefficients[vector]) < LEAST:
         return None
     ones = [k for k, c in enumerate(address.coefficients) if c == 1]
@@ -112,7 +114,7 @@ def across(address: Affine, vector: int) -> int | None:
 
 
 def loads_across(loads: Iterable[Scalar], vector: int, tile: int) -> list[Scalar]:
-    """The loads that go through tiles."""
+    """Returns the loads that go through tiles."""
     return [load for load in loads if across(load.args[1], vector) == tile]
 
 

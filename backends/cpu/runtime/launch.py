@@ -1,8 +1,8 @@
-"""Calls of compiled graphs: from arrays to C and back with one call of a builtin function.
+"""Launches of compiled graphs: one call of a builtin function takes arrays to C and back.
 
-The fast way reads each array's data pointer where CPython and NumPy keep it, which is looked at
-once a process; where it is not there, addresses are asked for one by one.
-Spec: `specs/cpu_runtime.md`.
+The fast way is a builtin function made of the runtime library. It reads each array's data pointer
+at its offset in CPython's and NumPy's objects, which is verified once a process. Where the layout
+differs, the slow way asks each array for its address. Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aotlite.backends.protocol import Window
 from aotlite.ir.errors import BackendError
 
 Launch = Callable[[list[np.ndarray | Window]], int]
-"""Takes an array or a window for each value slot; returns what `run` returned."""
+"""Takes an array or a window for each value's slot; returns the result of the C function."""
 
 
 class _Call(ctypes.Structure):
@@ -69,26 +69,26 @@ class _Python(ctypes.Structure):
 
 @attrs.frozen
 class Signature:
-    """What the slots of a compiled graph are: values of a call, constants, scratch memory."""
+    """The slots of a compiled graph: values of the call, then constants, then the arena."""
 
     sizes: Sequence[int]
-    """Bytes of an element, of each value that a call brings."""
+    """The item size of each value of the call."""
     constants: Sequence[np.ndarray | Window] = ()
     arena_bytes: int = 0
-    """Of the last slot, which begins a page and belongs to one run at a time."""
+    """The size of the arena, the last slot. It begins at a page and belongs to one run."""
     brief: bool = False
-    """Runs are over in microseconds: they keep the interpreter's lock, as NumPy's small ufuncs do,
-    since getting it back from a busy thread takes milliseconds."""
+    """Whether runs take microseconds. They keep the GIL then, as NumPy's small ufuncs do, since
+    getting it back from a busy thread takes milliseconds."""
 
 
 def launcher(run: Any, signature: Signature) -> Launch:
-    """A function that runs a compiled graph; threads may call it at the same time.
+    """Returns a function that runs a compiled graph. Threads may call it at the same time.
 
-    `run` is the library's `int run(void **slots, const al_runtime *runtime)`, a `LibraryFunction`
-    or as ctypes gives it. What is returned refers to it, and so to its library. Values that a call
-    brings must be as long as the kernel assumes; their alignment is that of their elements. Nothing
-    is checked but that they are arrays or windows. What is called returns what `run` returns; it
-    raises MemoryError where there is no scratch memory.
+    `run` is the C function `int run(void **slots, const al_runtime *runtime)`, as a
+    `LibraryFunction` or a ctypes function. The returned function refers to it, and keeps its
+    library loaded. It checks that values are arrays or windows, and nothing else: they must be as
+    long as the kernels assume, and aligned to their elements. It returns the result of `run`, and
+    raises MemoryError where there is no memory for the arena.
     """
     runtime = load_runtime()
     call = _call(run, signature)
@@ -121,7 +121,7 @@ def _constant_address(value: np.ndarray | Window) -> int:
 
 
 def address(value: np.ndarray | Window, size: int) -> int:
-    """Where a value begins, as the C side finds it."""
+    """Returns the address of a value's first element."""
     array, start = value if isinstance(value, tuple) and len(value) == 2 else (value, 0)
     if not isinstance(array, np.ndarray) or type(start) is not int or start < 0:
         raise BackendError(
@@ -134,7 +134,7 @@ def address(value: np.ndarray | Window, size: int) -> int:
 # -------------------------------------------------------------------------------------- fast way
 @cache
 def _maker(runtime: Runtime) -> Callable[[_Call], Launch] | None:
-    """What makes a builtin function for a call; None where objects are laid out in another way."""
+    """Returns a maker of builtin functions for calls; None where the layout of objects differs."""
     offsets = layout(runtime)
     if offsets is None:
         return None
@@ -148,7 +148,7 @@ def _maker(runtime: Runtime) -> Callable[[_Call], Launch] | None:
     )
 
     def make(call: _Call) -> Launch:
-        # The function owns this array, the array the call, the call what it points to.
+        # The function owns this array, the array the call, the call its pointers' targets.
         function: Launch = new(method, np.frombuffer(memoryview(call), np.uint8), None)
         return function
 
@@ -156,9 +156,10 @@ def _maker(runtime: Runtime) -> Callable[[_Call], Launch] | None:
 
 
 def layout(runtime: Runtime) -> tuple[int, int] | None:
-    """How far from their beginnings objects keep their type, and ndarrays their data pointer.
+    """Returns the offsets of an object's type and of an ndarray's data pointer.
 
-    None where that is not at the end of the header that all objects of CPython have, and behind it.
+    None unless the type is the last field of CPython's object header, and the data pointer follows
+    it, in all objects that are tried.
     """
     header = object.__basicsize__
     whole = np.arange(24.0).reshape(4, 6)
@@ -176,7 +177,7 @@ def layout(runtime: Runtime) -> tuple[int, int] | None:
 
 # -------------------------------------------------------------------------------------- slow way
 def slow_launch(runtime: Runtime, call: _Call) -> Launch:
-    """The same as a Python function: some microseconds an array."""
+    """Returns the launch as a Python function, which takes some microseconds for each array."""
     al_run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(
         ("al_run", runtime.library)
     )

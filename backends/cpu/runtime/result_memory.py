@@ -1,9 +1,9 @@
-"""Memory of results: taken again as soon as the last array over it is gone.
+"""The caching allocator of results: a block is used again when the last array over it is gone.
 
-A result of a megabyte from `malloc` is fresh pages, each of which costs a fault, and on its end
-goes back to the system; the kernel that fills it takes a fraction of that time. Here blocks of
-pages are lent to arrays, and lent again when nothing but the list that keeps them refers to them.
-Spec: `specs/cpu_runtime.md`.
+A megabyte from `malloc` is fresh pages. Each costs a page fault, and all go back to the system
+afterwards: several times the cost of the kernel that fills them. Here blocks of pages stay in
+lists. An array is made over a block to which nothing but its list refers, as the reference count
+tells; no array needs a destructor. Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from aotlite.ir.errors import OutOfMemoryError
 from aotlite.ir.forks import lock
 
 SMALLEST = 1 << 17
-"""Bytes from which results are recycled; `malloc` keeps smaller ones warm itself."""
+"""Results of fewer bytes come from `malloc`, which keeps small blocks itself."""
 _HUGE_PAGE = 2 << 20
 _TRIES = 8
-"""So many blocks of a size are looked at before a new one is made."""
+"""The most blocks of a size that are looked at before a new one is made."""
 
 
 class ResultMemory:
-    """Keeps blocks of `limit` bytes at most, lent or idle; the least used go first.
+    """Keeps blocks, used and idle, of at most `limit` bytes.
 
-    Sizes that were lent longest ago go first, of a size the block that was lent longest ago.
+    Beyond that it drops the block that was handed out longest ago, of the size for which a block
+    was made longest ago. A block that an array still uses lives on as long as the array.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._blocks: OrderedDict[int, deque[mmap.mmap]] = OrderedDict()
-        # A thread may come here again in a finalizer that runs while it is here.
+        # Reentrant: a finalizer may run here, and allocate.
         self._lock = lock()
 
     def allocator(self, shape: tuple[int, ...], dtype: np.dtype) -> Callable[[], np.ndarray]:
-        """A function that returns a new C-contiguous array, whose values are undefined."""
+        """Returns a function that makes C-contiguous arrays with undefined values."""
         size = rounded(math.prod(shape) * dtype.itemsize)
         if size < SMALLEST or not COUNTS_REFERENCES:
             return partial(np.empty, shape, dtype)
@@ -50,24 +51,25 @@ class ResultMemory:
         return lambda: array(shape, dtype, idle(size) or new(size))
 
     def kept(self) -> int:
-        """Bytes of all blocks that are kept."""
+        """Returns the bytes of all blocks that are kept."""
         return sum(size * len(blocks) for size, blocks in list(self._blocks.items()))
 
     def keep(self, limit: int) -> None:
-        """Keeps so much from now on; what is idle beyond goes back to the system now."""
+        """Sets the limit. Blocks beyond it are dropped now."""
         with self._lock:
             self.limit = limit
             self._trim()
 
     def _idle(self, size: int) -> mmap.mmap | None:
-        """A block that no array is over, now the last in its list."""
+        """Returns a block that no array uses, and moves it to the end of its list; None if the
+        first `_TRIES` blocks are all in use."""
         blocks = self._blocks.get(size)
         if blocks is None:
             return None
         for _ in range(min(len(blocks), _TRIES)):
             try:
                 block, references = _turned(blocks)
-            except IndexError:  # other threads look at the rest
+            except IndexError:  # other threads have taken the rest out for a moment
                 return None
             if references == _ALONE:
                 return block
@@ -76,7 +78,7 @@ class ResultMemory:
     def _new(self, size: int) -> mmap.mmap:
         try:
             block = _pages(size)
-        except _REFUSALS:  # what is idle here may be what is missing
+        except _REFUSALS:  # idle blocks may be the memory that is missing
             self._let_go()
             try:
                 block = _pages(size)
@@ -92,7 +94,7 @@ class ResultMemory:
         return block
 
     def _let_go(self) -> None:
-        """Gives all idle blocks back to the system."""
+        """Drops all blocks: idle ones go back to the system."""
         with self._lock:
             limit, self.limit = self.limit, 0
             self._trim()
@@ -110,14 +112,14 @@ class ResultMemory:
 
 
 _REFUSALS = (OSError, OverflowError, MemoryError)
-"""What `mmap` raises where there is no such memory, or a size is beyond 63 bits."""
+"""The errors of `mmap` where memory is missing, or a size needs more than 63 bits."""
 
 
 def _turned(blocks: deque[Any]) -> tuple[Any, int]:
-    """The first block, now the last, and how many references to it there were in between.
+    """Moves the first block to the end. Returns it, and its reference count in between.
 
-    Only one thread can have it between its removal and its return; what it holds then, others
-    count.
+    While it is out of the list no other thread can get it, so that a count of `_ALONE` means that
+    nobody uses it.
     """
     block = blocks.popleft()
     references = sys.getrefcount(block)
@@ -126,22 +128,22 @@ def _turned(blocks: deque[Any]) -> tuple[Any, int]:
 
 
 _ALONE = _turned(deque([object()]))[1]
-"""What is counted of a block that nothing else refers to; Pythons differ."""
+"""The reference count of a block to which nothing else refers. It differs between Pythons."""
 
 COUNTS_REFERENCES = (
     sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 )
-"""Whether a count says whether an object is still used. Where it does not, nothing is recycled."""
+"""Whether reference counts tell whether an object is used. Where not, no memory is reused."""
 
 
 def rounded(size: int) -> int:
-    """Bytes of the block for `size` bytes: at most an eighth more, and whole pages."""
+    """Returns the size of the block for `size` bytes: whole pages, at most an eighth more."""
     unit = max(mmap.PAGESIZE, 1 << max(size.bit_length() - 4, 0))
     return -(-size // unit) * unit
 
 
 def _pages(size: int) -> mmap.mmap:
-    """Fresh pages, this process's alone: a forked child writes copies of its own."""
+    """Returns fresh private pages: a forked child gets copies when it writes."""
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, size)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -151,7 +153,7 @@ def _pages(size: int) -> mmap.mmap:
 
 
 def physical_memory() -> int:
-    """Bytes that the machine has."""
+    """Returns the bytes of physical memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # a system that does not say
@@ -159,4 +161,4 @@ def physical_memory() -> int:
 
 
 RESULTS = ResultMemory(physical_memory() // 8)
-"""The process's: what compiled graphs return."""
+"""The allocator of this process, for the results of compiled graphs."""

@@ -1,7 +1,7 @@
-"""The runtime library of a process: thread pool, matrix products, scratch memory; written in C.
+"""The runtime library of a process, in C: thread pool, matrix products, scratch memory.
 
-Compiled once, like every kernel, and handed to compiled graphs as a struct of functions
-(`runtime.h`). Spec: `specs/cpu_runtime.md`.
+It is compiled once, like a kernel, and kept in the cache. Compiled graphs get it as a struct of
+function pointers (`runtime.h`), so that they link with nothing. Spec: `specs/cpu_runtime.md`.
 """
 
 from __future__ import annotations
@@ -40,36 +40,36 @@ class _BlasFunctions(ctypes.Structure):
 
 @attrs.frozen
 class Runtime:
-    """The library, set up, and the BLAS that its products are made of."""
+    """The loaded library, set up, and the BLAS that it calls for products."""
 
     library: ctypes.CDLL
     blas: Blas | None
 
     def functions(self) -> int:
-        """The address of the `al_runtime` for the present number of threads."""
+        """Returns the address of the C struct `al_runtime` for the present number of threads."""
         return int(self.library.al_runtime_now())
 
     def workers(self) -> int:
-        """How many threads the pool has running."""
+        """Returns the number of running threads of the pool."""
         return int(self.library.al_workers())
 
     def idle_bytes(self) -> int:
-        """How much scratch memory is kept that no run uses."""
+        """Returns the bytes of scratch memory that no run uses."""
         return int(self.library.al_idle_bytes())
 
     def limit_idle_bytes(self, limit: int) -> None:
-        """Keeps at most so much, from now on: 0 gives back what is idle."""
+        """Limits the idle scratch memory from now on; 0 frees it."""
         self.library.al_limit_arenas(limit)
 
 
 @cache
 def declarations() -> str:
-    """C text that a graph's file begins with: what the runtime gives. It includes nothing."""
+    """Returns the C declarations of the runtime, with which each program's text begins."""
     return _text("runtime.h")
 
 
 def runtime_text() -> str:
-    """The whole library as one C file."""
+    """Returns the text of the whole library as one C file."""
     return declarations() + "".join(map(_text, _PARTS))
 
 
@@ -82,9 +82,9 @@ _loaded: list[Runtime] = []
 
 
 def load_runtime() -> Runtime:
-    """The process's runtime; compiled, or found in the disk cache, at the first call.
+    """Returns the runtime of this process. The first call compiles it or finds it in the cache.
 
-    Raises BackendError where there is no compiler, or where it fails.
+    Raises BackendError if there is no compiler, or it fails.
     """
     if not _loaded:
         with _lock:
@@ -94,16 +94,16 @@ def load_runtime() -> Runtime:
 
 
 def begin_loading() -> None:
-    """Lets another thread load the runtime, where nobody has: graphs can be compiled meanwhile.
+    """Loads the runtime in another thread if it is not loaded: the graph is compiled meanwhile.
 
-    Whoever needs it calls `load_runtime`, which waits, or raises.
+    `load_runtime` waits for it, or raises.
     """
     if not _loaded:
         in_background(_try_loading)
 
 
 def _try_loading() -> None:
-    """Loads the runtime; who needs it is told why that is impossible."""
+    """Loads the runtime. An error is dropped here: `load_runtime` will raise it again."""
     if failure_reports.given_up() is not None:
         return
     try:
@@ -120,7 +120,7 @@ def _load() -> Runtime:
 
 
 def set_up(library: ctypes.CDLL) -> Runtime:
-    """A runtime of a library that was compiled from `runtime_text`. Once for each library."""
+    """Returns the runtime of a library compiled from `runtime_text`. Call once for each library."""
     blas = find_blas()
     _declare(library)
     functions = _BlasFunctions()
@@ -134,7 +134,7 @@ def set_up(library: ctypes.CDLL) -> Runtime:
 
 
 def _declare(library: ctypes.CDLL) -> None:
-    """Types of what the library exports, for ctypes."""
+    """Declares the types of the library's functions for ctypes."""
     library.al_setup.argtypes = [ctypes.c_void_p]
     library.al_set_threads.argtypes = [ctypes.c_int32]
     library.al_set_threads.restype = None

@@ -1,7 +1,7 @@
 """The function library of the loop IR: exp, erf, pow, ... as trees of primitives.
 
-Printers and the interpreter compute the same tree, and so the same bits. Spec:
-`specs/functions.md`.
+No libm is called: it differs between systems, and C compilers cannot vectorize it. Printers and the
+interpreter compute the same tree, and so the same bits. Spec: `specs/functions.md`.
 """
 
 from aotlite.backends.loops.functions.bodies import (
@@ -41,7 +41,7 @@ DECLARING = (
     traced_kernels,
     trigonometry,
 )
-"""The modules of the library: each declares its functions when it is imported."""
+"""The modules that declare the library's functions when they are imported."""
 
 __all__ = [
     "FiniteVersion",

@@ -1,8 +1,11 @@
-"""What a function of the library is, how modules declare one, and how it is found.
+"""The registry of library functions: `declare` enters one, `find` returns it for operands' dtypes.
 
-Input: an op's name and the dtypes of its operands; output: a `ScalarFunction`, whose body is a tree
-over parameters. Bodies may call other functions; `expand` writes them out. Spec:
-`specs/functions.md`.
+    @declare("sinh", is_f64, ulp=2.0)
+    def sinh(x): return ...                   # builds the body, a tree over parameter(0)
+
+    find("sinh", (float64,)).body
+
+Bodies may call other functions of the library; `expand` inlines those. Spec: `specs/functions.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ Accepts = Callable[[DType], bool]
 
 @attrs.frozen(eq=False)
 class FiniteVersion:
-    """A shorter body of a function, for most numbers: the same bits where the condition holds."""
+    """A shorter body of a function, without the rare cases: the same bits where the condition
+    holds. Printers emit a fast loop with it for blocks in which it holds everywhere."""
 
     condition: Scalar
     body: Scalar
@@ -30,10 +34,10 @@ class FiniteVersion:
 
 @attrs.frozen(eq=False)
 class ScalarFunction:
-    """An operation as a tree of primitives over `parameter(k, parameters[k])`.
+    """A function whose `body` is a tree over `parameter(k, parameters[k])`.
 
-    `ulp` bounds the error on `domain` in units of the result's last place, contraction on or off;
-    0 says that the result is exact. `arithmetic` is the widest dtype that the body computes in.
+    `ulp` bounds the error on `domain` in units in the last place, with contraction or without; 0
+    means exact. `arithmetic` is the widest dtype in which the body computes.
     """
 
     op: str
@@ -46,12 +50,12 @@ class ScalarFunction:
 
     @property
     def result(self) -> DType:
-        """The dtype of what it gives."""
+        """The dtype of the result."""
         return self.body.dtype
 
     @property
     def name(self) -> str:
-        """A name that is unique in the library, and an identifier.
+        """An identifier that is unique in the library.
 
         >>> find("exp", (dtypes.float32,)).name
         'exp_f32'
@@ -69,7 +73,7 @@ class _Rule:
 
 
 USUAL = "_usual"
-"""Behind the name of a function: that of its shorter body."""
+"""The suffix of a function's name that names its shorter body (`FiniteVersion`)."""
 
 _RULES: dict[str, list[_Rule]] = {}
 _USUAL: dict[tuple[str, Accepts], tuple[Callable[..., Scalar], Callable[..., Scalar]]] = {}
@@ -77,49 +81,49 @@ _USUAL: dict[tuple[str, Accepts], tuple[Callable[..., Scalar], Callable[..., Sca
 
 # --------------------------------------------------------------------------------------- declaring
 def is_float(dtype: DType) -> bool:
-    """float32 and float64: 16-bit floats are widened before anything is computed."""
+    """Whether a dtype is float32 or float64. 16-bit floats are widened before any function."""
     return dtype in (dtypes.float32, dtypes.float64)
 
 
 def is_f32(dtype: DType) -> bool:
-    """float32 alone."""
+    """Whether a dtype is float32."""
     return dtype is dtypes.float32
 
 
 def is_f64(dtype: DType) -> bool:
-    """float64 alone."""
+    """Whether a dtype is float64."""
     return dtype is dtypes.float64
 
 
 def is_integer(dtype: DType) -> bool:
-    """Integers of every width, without bool."""
+    """Whether a dtype is an integer; bool is none."""
     return dtype.kind == dtypes.INTEGER
 
 
 def is_signed(dtype: DType) -> bool:
-    """Integers with a sign."""
+    """Whether a dtype is a signed integer."""
     return is_integer(dtype) and dtype.is_signed
 
 
 def is_unsigned(dtype: DType) -> bool:
-    """Integers without a sign."""
+    """Whether a dtype is an unsigned integer."""
     return is_integer(dtype) and not dtype.is_signed
 
 
 def is_bool(dtype: DType) -> bool:
-    """bool alone."""
+    """Whether a dtype is bool."""
     return dtype is dtypes.bool_
 
 
 def is_ordered(dtype: DType) -> bool:
-    """What has `lt`: bool, integers, float32 and float64."""
+    """Whether a dtype has `lt`: bool, integers, float32 and float64."""
     return is_float(dtype) or dtype.kind <= dtypes.INTEGER
 
 
 def declare(
     op: str, accepts: Accepts, count: int = 1, *, ulp: float = 0.0, domain: str = "all"
 ) -> Callable[[Callable[..., Scalar]], Callable[..., Scalar]]:
-    """Enters a builder of bodies: `count` operands, all of one dtype that `accepts` takes."""
+    """Enters a builder of bodies, for `count` operands of one dtype that `accepts` takes."""
 
     def enter(build: Callable[..., Scalar]) -> Callable[..., Scalar]:
         _RULES.setdefault(op, []).append(_Rule(accepts, count, build, ulp, domain))
@@ -131,7 +135,8 @@ def declare(
 def declare_usual(
     op: str, accepts: Accepts, when: Callable[..., Scalar]
 ) -> Callable[[Callable[..., Scalar]], Callable[..., Scalar]]:
-    """Enters a builder of the body that does where `when(*operands)` holds, of a declared one."""
+    """Enters the builder of a declared function's shorter body, which has the same bits where
+    `when(*operands)` holds."""
 
     def enter(build: Callable[..., Scalar]) -> Callable[..., Scalar]:
         _USUAL[op, accepts] = (when, build)
@@ -142,7 +147,7 @@ def declare_usual(
 
 # ----------------------------------------------------------------------------------------- finding
 def has(op: str, operands: Sequence[DType]) -> bool:
-    """Whether `find` gives a function.
+    """Whether the library has a function for operands of these dtypes.
 
     >>> has("exp", (dtypes.float32,)), has("exp", (dtypes.complex64,))
     (True, False)
@@ -151,8 +156,8 @@ def has(op: str, operands: Sequence[DType]) -> bool:
 
 
 def find(op: str, operands: Sequence[DType]) -> ScalarFunction:
-    """The function of the library for operands of these dtypes. Raises GraphError for a missing
-    one."""
+    """Returns the library's function for operands of these dtypes. Raises GraphError if it has
+    none."""
     return _found(op, tuple(operands))
 
 
@@ -192,15 +197,15 @@ def _widest(body: Scalar) -> DType:
 
 
 def declared() -> list[tuple[str, int, Accepts]]:
-    """Every op, number of operands and test of dtypes that some module has declared."""
+    """Returns (op, number of operands, test of dtypes) of each declaration."""
     return [(op, rule.count, rule.accepts) for op, rules in _RULES.items() for rule in rules]
 
 
 # --------------------------------------------------------------------------------------- expanding
 def expand(scalar: Scalar, memo: dict[Scalar, Scalar] | None = None) -> Scalar:
-    """The tree with every call of a function written out: primitives only.
+    """Returns the tree with all calls of functions inlined: primitives only.
 
-    `memo` may be shared by trees that are expanded together.
+    Trees that are expanded together may share a `memo`.
     """
     return rebuilt(scalar, _written_out, memo)
 
@@ -214,12 +219,12 @@ def _written_out(value: Scalar) -> Scalar | None:
 
 @cache
 def expanded_body(function: ScalarFunction) -> Scalar:
-    """The body of primitives alone."""
+    """Returns a function's body with all calls inlined."""
     return expand(function.body)
 
 
 def substituted(body: Scalar, operands: Sequence[Scalar]) -> Scalar:
-    """The body with its parameters replaced by operands."""
+    """Returns the body with operands in the place of its parameters."""
 
     def change(value: Scalar) -> Scalar | None:
         return operands[value.args[0]] if value.op == "parameter" else None

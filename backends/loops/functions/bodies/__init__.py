@@ -1,1 +1,2 @@
-"""Functions as trees of primitives, a family a file. Spec: `specs/functions.md`."""
+"""The bodies of library functions as trees of primitives, one family a file. Spec:
+`specs/functions.md`."""

@@ -1,7 +1,7 @@
-"""What is decided by comparing or by looking at bits: extremes, signs, questions, neighbours.
+"""Functions that compare or look at bits: maximum, sign, isinf, nextafter and their like.
 
-All exact. As NumPy says: nan wins an extreme, of equal operands the second is taken (which tells
-with zeros of both signs), and integers are never nan.
+All are exact, and follow NumPy: NaN wins a maximum, of equal operands the second is taken (0.0 and
+-0.0 are equal), and an integer is never NaN.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from aotlite.ir.dtypes import DType
 
 
 def is_exact(dtype: DType) -> bool:
-    """bool and integers."""
+    """Whether a dtype is bool or an integer."""
     return is_bool(dtype) or is_integer(dtype)
 
 
 def has_bits(dtype: DType) -> bool:
-    """The floating dtypes whose neighbours are counted by their bits."""
+    """Whether a dtype is a float whose neighbours can be found by counting its bits."""
     return dtype in MANTISSA
 
 
@@ -80,7 +80,7 @@ def _minimum_of_integers(a: Scalar, b: Scalar) -> Scalar:
 # ------------------------------------------------------------------------------------------- signs
 @declare("sign", is_float)
 def _sign(x: Scalar) -> Scalar:
-    """0 of nan, as PyTorch has it."""
+    """The sign of a float; 0 for NaN, as in PyTorch."""
     return where(x > 0.0, const(1.0, x.dtype), where(x < 0.0, const(-1.0, x.dtype), 0.0))
 
 
@@ -138,7 +138,7 @@ def _never(x: Scalar) -> Scalar:
 
 
 def truth(x: Scalar) -> Scalar:
-    """Whether it is not 0; nan is true."""
+    """Returns whether a value is not 0; NaN is true."""
     return x if is_bool(x.dtype) else ne(x, 0)
 
 
@@ -181,7 +181,8 @@ def _itself(x: Scalar) -> Scalar:
 # -------------------------------------------------------------------------------------- neighbours
 @declare("nextafter", has_bits, 2)
 def _nextafter(a: Scalar, b: Scalar) -> Scalar:
-    """The bits of floats of one sign count them in order: one more away from 0, one less to it."""
+    """The next float after a towards b. The bits of floats of one sign are integers in the floats'
+    order: one more is the neighbour away from 0, one less the one towards it."""
     ints = SIGNED[a.dtype.itemsize]
     wide_a, wide_b = comparable(a), comparable(b)
     outwards = eq(wide_a < wide_b, wide_a > 0.0)
@@ -197,5 +198,5 @@ def _nextafter(a: Scalar, b: Scalar) -> Scalar:
 
 
 def comparable(x: Scalar) -> Scalar:
-    """The number in a dtype that has arithmetic."""
+    """Returns the value in a dtype that has arithmetic."""
     return x if is_float(x.dtype) else cast(x, dtypes.float32)

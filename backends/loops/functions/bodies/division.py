@@ -1,7 +1,7 @@
-"""fmod, remainder and floor_divide, of float32 and integers: what NumPy's give, bit for bit.
+"""fmod, remainder and floor_divide of float32 and integers, bit for bit as NumPy's.
 
-Of integers a divisor of 0 gives 0 here, as in NumPy; eager ops refuse it, and who lowers such an op
-has to refuse it too. fmod of float32 is a long division in float64, 28 bits of the quotient a step.
+An integer divided by 0 gives 0 here, as in NumPy. Eager ops refuse it, so that lowering adds a
+check of the divisor. fmod of float32 is a long division in float64, 28 bits of the quotient a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aotlite.backends.loops.functions.scalar_terms import (
 
 _STEP = 28
 _STEPS = 10
-"""float32 quotients have up to 2^277: ten steps."""
+"""Quotients of float32 are below 2^277: ten steps."""
 
 
 @declare("fmod", is_f32, 2)
@@ -41,7 +41,7 @@ def _fmod32(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _divisor(b: Scalar) -> Scalar:
-    """What integers are divided by: 1 in the place of 0."""
+    """Returns the divisor with 1 in the place of 0."""
     return where(eq(b, 0), const(1, b.dtype), b)
 
 
@@ -55,7 +55,7 @@ def _fmod_of_integers(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _differ(a: Scalar, b: Scalar) -> Scalar:
-    """Whether signs differ, by the signs' bits: gcc makes no vectors of comparisons compared."""
+    """Returns whether signs differ, by the sign bits: gcc does not vectorize (a < 0) != (b < 0)."""
     if a.dtype.is_floating_point:
         a, b = signed(a), signed(b)
     return (a ^ b) < 0
@@ -64,7 +64,7 @@ def _differ(a: Scalar, b: Scalar) -> Scalar:
 @declare("remainder", is_f32, 2)
 @declare("remainder", is_integer, 2)
 def _remainder(a: Scalar, b: Scalar) -> Scalar:
-    """With the sign of the divisor; of 0 the sign that fmod gives it."""
+    """The remainder with the divisor's sign; a remainder of 0 keeps the sign that fmod gives it."""
     rest = call("fmod", a, b)
     if not a.dtype.is_signed:
         return rest
@@ -74,7 +74,8 @@ def _remainder(a: Scalar, b: Scalar) -> Scalar:
 
 @declare("floor_divide", is_f32, 2)
 def _floor_divide32(a: Scalar, b: Scalar) -> Scalar:
-    """By the remainder, and the nearest whole number of the rest: source NumPy, npy_divmod."""
+    """The quotient of a minus its remainder, rounded to the nearest integer, as NumPy's
+    npy_divmod."""
     rest = call("fmod", a, b)
     quotient = (a - rest) / b
     less = where(eq(rest, 0.0), quotient, quotient - 1.0)

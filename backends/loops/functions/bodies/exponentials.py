@@ -1,7 +1,7 @@
-"""exp, exp2, expm1: 2^k times a polynomial of the rest; exp of what is not positive.
+"""exp, exp2, expm1 and exp_nonpositive: 2^k times a polynomial of the rest.
 
-x = k log(2) + r with k whole, by a log(2) in two parts of which k times the first is exact. Results
-below the normal numbers are rounded once (`scaled`).
+Cody and Waite: x = k log(2) + r with an integer k, where log(2) is a sum of two numbers such that k
+times the first is exact. Denormal results are rounded once (`scaled`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _LIFTED = {F32: 100, F64: 600}  # makes the least result and 1 normal numbers
 _DENORMAL = {F32: -104.0, F64: -746.0}  # exp rounds to 0
 _OVERFLOWS = {F32: 89.0, F64: 710.0}
 _MOST = {F32: 129, F64: 1025}
-"""A power of two that times any result of a polynomial here is infinite."""
+"""A power of two whose product with any value of the polynomial is infinite."""
 
 
 def reduced(x: Scalar, more: int, most: int | None = None) -> tuple[Scalar, Scalar]:
-    """(r, k + more): x = k log(2) + r and |r| is at most half of log(2), or a trifle more.
+    """Returns (r, k + more) with x = k log(2) + r and |r| <= log(2) / 2, up to rounding.
 
-    Where k would be above `most` it is `most`, and r the larger for it.
+    k is at most `most`; r is larger where x would need a larger k.
     """
     n, k = whole(x * LOG2_E, more, most)
     high, low = LOG_2[x.dtype]
@@ -56,21 +56,21 @@ def reduced(x: Scalar, more: int, most: int | None = None) -> tuple[Scalar, Scal
 
 
 def _near_one(r: Scalar) -> Scalar:
-    """exp(r), |r| at most half of log(2); of larger r > 0 it is larger, or infinite."""
+    """Returns exp(r) for |r| <= log(2) / 2; for larger r > 0 something larger, or infinity."""
     return horner(r, (*_EXP[r.dtype], 1.0, 1.0))
 
 
 def _exp(x: Scalar) -> Scalar:
-    """No limits of x: gcc 12 makes seven instructions of two, since nan is to stay.
+    """exp. It does not clamp x, for which gcc 12 needs seven instructions, since NaN must stay.
 
-    What is too large has the largest k and a large r, and overflows by itself.
+    An x that is too large gets the largest k and a large r, and overflows by itself.
     """
     r, k = reduced(x, 2 * BIAS[x.dtype], _MOST[x.dtype])
     return where(x < _DENORMAL[x.dtype], 0.0, scaled(_near_one(r), k))
 
 
 def bounded_exp(x: Scalar) -> Scalar:
-    """exp of a float32 |x| <= 86: no limits, and one step of scaling."""
+    """exp of a float32 with |x| <= 86: no clamping, and one multiplication by a power of two."""
     r, k = reduced(x, BIAS[x.dtype])
     return _near_one(r) * power_of_two(k, x.dtype)
 
@@ -80,7 +80,8 @@ declare("exp", is_float, ulp=1.5)(_exp)
 
 @declare("exp_nonpositive", is_float, ulp=1.5, domain="x <= 0, nan")
 def _exp_nonpositive(x: Scalar) -> Scalar:
-    """What exp is there, bit for bit: 2^k too large by a number by which it then is multiplied."""
+    """exp of x <= 0, with the same bits as `exp`. 2^k is computed larger by a fixed power of two,
+    so that it is normal, and the result multiplied by the inverse of that power."""
     lifted = _LIFTED[x.dtype]
     r, k = reduced(x, BIAS[x.dtype] + lifted)
     found = _near_one(r) * power_of_two(k, x.dtype) * 2.0**-lifted
@@ -108,9 +109,9 @@ _LINEAR = {F32: 1e-8, F64: 1e-17}  # expm1(x) rounds to x
 
 
 def _expm1(x: Scalar, coefficients: tuple[float, ...], minus_one: float) -> Scalar:
-    """2^k (exp(r) - 1) + (2^k - 1), where both parts are exact but for the first's polynomial.
+    """expm1 as 2^k (exp(r) - 1) + (2^k - 1); only the polynomial of the first part is rounded.
 
-    Twice half of it, for 2^k itself may be too large by one.
+    It computes half of it, and doubles that: 2^k itself may overflow where the result does not.
     """
     small = above(below(x, _OVERFLOWS[x.dtype]), minus_one)
     # Near 1/2 the two parts would cancel: the polynomial reaches further than exp's.

@@ -1,4 +1,4 @@
-"""tanh, sinh, cosh and the inverses, of exponentials and logarithms.
+"""tanh, sinh, cosh, their inverses and hypot, by exponentials, logarithms and roots.
 
 tanh in float32 is a polynomial up to 1, where 1 - 2 / (exp(2x) + 1) would cancel. The rest of
 float32 is computed in float64 and rounded once.
@@ -28,7 +28,7 @@ from aotlite.backends.loops.functions.scalar_terms import (
 
 @declare("tanh", is_f32, ulp=1.5)
 def _tanh32(x: Scalar) -> Scalar:
-    """Of |x|, so that zeros keep their sign; nan is near."""
+    """tanh of float32, computed of |x| so that zeros keep their sign. NaN takes the near branch."""
     positive = size(x)
     squares = positive * positive
     near = squares * positive * horner(squares, TANH_32) + positive
@@ -38,7 +38,7 @@ def _tanh32(x: Scalar) -> Scalar:
 
 @declare("tanh", is_f64, ulp=2.5)
 def _tanh64(x: Scalar) -> Scalar:
-    """From expm1 of 2|x|: t / (t + 2), or 1 - 2 / (t + 2) where t is large."""
+    """tanh of float64 by t = expm1(2|x|): t / (t + 2), or 1 - 2 / (t + 2) where t is large."""
     t = call("expm1", below(size(x) * 2.0, 80.0))
     quotient = where(t < 2.0, t, -2.0) / (t + 2.0)
     return with_sign(where(t < 2.0, quotient, quotient + 1.0), x)
@@ -82,7 +82,7 @@ def _atanh32(x: Scalar) -> Scalar:
 
 @declare("hypot", is_f32, 2, ulp=0.6)
 def _hypot32(x: Scalar, y: Scalar) -> Scalar:
-    """float64 holds the squares. An infinity wins over nan."""
+    """hypot of float32: float64 holds the squares without overflow. Infinity wins over NaN."""
     endless = eq(size(x), INF) | eq(size(y), INF)
     a, b = wide(x), wide(y)
     return where(endless, INF, narrow(root(a * a + b * b)))

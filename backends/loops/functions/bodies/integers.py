@@ -1,7 +1,7 @@
-"""Shifts and the complement. All exact.
+"""Shifts and the bitwise complement of integers. All exact.
 
-As in PyTorch a shift by a negative number of bits, or by all of them, leaves only the sign. `gcd`
-and `lcm` are left out: a loop of as many steps as the numbers take has no short tree.
+As in PyTorch a shift by a negative number of bits, or by the width or more, leaves only the sign.
+`gcd` and `lcm` are not here: their loops depend on the values, and have no short tree.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from aotlite.backends.loops.functions.function_registry import declare, is_bool,
 
 
 def _amount(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
-    """(whether b shifts a by less than all bits, b where it does)."""
+    """Returns (whether 0 <= b < the width of a, b if so, else 0)."""
     width = 8 * a.dtype.itemsize
     inside = (b < width) if not b.dtype.is_signed else (b >= 0) & (b < width)
     return inside, where(inside, b, const(0, b.dtype))

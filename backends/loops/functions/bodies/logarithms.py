@@ -1,7 +1,7 @@
-"""log, log1p, log2, log10: of x = 2^k m, sqrt(1/2) <= m < sqrt(2), k times a constant and a
-polynomial of m - 1 (float32) or of (m - 1) / (m + 1) (float64).
+"""log, log1p, log2, log10: k times a constant plus a polynomial, for x = 2^k m.
 
-Denormals are made normal first. Where x is near 1, k is 0 and nothing cancels.
+m lies between sqrt(1/2) and sqrt(2), so that k is 0 near 1 and nothing cancels. The polynomial is
+one of m - 1 in float32, of (m - 1) / (m + 1) in float64. Denormals are scaled up first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _LIFT = {F32: 25, F64: 54}
 
 
 def parts(x: Scalar) -> tuple[Scalar, Scalar]:
-    """(k, m) with x = 2^k m and m from sqrt(1/2) to sqrt(2), of a normal x > 0; k is a float."""
+    """Returns (k, m) with x = 2^k m and m from sqrt(1/2) to sqrt(2), for a normal x > 0. Both are
+    floats."""
     dtype = x.dtype
     places = MANTISSA[dtype]
     turned = unsigned(x) + (_ONE[dtype] - _ROOT[dtype])
@@ -49,21 +50,21 @@ def parts(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _lifted(x: Scalar) -> tuple[Scalar, Scalar]:
-    """`parts` of any x > 0."""
+    """Returns `parts` of any x > 0, denormals too."""
     small = x < _LEAST_NORMAL[x.dtype]
     k, m = parts(where(small, x * 2.0 ** _LIFT[x.dtype], x))
     return where(small, k - float(_LIFT[x.dtype]), k), m
 
 
 def _guarded(x: Scalar, found: Scalar) -> Scalar:
-    """The logarithm `found`, put right for 0, negative numbers, infinity and nan."""
+    """Returns the logarithm `found`, corrected for 0, negative numbers, infinity and NaN."""
     found = where(x < INF, found, x)
     found = where(x < 0.0, NAN, found)
     return where(eq(x, 0.0), -INF, found)
 
 
 def _log32_of(f: Scalar, k: Scalar, rest: Scalar | None = None) -> Scalar:
-    """k log(2) + log(1 + f) + rest, the small parts first."""
+    """Returns k log(2) + log(1 + f) + rest in float32; small parts are added first."""
     high, low = LOG_2[F32]
     squares = f * f
     small = squares * f * horner(f, LOG_32) + k * low
@@ -72,7 +73,7 @@ def _log32_of(f: Scalar, k: Scalar, rest: Scalar | None = None) -> Scalar:
 
 
 def _log64_of(f: Scalar, k: Scalar, rest: Scalar | None = None) -> Scalar:
-    """The same in float64, by s = f / (2 + f)."""
+    """Returns k log(2) + log(1 + f) + rest in float64, by s = f / (2 + f)."""
     high, low = LOG_2[F64]
     half = f * f * 0.5
     s = f / (f + 2.0)
@@ -111,7 +112,7 @@ def _log1p(x: Scalar) -> Scalar:
 
 
 def _is_linear(x: Scalar) -> Scalar:
-    """Whether log1p(x) rounds to x: also zeros, whose sign is kept."""
+    """Returns whether log1p(x) rounds to x; so do zeros, whose sign stays."""
     limit = 2.0**-25 if x.dtype is F32 else 2.0**-54
     return size(x) < limit
 
@@ -128,7 +129,7 @@ def _log1p_64(x: Scalar) -> Scalar:
 
 # ------------------------------------------------------------------------------------- other bases
 def short_log(m: Scalar) -> Scalar:
-    """log(m), m from sqrt(1/2) to sqrt(2), in float64 to 2^-37: enough for float32."""
+    """Returns log(m) for m from sqrt(1/2) to sqrt(2), in float64 to 2^-37: enough for float32."""
     f = m - 1.0
     s = f / (f + 2.0)
     z = s * s
@@ -136,7 +137,8 @@ def short_log(m: Scalar) -> Scalar:
 
 
 def _of_base32(x: Scalar, base: float) -> Scalar:
-    """In float64, rounded once; there denormals of float32 are normal."""
+    """Returns a logarithm of a float32 to another base: computed in float64, where its denormals
+    are normal, and rounded once."""
     k, m = parts(wide(x))
     log_base = math.log(base)
     scale = math.log(2) / log_base
@@ -154,7 +156,8 @@ def _log10_32(x: Scalar) -> Scalar:
 
 
 def _of_base64(x: Scalar, inverse: tuple[float, float], of_two: tuple[float, float]) -> Scalar:
-    """log(m) in two parts times 1 / log(base) in two parts; source: FreeBSD, e_log10.c."""
+    """Returns a logarithm of a float64 to another base: log(m) in two parts times 1 / log(base) in
+    two parts, as FreeBSD's e_log10.c."""
     k, m = _lifted(x)
     f = m - 1.0
     half = f * f * 0.5

@@ -1,7 +1,7 @@
-"""Powers of a positive number in float64: what schedules and bias corrections are made of.
+"""Powers of a positive constant in float64, such as 0.999 ** step of a bias correction.
 
-The logarithm of a number is known to twice the digits of a float64, so that the product with the
-exponent is, too: the result is within 2 ulp of the power wherever it is normal.
+The logarithm of the constant is known to twice the digits of a float64, and so is its product with
+the exponent: a normal result is within 2 ulp.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from aotlite.backends.loops.functions.scalar_terms import halves
 
 _DIGITS = Context(prec=60)
 _BEYOND = 1100.0
-"""Powers of 2 below and above which nothing but 0 and infinity is left."""
+"""Exponents of 2 beyond which the result is 0 or infinity."""
 _LARGEST = 2.0**70
-"""An exponent that leaves nothing else of any number but 1."""
+"""An exponent with which any base but 1 gives 0 or infinity."""
 
 
 def power_of_number(base: float, y: Scalar) -> Scalar | None:
-    """`base` to the power y, a float64; None for a base that is not positive and finite."""
+    """Returns `base` to the power y, a float64; None unless the base is positive and finite."""
     if not 0.0 < base < math.inf:
         return None
     if base == 1.0:
@@ -32,7 +32,7 @@ def power_of_number(base: float, y: Scalar) -> Scalar | None:
 
 @cache
 def _log2(base: float) -> tuple[float, float]:
-    """The logarithm, as the sum of two numbers."""
+    """Returns the base-2 logarithm as (high, low), whose sum has twice a float64's digits."""
     exact = _DIGITS.divide(Decimal(base).ln(_DIGITS), Decimal(2).ln(_DIGITS))
     high = float(exact)
     return high, float(_DIGITS.subtract(exact, Decimal(high)))
@@ -40,7 +40,7 @@ def _log2(base: float) -> tuple[float, float]:
 
 @declare("exp2_times", is_f64, 3, ulp=2.0, domain="results that are normal")
 def _exp2_times(y: Scalar, high: Scalar, low: Scalar) -> Scalar:
-    """2^(y (high + low)), where low is what is left of a logarithm of 2^-60 to 2^1024."""
+    """Returns 2^(y (high + low)) for a logarithm high + low of a float64."""
     y = _clamped(y, _LARGEST)
     (y_high, y_low), (head, tail) = halves(y), halves(high)
     product = y_high * head  # exact, so that contraction with what follows changes nothing
@@ -57,5 +57,5 @@ def _two_to(x: Scalar) -> Scalar:
 
 
 def _clamped(x: Scalar, most: float) -> Scalar:
-    """nan stays."""
+    """Returns x clamped to -most and most; NaN stays."""
     return where(x > most, most, where(x < -most, -most, x))

@@ -1,7 +1,7 @@
-"""pow: of floats by logarithm and exponential, of integers by squaring, and of a constant exponent
-by a few products.
+"""pow: floats by logarithm and exponential, integers by squaring, small constant exponents by
+products.
 
-float32 is computed in float64 and rounded once. The special cases are those of C's pow.
+float32 is computed in float64 and rounded once. Special cases are those of C's pow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LOG2_E = math.log2(math.e)
 
 
 def _log2_of_size(x: Scalar) -> Scalar:
-    """log2(|x|) in float64 to 2^-37 of itself, of a float32."""
+    """Returns log2(|x|) of a float32, in float64 with a relative error of 2^-37."""
     positive = size(wide(x))
     k, m = parts(positive)
     found = where(positive < INF, k + short_log(m) * _LOG2_E, positive)
@@ -51,7 +51,7 @@ def _log2_of_size(x: Scalar) -> Scalar:
 
 
 def _short_exp2(x: Scalar) -> Scalar:
-    """2^x in float64 to 2^-33, for results that float32 has."""
+    """Returns 2^x in float64 with a relative error of 2^-33, clamped to the range of float32."""
     x = below(above(x, -200.0), 200.0)
     n, k = whole(x, BIAS[x.dtype])
     r = x - n
@@ -59,13 +59,13 @@ def _short_exp2(x: Scalar) -> Scalar:
 
 
 def _is_odd(y: Scalar) -> Scalar:
-    """Whether a float is an odd whole number."""
+    """Returns whether a float is an odd integer."""
     half = y * 0.5
     return eq(trunc(y), y) & ne(trunc(half), half)
 
 
 def _signed_power(x: Scalar, y: Scalar, power: Scalar) -> Scalar:
-    """The power of |x| with what the sign of x, exponents 0 and bases 1 ask for."""
+    """Returns the power of |x| corrected for a negative x, exponents of 0, bases of 1 and NaN."""
     power = where(eq(size(x), 1.0), 1.0, power)
     power = where(is_nan(x) | is_nan(y), NAN, power)
     refused = (x < 0.0) & ne(trunc(y), y) & (x > -INF)
@@ -82,10 +82,10 @@ def _pow32(x: Scalar, y: Scalar) -> Scalar:
 
 # ---------------------------------------------------------------------------------------- integers
 def _by_squaring(base: Scalar, exponent: Scalar, steps: int) -> Scalar:
-    """The power of an exponent of so many bits, wrapped.
+    """Returns the power with an exponent of `steps` bits; it wraps.
 
-    From the first bit: squares of squares of the base itself, where it does not change in a loop,
-    are a formula to gcc 12, which it doubles with each (2^31 terms, until memory is gone).
+    From the highest bit on. From the lowest it would square the base again and again, of which gcc
+    12 makes a closed formula when the base is loop-invariant: 2^31 terms, until memory is gone.
     """
     total = const(1, base.dtype)
     for step in reversed(range(steps)):
@@ -101,7 +101,7 @@ def _pow_unsigned(a: Scalar, b: Scalar) -> Scalar:
 
 @declare("pow", is_signed, 2)
 def _pow_signed(a: Scalar, b: Scalar) -> Scalar:
-    """Of negative exponents 1 / a^-b, rounded towards 0."""
+    """pow of integers. A negative exponent gives 1 / a^-b, rounded towards 0."""
     odd = where(eq(b & 1, 0), 1, const(-1, a.dtype))
     inverse = where(eq(a, 1), a, where(eq(a, -1), odd, const(0, a.dtype)))
     return where(b < 0, inverse, _by_squaring(a, b, 8 * a.dtype.itemsize - 1))
@@ -112,9 +112,9 @@ _MOST = 8
 
 
 def power_of_constant(base: Scalar, exponent: Any) -> Scalar | None:
-    """base^exponent as products, a root or a quotient; None for exponents that need `pow`.
+    """Returns base^exponent as products, a root or a quotient; None if the exponent needs `pow`.
 
-    Of floats it is within 1.5 ulp up to the fourth power; of integers exact.
+    Floats are within 1.5 ulp up to the fourth power; integers are exact.
     """
     if not base.dtype.is_floating_point:
         whole_number = isinstance(exponent, int) and 0 <= exponent <= _MOST
@@ -127,7 +127,7 @@ def power_of_constant(base: Scalar, exponent: Any) -> Scalar | None:
 
 
 def _product(base: Scalar, exponent: int) -> Scalar:
-    """base^exponent by squaring."""
+    """Returns base^exponent by squaring."""
     total: Scalar | None = None
     while exponent:
         if exponent & 1:

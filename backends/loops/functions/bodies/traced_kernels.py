@@ -1,4 +1,4 @@
-"""Functions whose body is the op's own kernel, run on symbols: erf of float64, erfc,
+"""Functions whose body is traced from the op's own kernel: erf of float64, erfc,
 erfinv, lgamma, digamma.
 
 Such a kernel is arithmetic and `where` on arrays. Here it is given scalars in their place, and a
@@ -31,7 +31,7 @@ def _operator(name: str, *, swapped: bool = False) -> Callable[..., Any]:
 
 @attrs.frozen(eq=False)
 class TracedArray:
-    """A scalar that kernels take for an array: it has a NumPy dtype and an array's operators."""
+    """A scalar with an array's dtype and operators, so that a kernel runs on it as on an array."""
 
     scalar: Scalar
 
@@ -66,44 +66,44 @@ class TracedArray:
 
 
 def _scalars(*values: Any) -> list[Scalar]:
-    """Scalars of symbols and numbers; numbers take the dtype of the first symbol."""
+    """Returns the scalars of traced arrays and numbers; numbers take the first array's dtype."""
     dtype = next(v.scalar.dtype for v in values if isinstance(v, TracedArray))
     return [v.scalar if isinstance(v, TracedArray) else const(v, dtype) for v in values]
 
 
 class TracedNamespace:
-    """The functions of arrays that kernels call, on symbols."""
+    """The array functions that kernels call, on traced arrays."""
 
     @staticmethod
     def where(condition: TracedArray, then: Any, other: Any) -> TracedArray:
-        """One or the other; of two numbers a float64."""
+        """Returns `then` where the condition holds, else `other`; two numbers become float64."""
         if not isinstance(then, TracedArray) and not isinstance(other, TracedArray):
             then = TracedArray(const(then, F64))
         return TracedArray(where(condition.scalar, *_scalars(then, other)))
 
     @staticmethod
     def astype(x: TracedArray, dtype: Any) -> TracedArray:
-        """The value in another dtype."""
+        """Returns the value in another dtype."""
         return TracedArray(cast(x.scalar, dtypes.from_numpy(dtype)))
 
     @staticmethod
     def ones_like(x: TracedArray) -> TracedArray:
-        """1 of the dtype."""
+        """Returns 1 in the dtype of x."""
         return TracedArray(const(1, x.scalar.dtype))
 
     @staticmethod
     def zeros_like(x: TracedArray) -> TracedArray:
-        """0 of the dtype."""
+        """Returns 0 in the dtype of x."""
         return TracedArray(const(0, x.scalar.dtype))
 
     @staticmethod
     def clip(x: TracedArray, low: float, high: float) -> TracedArray:
-        """Between two numbers; nan stays."""
+        """Returns x clamped to two numbers; NaN stays."""
         return TracedNamespace.minimum(TracedNamespace.maximum(x, low), high)
 
     @staticmethod
     def isinf(x: TracedArray) -> TracedArray:
-        """Whether it is an infinity."""
+        """Returns whether x is infinite."""
         return TracedArray(eq(size(x.scalar), INF))
 
     minimum = staticmethod(lambda a, b: TracedArray(call("minimum", *_scalars(a, b))))
@@ -122,7 +122,7 @@ class TracedNamespace:
 
 
 def traced(op: Any, *operands: Scalar) -> Scalar:
-    """What the op's kernel computes of scalars."""
+    """Returns the scalar that the op's kernel computes of scalars."""
     return op.compute(TracedNamespace, *map(TracedArray, operands)).scalar
 
 

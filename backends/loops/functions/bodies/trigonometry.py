@@ -1,4 +1,4 @@
-"""sin, cos, tan: the quarter turn nearest to x, and a polynomial of what is left.
+"""sin, cos, tan: x is reduced by the nearest multiple of pi/2, the rest goes to a polynomial.
 
 Usual numbers are reduced by n times pi/2 in parts (Cody and Waite), of which products with n are
 exact: sin and cos of |x| < 6432 in float32, tan of |x| < 2^29 in float64. Beyond, x is multiplied
@@ -72,13 +72,14 @@ _COARSE = 1.5 * 2.0**26
 
 
 def near_quarters(x: Scalar) -> tuple[Scalar, Scalar]:
-    """(r, n) with x = n pi/2 + r, for float64 |x| < 2^29."""
+    """Returns (r, n) with x = n pi/2 + r, for a float64 |x| < 2^29."""
     n, k = whole(x * _PER_QUARTER)
     return (x - n * _FIRST) - n * _SECOND - n * _THIRD, k
 
 
 def _far_quarters(x: Scalar) -> tuple[Scalar, Scalar]:
-    """The same for any number of 24 bits: turns in multiples of 2^-26, exact, and the rest."""
+    """Returns (r, n) for any float64 with 24 significant bits. Turns are summed as exact multiples
+    of 2^-26 and a rest, as Payne and Hanek do."""
     coarse, fine = const(_COARSE, F64), const(0.0, F64)
     for part in _PER_TURN:
         product = x * part
@@ -93,10 +94,10 @@ def _far_quarters(x: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _near_quarters_32(x: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """(r, what r lacks, n) with x = n pi/2 + r, for float32 |x| < 6432.
+    """Returns (r, the error of r, n) with x = n pi/2 + r, for a float32 |x| < 6432.
 
-    x less the first two products is exact, and so is what the third leaves over: all are multiples
-    of 2^-34 of 24 bits at most, or the third is the smaller one.
+    x minus the first two products is exact, and so is the rest of the third: all are multiples of
+    2^-34 with at most 24 bits, or the third is the smaller one.
     """
     first, second, third, rest = _PARTS_32
     n, k = whole(x * _PER_QUARTER)
