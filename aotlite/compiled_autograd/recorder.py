@@ -91,20 +91,20 @@ class TapeRecorder(CaptureRecorder):
     def _lift(self, tensor: Tensor) -> Tensor:
         """The fake of a gradient that arrived, from outside of the stretch."""
         fake = self.lift(self.place_of(tensor), tensor.meta, f"grad_{len(self.places)}")
-        self._fakes[id(tensor)] = fake
-        self._reals[id(fake)] = tensor
-        self._alive.append(tensor)
+        self._met.fakes[id(tensor)] = fake
+        self._met.reals[id(fake)] = tensor
+        self._met.alive.append(tensor)
         return fake
 
     def here(self, tensor: Tensor) -> Tensor:
         if tensor.storage.capture is self:
             return tensor
-        known = self._fakes.get(id(tensor))
+        known = self._met.fakes.get(id(tensor))
         return self._lift(tensor) if known is None else known
 
     def place_in(self, fake: Tensor) -> Place | None:
         """The place of a gradient that only passes; None for what is computed here."""
-        real = self._reals.get(id(fake))
+        real = self._met.reals.get(id(fake))
         return None if real is None else self.place_of(real)
 
     def add(self, leaf: Tensor, grads: list[Any]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.nodes.accumulate_grad import adopted
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -21,17 +23,17 @@ from aotlite.stages.records.guards.guard_records import GradAttributeGuard
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 
 
+@attrs.define(eq=False, repr=False)
 class GradAttributes:
     """The current `.grad` of each input. The eager layer calls `read`, `write` and `add`."""
 
-    def __init__(self, recorder: CaptureTrace) -> None:
-        self._recorder = recorder
-        self._now: dict[int, tuple[Tensor, Tensor | None]] = {}
-        """By the fake's id: the fake, and the `.grad` that the function set."""
-        self._looked_at: dict[int, tuple[Tensor, AccessPath]] = {}
-        """By the fake's id: the caller's gradient that was read, and its access path."""
-        self._over = False
-        """The function has returned: a write now comes from users' Python in its backward."""
+    _recorder: CaptureTrace
+    _now: dict[int, tuple[Tensor, Tensor | None]] = attrs.field(factory=dict)
+    """By the fake's id: the fake, and the `.grad` that the function set."""
+    _looked_at: dict[int, tuple[Tensor, AccessPath]] = attrs.field(factory=dict)
+    """By the fake's id: the caller's gradient that was read, and its access path."""
+    _over: bool = False
+    """The function has returned: a write now comes from users' Python in its backward."""
 
     def read(self, tensor: Tensor) -> Tensor | None:
         """The `.grad` of a tensor. The first read of an input's adds a guard where it is None."""

@@ -27,22 +27,59 @@ from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.storage_resize import resized
 
 
+@attrs.define(eq=False, repr=False)
+class VersionCounts:
+    """Writes to storages between `set_` calls, from which the final version counters follow.
+
+    At `set_` the version of the new storage becomes at least that of the old one. So the final
+    version depends on those of both at entry: a maximum, not a constant (TEN-26).
+    """
+
+    storages: list[Storage] = attrs.field(factory=list)
+    steps: list[CountStep] = attrs.field(factory=list)
+    _known: list[int] = attrs.field(factory=list)
+
+    def put(self, old: Storage, new: Storage) -> None:
+        """Records that a tensor moved from storage `old` to `new`."""
+        places = self._place(old), self._place(new)
+        writes = [self._since(place) for place in places]
+        tell_apart(old, new)
+        for place in places:
+            self._known[place] = self.storages[place].version
+        self.steps.append(CountStep(*places, writes[0], writes[1] if old is not new else 0))
+
+    def rest(self) -> tuple[int, ...]:
+        """The number of writes to each storage since the last step."""
+        return tuple([self._since(place) for place in range(len(self.storages))])
+
+    def _since(self, place: int) -> int:
+        return self.storages[place].version - self._known[place]
+
+    def _place(self, storage: Storage) -> int:
+        for place, known in enumerate(self.storages):
+            if known is storage:
+                return place
+        self.storages.append(storage)
+        self._known.append(0)
+        return len(self.storages) - 1
+
+
+@attrs.define(eq=False, repr=False)
 class MetadataMutations:
     """The metadata mutations of one capture, by input, in order. The eager layer reports them."""
 
-    def __init__(self, recorder: CaptureTrace) -> None:
-        self._recorder = recorder
-        self.of: dict[InputRole, list[MetadataMutation]] = {}
-        self.puts: dict[Node, MemoryReplacement] = {}
-        """`set_` and growing `resize_` of inputs, by the graph value that the input had then."""
-        self.moved: dict[int, Tensor] = {}
-        """Tensors made by the function that were given another storage, by id."""
-        self.counts = VersionCounts()
-        self.growths: list[StorageGrowth] = []
-        self.sizes: dict[InputRole, int] = {}
-        """The size in bytes, at entry, of the storages of inputs that grow."""
-        self.viewed: set[InputRole] = set()
-        """Inputs of which it mattered whether they are views: guards pin that."""
+    _recorder: CaptureTrace
+    of: dict[InputRole, list[MetadataMutation]] = attrs.field(factory=dict)
+    puts: dict[Node, MemoryReplacement] = attrs.field(factory=dict)
+    """`set_` and growing `resize_` of inputs, by the graph value that the input had then."""
+    moved: dict[int, Tensor] = attrs.field(factory=dict)
+    """Tensors made by the function that were given another storage, by id."""
+    counts: VersionCounts = attrs.field(factory=VersionCounts)
+    growths: list[StorageGrowth] = attrs.field(factory=list)
+    sizes: dict[InputRole, int] = attrs.field(factory=dict)
+    """The size in bytes, at entry, of the storages of inputs that grow."""
+    viewed: set[InputRole] = attrs.field(factory=set)
+    """Inputs of which it mattered whether they are views: guards pin that."""
 
     def made_leaf(self, tensor: Tensor, *, requires_grad: bool) -> bool:
         """Records `requires_grad_()`, which makes a tensor a leaf, or `requires_grad_(False)`.
@@ -126,40 +163,3 @@ class MetadataMutations:
                 "do it in a hook that uses nothing of the compiled function, or outside",
             )
         self.of.setdefault(given.role, []).append(MetadataMutation(step, len(self._recorder.nodes)))
-
-
-class VersionCounts:
-    """Writes to storages between `set_` calls, from which the final version counters follow.
-
-    At `set_` the version of the new storage becomes at least that of the old one. So the final
-    version depends on those of both at entry: a maximum, not a constant (TEN-26).
-    """
-
-    def __init__(self) -> None:
-        self.storages: list[Storage] = []
-        self.steps: list[CountStep] = []
-        self._known: list[int] = []
-
-    def put(self, old: Storage, new: Storage) -> None:
-        """Records that a tensor moved from storage `old` to `new`."""
-        places = self._place(old), self._place(new)
-        writes = [self._since(place) for place in places]
-        tell_apart(old, new)
-        for place in places:
-            self._known[place] = self.storages[place].version
-        self.steps.append(CountStep(*places, writes[0], writes[1] if old is not new else 0))
-
-    def rest(self) -> tuple[int, ...]:
-        """The number of writes to each storage since the last step."""
-        return tuple([self._since(place) for place in range(len(self.storages))])
-
-    def _since(self, place: int) -> int:
-        return self.storages[place].version - self._known[place]
-
-    def _place(self, storage: Storage) -> int:
-        for place, known in enumerate(self.storages):
-            if known is storage:
-                return place
-        self.storages.append(storage)
-        self._known.append(0)
-        return len(self.storages) - 1

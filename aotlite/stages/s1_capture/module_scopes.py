@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+import attrs
+
 from aotlite.eager.tracked_objects import TrackedCallable
 from aotlite.ir.graph import Node
 from aotlite.ir.provenance.scope import INNER, NO_TAGS, SUM, Scope
@@ -21,18 +23,16 @@ Table = dict[int, Scope]
 State = tuple[Scope | None, Table | None]
 
 
+@attrs.define(eq=False, repr=False)
 class ModuleScopes:
     """The scope of the ops that are recorded now."""
 
-    __slots__ = ("_inner", "_table", "is_backward", "now")
-
-    def __init__(self) -> None:
-        self.now: Scope | None = None
-        self._table: Table | None = None
-        """None outside of all Modules."""
-        self.is_backward = False
-        """Whether the function runs a backward now."""
-        self._inner: dict[Scope, Scope] = {}
+    now: Scope | None = None
+    _table: Table | None = None
+    """None outside of all Modules."""
+    is_backward: bool = False
+    """Whether the function runs a backward now."""
+    _inner: dict[Scope, Scope] = attrs.field(factory=dict)
 
     @property
     def state(self) -> State:

@@ -43,6 +43,7 @@ from aotlite.stages.records.guards.guard_records import (
 from aotlite.stages.records.guards.snapshots import snapshot_of
 from aotlite.stages.s1_capture.as_strided_extents import AsStridedExtents, check_window
 from aotlite.stages.s1_capture.environment.access_search import AccessPathIndex, parts_at
+from aotlite.stages.s1_capture.environment.capture_tables import CaptureTables
 from aotlite.stages.s1_capture.environment.scan import EnvironmentBefore, check_unwatched
 from aotlite.stages.s1_capture.grad_attribute import GradAttributes
 from aotlite.stages.s1_capture.hooks.registered import DryRun, RegisteredHooks
@@ -64,48 +65,38 @@ class CaptureRecorder:
 
     refusal: BaseException | None = None
     """The first refusal that was raised: users' Python may have caught it (CAP-13)."""
+    phase = Phase.FORWARD
+    origin: Node | None = None
+    recompute: bool | None = None
+    failed: TapeNode | None = None
+    sequence = 0
+    """The number of the next tape node; an op that makes none shares it (SEQ-1, SEQ-3). In a
+    recorded backward, that of the tape node that runs."""
+    counts = True
+    closed = unrecorded = False
+    _location: Location | None = None
 
     def __init__(self, function: Any, leaves: list[Any], dry_run: Callable[[], DryRun]) -> None:
         self.function = function
+        self.leaves = leaves
         self.nodes: list[Node] = []
         self.placeholders: list[Node] = []
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
+        self.offset_read: set[InputRole] = set()
+        self.outer_mode: AnomalyModeGuard | None = AnomalyModeGuard.now()
+        """The anomaly mode of the call; None after the function has returned."""
+        self.scopes = ModuleScopes()
+        self._index = AccessPathIndex(function, leaves)
+        self._met = CaptureTables()
+        self._hidden: list[AccessPath] = []
+        """Access paths of the hidden inputs, in order."""
+        # a part for each feature
+        self.around = EnvironmentBefore()
+        self.families, self.reach = ViewFamilies(), AsStridedExtents()
         self.changes = MetadataMutations(self)
         """Mutations of inputs that are not ops."""
         self.streams = RngTracker(self)
-        self.offset_read: set[InputRole] = set()
-        self.phase = Phase.FORWARD
-        self.origin: Node | None = None
-        self.recompute: bool | None = None
-        self.failed: TapeNode | None = None
-        self.sequence = 0
-        """The number of the next tape node; an op that makes none shares it (SEQ-1, SEQ-3). In a
-        recorded backward, that of the tape node that runs."""
-        self.counts = True
-        self.scopes = ModuleScopes()
-        self.outer_mode: AnomalyModeGuard | None = AnomalyModeGuard.now()
-        """The anomaly mode of the call; None after the function has returned."""
-        self._location: Location | None = None
-        self.closed = self.unrecorded = False
-        self.leaves = leaves
-        self._index = AccessPathIndex(function, leaves)
-        self._fakes: dict[int, Tensor] = {}
-        self._reals: dict[int, Tensor] = {}
-        self._inputs: dict[int, CapturedInput] = {}
-        self._reached: set[int] = set()
-        self._real_by_node: dict[Node, Tensor] = {}
-        self._storages: dict[int, Storage] = {}
-        self._places: dict[int, AccessPath] = {}
-        self._parts: dict[int, AccessPath] = {}
-        """Access paths of the inner tensors of wrappers that were read from attributes, by id."""
-        self._hidden: list[AccessPath] = []
-        """Access paths of the hidden inputs, in order."""
-        self._guarded: set[tuple[int, str]] = set()
-        self._created: dict[int, Any] = {}
-        self.around = EnvironmentBefore()
-        self._alive: list[Any] = []
-        self.families, self.reach = ViewFamilies(), AsStridedExtents()
         self.wrapped = SubclassFakes(self)
         self.grads = GradAttributes(self)
         self.hooks = RegisteredHooks(self, dry_run)
@@ -123,11 +114,11 @@ class CaptureRecorder:
     def here(self, tensor: Tensor) -> Tensor:
         if tensor.storage.capture is self:
             return tensor if tensor.value is not None else self.wrapped.adopted(tensor)
-        fake = self._fakes.get(id(tensor))
+        fake = self._met.fakes.get(id(tensor))
         if fake is None:
             return self._lift(tensor)
-        given = self._inputs[id(fake)]
-        if isinstance(given.role, (Primal, Part)) and id(tensor) not in self._reached:
+        given = self._met.inputs[id(fake)]
+        if isinstance(given.role, (Primal, Part)) and id(tensor) not in self._met.reached:
             self._reach(tensor, given.role)
             if fake.meta is not given.entry_meta or fake.offset != given.entry_offset:
                 raise self.refuse(
@@ -138,7 +129,7 @@ class CaptureRecorder:
 
     def _reach(self, tensor: Tensor, role: Primal | Part) -> None:
         """Notes that the function reached an argument through a closure, global or Module too."""
-        self._reached.add(id(tensor))
+        self._met.reached.add(id(tensor))
         places = self._index.all_of(tensor)
         if not places and self._place_of(tensor) is None:
             raise self._refuse_placeless(tensor)
@@ -186,7 +177,7 @@ class CaptureRecorder:
         that path Python reads the geometry of the caller's tensor."""
         given = self.input_of(fake)
         if given is not None and (
-            isinstance(given.role, Hidden) or id(self._reals[id(fake)]) in self._reached
+            isinstance(given.role, Hidden) or id(self._met.reals[id(fake)]) in self._met.reached
         ):
             raise self.refuse(
                 f"{name} on a tensor that is not an argument", "pass the tensor as an argument"
@@ -246,7 +237,7 @@ class CaptureRecorder:
         role = Hidden(len(self._hidden), str(place))
         self._hidden.append(place)
         self.guards.append(HiddenInputGuard(role.index, place))
-        if id(tensor) not in self._places:  # unknown which of its paths the function used
+        if id(tensor) not in self._met.places:  # unknown which of its paths the function used
             others = self._index.all_of(tensor)[1:]
             self.guards.extend(SameTensorGuard(other, role) for other in others)
         return self._fake_input(tensor, role, str(place))
@@ -260,11 +251,11 @@ class CaptureRecorder:
 
     def input_for(self, tensor: Tensor, role: Part, place: str) -> CapturedInput:
         """The input record of a wrapper's inner tensor, which may be an input in its own right."""
-        fake = self._fakes.get(id(tensor))
-        return self._inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
+        fake = self._met.fakes.get(id(tensor))
+        return self._met.inputs[id(self._fake_input(tensor, role, place) if fake is None else fake)]
 
     def _fake_input(self, tensor: Tensor, role: InputRole, place: str) -> Tensor:
-        storage = self._storages.get(id(tensor.storage))
+        storage = self._met.storages.get(id(tensor.storage))
         wraps = is_wrapper(tensor)
         if storage is None:
             writable = tensor.storage.writable
@@ -272,7 +263,7 @@ class CaptureRecorder:
             storage = make(tensor) if wraps else Storage(None, writable=writable, capture=self)
             counts = type(tensor.storage.version) is int
             storage.version = 0 if counts else NO_COUNT
-            self._storages[id(tensor.storage)] = storage
+            self._met.storages[id(tensor.storage)] = storage
         requires_grad = tensor.requires_grad_outside()
         is_leaf = tensor._leaf and tensor._node is None
         node = Node("placeholder", role, meta=tensor.meta, role=role)
@@ -305,20 +296,20 @@ class CaptureRecorder:
             entry_chain=fake._chain,
         )
         self.inputs.append(given)
-        self._fakes[id(tensor)] = fake
-        self._reals[id(fake)] = tensor
-        self._inputs[id(fake)] = given
-        self._real_by_node[node] = tensor
-        self._alive.append(tensor)
+        self._met.fakes[id(tensor)] = fake
+        self._met.reals[id(fake)] = tensor
+        self._met.inputs[id(fake)] = given
+        self._met.real_by_node[node] = tensor
+        self._met.alive.append(tensor)
         return fake
 
     def input_of(self, tensor: Tensor) -> CapturedInput | None:
         """The input record of a fake or of a caller's tensor; None if it is no input."""
-        return self._inputs.get(id(self._fakes.get(id(tensor), tensor)))
+        return self._met.inputs.get(id(self._met.fakes.get(id(tensor), tensor)))
 
     def is_one_memory(self, a: Tensor, b: Tensor) -> bool:
         one, other = storage_root(self.here(a).value), storage_root(self.here(b).value)
-        reals = self._real_by_node.get(one), self._real_by_node.get(other)
+        reals = self._met.real_by_node.get(one), self._met.real_by_node.get(other)
         if one is other or None in reals:
             return one is other
         first, second = reals[0].storage, reals[1].storage  # type: ignore[union-attr]
@@ -326,18 +317,20 @@ class CaptureRecorder:
 
     def late(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Pairs of fakes that share memory, but were met too late to join one view family."""
-        return tuple([(self._fakes[id(a)], self._fakes[id(b)]) for a, b in self.families.late])
+        return tuple(
+            [(self._met.fakes[id(a)], self._met.fakes[id(b)]) for a, b in self.families.late]
+        )
 
     def real_of(self, fake: Tensor) -> Tensor:
         """The caller's tensor that an input's fake stands for."""
-        return self._reals[id(fake)]
+        return self._met.reals[id(fake)]
 
     def real_at(self, placeholder: Node) -> Tensor | None:
         """The caller's tensor that a placeholder stands for; None for any other node."""
-        return self._real_by_node.get(placeholder)
+        return self._met.real_by_node.get(placeholder)
 
     def is_outside(self, tensor: Tensor) -> bool:
-        return tensor.storage.capture is not self or id(tensor) in self._reals
+        return tensor.storage.capture is not self or id(tensor) in self._met.reals
 
     def ask_gradients(self, inputs: Sequence[Any]) -> None:
         check_unwatched(self, inputs)
@@ -345,7 +338,7 @@ class CaptureRecorder:
     def check_paths(self, starts: Sequence[Edge | None], sinks: Sequence[Edge | None]) -> None:
         with recording(None):
             outside = [
-                (entry, edge_of(self._reals[id(i.fake)]))
+                (entry, edge_of(self._met.reals[id(i.fake)]))
                 for i in self.inputs
                 for entry in (i.entry, edge_of(i.fake) if i.fake._leaf else None)
                 if entry is not None  # a leaf whose geometry changes has another edge then
@@ -357,22 +350,22 @@ class CaptureRecorder:
             )
 
     def note_offset_read(self, tensor: Tensor) -> None:
-        real = self._real_by_node.get(storage_root(self.here(tensor).value))
+        real = self._met.real_by_node.get(storage_root(self.here(tensor).value))
         for given in self.inputs:
-            if real is not None and self._reals[id(given.fake)].storage is real.storage:
+            if real is not None and self._met.reals[id(given.fake)].storage is real.storage:
                 self.offset_read.add(given.role)
 
     # --- places and guards
     def _place_of(self, thing: Any) -> AccessPath | None:
-        place = self._places.get(id(thing)) or self._index.find(thing)
-        return place or self._parts.get(id(thing))
+        place = self._met.places.get(id(thing)) or self._index.find(thing)
+        return place or self._met.parts.get(id(thing))
 
     def read_attribute(self, owner: Any, name: str, value: Any) -> Any:
         """Guards attribute `name` of a Module or optimizer, which is read; returns it (CAP-5)."""
-        if id(owner) in self._created or (id(owner), name) in self._guarded:
+        if id(owner) in self._met.created or (id(owner), name) in self._met.guarded:
             return value
-        self._guarded.add((id(owner), name))
-        self._alive += (owner, value)
+        self._met.guarded.add((id(owner), name))
+        self._met.alive += (owner, value)
         place = self._place_of(owner)
         if place is None:
             raise self.refuse(
@@ -385,7 +378,7 @@ class CaptureRecorder:
 
     def read_absent(self, owner: Any, name: str) -> None:
         place = self._place_of(owner)
-        if place is not None and id(owner) not in self._created:
+        if place is not None and id(owner) not in self._met.created:
             self.guards.append(ValueGuard(place.then("attr", name), snapshot_of(NOTHING)))
 
     def _note(self, value: Any, place: AccessPath) -> None:
@@ -403,10 +396,10 @@ class CaptureRecorder:
             if at is None:  # this container is done
                 above.discard(id(value))
             elif isinstance(value, (Tensor, TrackedObject)):
-                self._alive.append(value)
+                self._met.alive.append(value)
                 if isinstance(value, Tensor) and is_wrapper(value):
-                    self._parts.update({id(p): where for p, where in parts_at(value, at)})
-                known = self._places.setdefault(id(value), at)
+                    self._met.parts.update({id(p): where for p, where in parts_at(value, at)})
+                known = self._met.places.setdefault(id(value), at)
                 if known is not at and isinstance(value, Tensor):
                     self._same(value, at)
             elif isinstance(value, (dict, list, tuple)) and id(value) not in above:
@@ -416,7 +409,7 @@ class CaptureRecorder:
                 stack.extend((item, at.then("item", key)) for key, item in reversed(items))
 
     def _same(self, tensor: Tensor, place: AccessPath) -> None:
-        role = self._inputs[id(self.here(tensor))].role
+        role = self._met.inputs[id(self.here(tensor))].role
         self.guards.append(SameTensorGuard(place, role))
 
     def note_surroundings(self) -> None:
@@ -428,7 +421,7 @@ class CaptureRecorder:
 
     def guard_surroundings(self) -> None:
         """Adds guards for all that the function can reach by name and did not change."""
-        tensors = [self._reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
+        tensors = [self._met.reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
         self.around.guard(self, tensors)
 
     def compared(self) -> list[Any]:
@@ -447,9 +440,9 @@ class CaptureRecorder:
         self.check_numbers()
         self.guard_surroundings()
         # An argument that was also reached through a Module must stay that same object.
-        for real_id, place in self._places.items():
-            fake = self._fakes.get(real_id)
-            given = None if fake is None else self._inputs[id(fake)]
+        for real_id, place in self._met.places.items():
+            fake = self._met.fakes.get(real_id)
+            given = None if fake is None else self._met.inputs[id(fake)]
             if given is not None and isinstance(given.role, Primal):
                 self.guards.append(SameTensorGuard(place, given.role))
 
@@ -462,15 +455,15 @@ class CaptureRecorder:
 
     def created(self, thing: Any) -> None:
         """Notes a Module or optimizer made during the capture: it may be written, unguarded."""
-        self._created[id(thing)] = thing
+        self._met.created[id(thing)] = thing
 
     def is_created(self, thing: Any) -> bool:
         """Whether a Module or optimizer was made during this capture."""
-        return id(thing) in self._created
+        return id(thing) in self._met.created
 
     def replace_input(self, given: CapturedInput, later: CapturedInput) -> None:
         """Replaces the record of an input."""
-        self._inputs[id(given.fake)] = later
+        self._met.inputs[id(given.fake)] = later
         self.inputs = [later if each is given else each for each in self.inputs]
 
     # --- refusals
@@ -484,15 +477,10 @@ class CaptureRecorder:
     def close(self) -> None:
         """Drops all references: fakes that stay alive hold the recorder, and nothing through it."""
         self.closed = True
-        self.leaves, self.inputs = [], []
-        tables = self._fakes, self._reals, self._inputs, self._storages, self._places, self._parts
-        for table in (*tables, self._created, self._real_by_node):
-            table.clear()
+        self.nodes, self.placeholders, self.inputs, self.guards = [], [], [], []
+        self.leaves, self._index = [], AccessPathIndex(None, [])
+        self._met = CaptureTables(reached=self._met.reached, guarded=self._met.guarded)
+        self.around, self.families = EnvironmentBefore(), ViewFamilies()
         self.wrapped.close()
         self.grads = GradAttributes(self)
         self.grads.end()
-        self.around = EnvironmentBefore()
-        self._alive.clear()
-        self._index = AccessPathIndex(None, [])
-        self.families = ViewFamilies()
-        self.nodes, self.placeholders, self.guards = [], [], []

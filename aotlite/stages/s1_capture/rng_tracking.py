@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+
 from aotlite.ir.dtypes import bool_, uint64
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.graph.role import (
@@ -52,6 +54,7 @@ _END: dict[Phase, tuple[Any, Any]] = {
     Phase.BACKWARD: (NextBackwardSeed(), NextBackwardOffset()),
 }
 
+_AT_ENTRY = StateAtEntry(Phase.FORWARD)
 
 _Moments = Callable[[], Any]
 
@@ -82,36 +85,36 @@ class TrackedState:
 
 
 # --------------------------------------------------------------------------------------- tracking
+@attrs.define(eq=False, repr=False)
 class RngTracker:
     """The generator's state in one capture, and the graph inputs that it is computed from."""
 
-    def __init__(self, recorder: CaptureTrace) -> None:
-        self.recorder = recorder
-        self.state: RngState = StateAtEntry(Phase.FORWARD)
-        self.forward: RngState = self.state
-        """The state when the function returned."""
-        self.inputs: dict[type, Node] = {}
-        """Placeholders by the class of their role."""
-        self.flags: dict[Any, Node] = {}
-        """Bool placeholders (`Arrived`): does a moment of the backward come, or some gradient?
+    recorder: CaptureTrace
+    state: RngState = _AT_ENTRY
+    forward: RngState = _AT_ENTRY
+    """The state when the function returned."""
+    inputs: dict[type, Node] = attrs.field(factory=dict)
+    """Placeholders by the class of their role."""
+    flags: dict[Any, Node] = attrs.field(factory=dict)
+    """Bool placeholders (`Arrived`): does a moment of the backward come, or some gradient?
 
-        A moment is the turn of a tape node: it comes if a gradient arrives at some of its results
-        and one of its inputs is asked for.
-        """
-        self.moments: dict[Any, None] = {}
-        """The moments at which something is drawn or set, unless they come in every backward."""
-        self._explicit = False
-        """Draws are recorded in their pure form."""
-        self._replays = False
-        self._forward_says = False
-        """The function set the generator: its graph returns the final state itself."""
-        self._backward = False
-        self._of_forward: dict[type, Node] = {}
-        """The inputs of the forward alone, to return to if the backward is dropped."""
-        self._last: Any = None
-        """The last draw: the nodes of the final state get its location."""
-        self._now: _Moments = lambda: None
-        self._made: dict[tuple[RngState, Any], tuple[Any, Any]] = {}
+    A moment is the turn of a tape node: it comes if a gradient arrives at some of its results
+    and one of its inputs is asked for.
+    """
+    moments: dict[Any, None] = attrs.field(factory=dict)
+    """The moments at which something is drawn or set, unless they come in every backward."""
+    _explicit: bool = False
+    """Draws are recorded in their pure form."""
+    _replays: bool = False
+    _forward_says: bool = False
+    """The function set the generator: its graph returns the final state itself."""
+    _backward: bool = False
+    _of_forward: dict[type, Node] = attrs.field(factory=dict)
+    """The inputs of the forward alone, to return to if the backward is dropped."""
+    _last: Any = None
+    """The last draw: the nodes of the final state get its location."""
+    _now: _Moments = lambda: None
+    _made: dict[tuple[RngState, Any], tuple[Any, Any]] = attrs.field(factory=dict)
 
     # --- what the generator is asked while a function is captured
     def draw(self, op: RandomOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import attrs
+
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import refusals_apart
@@ -41,22 +43,22 @@ from aotlite.stages.shared.required_tangents import RequiredArrivals
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
 
+@attrs.define(eq=False, repr=False)
 class SubclassFakes:
     """The wrappers of one capture."""
 
-    def __init__(self, recorder: CaptureTrace) -> None:
-        self.recorder = recorder
-        self.nodes: dict[Node, Tensor | None] = {}
-        """Each node whose value is a wrapper, with the tensor, if the node made a new one."""
-        self.parts: dict[InputRole, dict[str, InputRole]] = {}
-        """The roles of the parts of each input that is a wrapper."""
-        self.required_arrivals: list[RequiredArrivals] = []
-        """Gradients that have to arrive together, unless each choice of them is recorded."""
-        self.unlike = False
-        """Whether a gradient's class or spec depends on which tangents arrive: wrappers of several
-        forms are summed, or a custom function gets None for absent ones."""
-        self._given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = []
-        """Fakes of input wrappers, with their parts and geometry at entry, and their places."""
+    recorder: CaptureTrace
+    nodes: dict[Node, Tensor | None] = attrs.field(factory=dict)
+    """Each node whose value is a wrapper, with the tensor, if the node made a new one."""
+    parts: dict[InputRole, dict[str, InputRole]] = attrs.field(factory=dict)
+    """The roles of the parts of each input that is a wrapper."""
+    required_arrivals: list[RequiredArrivals] = attrs.field(factory=list)
+    """Gradients that have to arrive together, unless each choice of them is recorded."""
+    unlike: bool = False
+    """Whether a gradient's class or spec depends on which tangents arrive: wrappers of several
+    forms are summed, or a custom function gets None for absent ones."""
+    _given: list[tuple[Tensor, dict[str, Tensor], TensorMeta, str]] = attrs.field(factory=list)
+    """Fakes of input wrappers, with their parts and geometry at entry, and their places."""
 
     def __bool__(self) -> bool:
         return bool(self.nodes)

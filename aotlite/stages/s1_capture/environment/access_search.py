@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from inspect import getattr_static
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
@@ -32,18 +33,18 @@ from aotlite.stages.records.guards.access_paths import (
 )
 
 
+@attrs.define(eq=False, repr=False)
 class AccessPathIndex:
     """Access paths of the tensors and tracked objects reachable from a function, by identity.
 
     The search runs at the first query; many captures make none.
     """
 
-    def __init__(self, function: Any, leaves: list[Any]) -> None:
-        self.function = function
-        self.leaves = leaves
-        self._found: dict[int, list[AccessPath]] | None = None
-        self._roots: list[AccessPath] = []
-        self._alive: list[Any] = []
+    function: Any
+    leaves: list[Any]
+    _found: dict[int, list[AccessPath]] | None = None
+    _roots: list[AccessPath] = attrs.field(factory=list)
+    _alive: list[Any] = attrs.field(factory=list)
 
     def find(self, thing: Any) -> AccessPath | None:
         """The first place at which `thing` is found, breadth first."""
@@ -78,27 +79,29 @@ class AccessPathIndex:
         return found
 
 
+@attrs.define(eq=False, repr=False)
 class _Search:
     """One breadth-first search. Class attributes come last: only names that code reads count."""
 
-    def __init__(self, function: Any, leaves: list[Any]) -> None:
-        self.function = function
-        self.roots: list[AccessPath] = []
-        self.alive: list[Any] = []
-        self._found: dict[int, list[AccessPath]] = {}
-        self._seen: set[int] = set()
-        self._names: set[str] = set(_ALWAYS_NAMED)
-        """The attribute names that the code of some function reads."""
-        self._classes: list[tuple[type, AccessPath]] = []
-        self._taken: set[tuple[int, int, str]] = set()
-        self._queue: list[tuple[Any, AccessPath]] = [
-            (leaf, AccessPath(i, function))
-            for i, leaf in enumerate(leaves)
-            if isinstance(leaf, (TrackedObject, Tensor))
-        ]
-        self._queue.append((function, AccessPath(None, function)))
+    function: Any
+    leaves: list[Any]
+    roots: list[AccessPath] = attrs.field(factory=list)
+    alive: list[Any] = attrs.field(factory=list)
+    _found: dict[int, list[AccessPath]] = attrs.field(factory=dict)
+    _seen: set[int] = attrs.field(factory=set)
+    _names: set[str] = attrs.field(factory=set)
+    """The attribute names that the code of some function reads."""
+    _classes: list[tuple[type, AccessPath]] = attrs.field(factory=list)
+    _taken: set[tuple[int, int, str]] = attrs.field(factory=set)
+    _queue: list[tuple[Any, AccessPath]] = attrs.field(factory=list)
 
     def run(self) -> dict[int, list[AccessPath]]:
+        observed = [
+            i for i, leaf in enumerate(self.leaves) if isinstance(leaf, (TrackedObject, Tensor))
+        ]
+        self._queue = [(self.leaves[i], AccessPath(i, self.function)) for i in observed]
+        self._queue.append((self.function, AccessPath(None, self.function)))
+        self._names.update(_ALWAYS_NAMED)
         while self._queue:
             for thing, place in self._queue:  # grows while it is walked
                 self._visit(thing, place)

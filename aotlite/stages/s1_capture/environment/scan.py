@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
@@ -19,15 +21,15 @@ from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
 
 
+@attrs.define(eq=False, repr=False)
 class EnvironmentBefore:
     """The environment as it was before the function ran, and the guards made of it."""
 
-    def __init__(self) -> None:
-        self._before: list[tuple[AccessPath, Any]] = []
-        self._changed: set[int] = set()
-        """Indices of places that hooks may change: their values are not guarded."""
-        self._guard: EnvironmentGuard | None = None
-        self.numbers = SelfChangedNumbers()
+    _before: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
+    _changed: set[int] = attrs.field(factory=set)
+    """Indices of places that hooks may change: their values are not guarded."""
+    _guard: EnvironmentGuard | None = None
+    numbers: SelfChangedNumbers = attrs.field(factory=SelfChangedNumbers)
 
     def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Takes the snapshots, before the function runs."""

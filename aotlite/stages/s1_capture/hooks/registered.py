@@ -73,24 +73,24 @@ class _Placed:
         return self.handle.id in self.handle.hooks
 
 
+@attrs.define(eq=False, repr=False)
 class RegisteredHooks:
     """The hooks and retained gradients of one capture. The eager layer reports them."""
 
-    def __init__(self, recorder: CaptureTrace, dry_run: Callable[[], DryRun]) -> None:
-        self._recorder = recorder
-        self._dry_run = dry_run
-        self._placed: list[_Placed] = []
-        self._retained: list[tuple[Tensor, Any]] = []
-        """Tensors that retain their gradients, and the user's line that asked for it."""
-        self._called = HostCalledHooks()
-        self.kept: dict[Output, Tensor] = {}
-        """Results whose retained gradients the compiled backward computes."""
-        self.come_back = False
-        """A hook was taken off a result that its tape node saves: a double backward would bypass
-        the hook (DBL-1)."""
-        self._left: int | None = None
-        """The tape's sequence number when the function returned. From then on a hook on an older
-        node can only be registered by another hook."""
+    _recorder: CaptureTrace
+    _dry_run: Callable[[], DryRun]
+    _placed: list[_Placed] = attrs.field(factory=list)
+    _retained: list[tuple[Tensor, Any]] = attrs.field(factory=list)
+    """Tensors that retain their gradients, and the user's line that asked for it."""
+    _called: HostCalledHooks = attrs.field(factory=HostCalledHooks)
+    kept: dict[Output, Tensor] = attrs.field(factory=dict)
+    """Results whose retained gradients the compiled backward computes."""
+    come_back: bool = False
+    """A hook was taken off a result that its tape node saves: a double backward would bypass
+    the hook (DBL-1)."""
+    _left: int | None = None
+    """The tape's sequence number when the function returned. From then on a hook on an older
+    node can only be registered by another hook."""
 
     # --- what the function does
     def placed(self, kind: str, tensor: Tensor, edge: Edge, handle: RemovableHandle) -> None:

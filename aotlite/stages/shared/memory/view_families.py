@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+import attrs
+
 from aotlite.eager.autograd.differentiable_views import is_stale, root_of
 from aotlite.eager.autograd.inplace_writes import is_leaf_family
 from aotlite.eager.autograd.nodes.op_nodes import InputNode
@@ -56,18 +58,18 @@ def _layout(tensor: FamilyWindow) -> tuple[tuple[tuple[int, ...], tuple[int, ...
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize
 
 
+@attrs.define(eq=False, repr=False)
 class ViewFamilies:
     """The families of a capture, by the roots that the caller's tensors have."""
 
-    def __init__(self) -> None:
-        self._joined: dict[int, ViewRoot] = {}
-        """The caller's root of each tensor that shares it with another, by the tensor's id."""
-        self._made: dict[int, CapturedFamily] = {}
-        self._bases: dict[int, Tensor] = {}
-        self._alone: dict[int, list[Tensor]] = {}
-        """The caller's other tensors that were met, by their root."""
-        self.late: list[tuple[Tensor, Tensor]] = []
-        """Pairs that should have shared a root, and were met too late for that."""
+    _joined: dict[int, ViewRoot] = attrs.field(factory=dict)
+    """The caller's root of each tensor that shares it with another, by the tensor's id."""
+    _made: dict[int, CapturedFamily] = attrs.field(factory=dict)
+    _bases: dict[int, Tensor] = attrs.field(factory=dict)
+    _alone: dict[int, list[Tensor]] = attrs.field(factory=dict)
+    """The caller's other tensors that were met, by their root."""
+    late: list[tuple[Tensor, Tensor]] = attrs.field(factory=list)
+    """Pairs that should have shared a root, and were met too late for that."""
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
         """Finds those that share a root among all that the function can reach, before it runs."""

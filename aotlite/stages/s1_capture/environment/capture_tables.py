@@ -1,0 +1,42 @@
+"""CaptureTables: the tensors and objects from outside that a captured function has met.
+
+The recorder looks them up by their ids, and forgets them when the capture is over.
+Spec: `specs/s1_capture.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from aotlite.eager.base.storage import Storage
+from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.graph import Node
+from aotlite.stages.records.capture_inputs import CapturedInput
+from aotlite.stages.records.guards.access_paths import AccessPath
+
+
+@attrs.define(eq=False, repr=False)
+class CaptureTables:
+    """What the function has met, by id; fakes and nodes are those that stand for it."""
+
+    fakes: dict[int, Tensor] = attrs.field(factory=dict)
+    """The fake of each tensor."""
+    reals: dict[int, Tensor] = attrs.field(factory=dict)
+    """The tensor that each fake stands for."""
+    inputs: dict[int, CapturedInput] = attrs.field(factory=dict)
+    """The record of each fake that is an input."""
+    reached: set[int] = attrs.field(factory=set)
+    """Arguments that were also reached by another way."""
+    real_by_node: dict[Node, Tensor] = attrs.field(factory=dict)
+    storages: dict[int, Storage] = attrs.field(factory=dict)
+    places: dict[int, AccessPath] = attrs.field(factory=dict)
+    parts: dict[int, AccessPath] = attrs.field(factory=dict)
+    """Access paths of the inner tensors of wrappers that were read from attributes, by id."""
+    guarded: set[tuple[int, str]] = attrs.field(factory=set)
+    """Attributes of Modules and optimizers that were read."""
+    created: dict[int, Any] = attrs.field(factory=dict)
+    """Modules and optimizers that were made during the capture."""
+    alive: list[Any] = attrs.field(factory=list)
+    """Objects whose ids stand above: held, so that no other object gets one of these ids."""
