@@ -1,6 +1,6 @@
 """`aotlite doctor`: which backends work here, why the others do not, and what to install.
 
-`aotlite.cli.doctor.checks` finds it out; this module prints it, `doctor_tables` as tables. The
+`aotlite.cli.doctor.checks` finds it out; this module prints it, `tables` as tables. The
 status is 1 where something that is set up is broken, and 0 else, however much is absent.
 """
 

@@ -1,6 +1,6 @@
 """What the child processes of `aotlite doctor` run: a function by each backend, against eager.
 
-`doctor_probes` starts them. Only children import this module: what it imports may be broken.
+`probes` starts them. Only children import this module: what it imports may be broken.
 """
 
 from __future__ import annotations

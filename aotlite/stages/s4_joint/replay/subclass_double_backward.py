@@ -44,7 +44,7 @@ Root = tuple[Any, Any, Tensor]
 class Second:
     """The backward half of a double backward's joint graph: outputs, and facts on them.
 
-    The fields are those of `JointBackward` (`records.joint`).
+    The fields are those of `JointBackward` (`records.backward.joint`).
     """
 
     outputs: list[tuple[Role, Any]]
