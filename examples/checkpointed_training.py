@@ -1,7 +1,8 @@
-"""Training with blocks that are computed again in the backward, with the same dropout masks.
+"""Training with blocks that the backward recomputes, with the same dropout masks.
 
-`checkpoint` keeps the arguments of a block and nothing that it computes. Compiled, the blocks' ops
-stand in the backward graph a second time; losses are equal to the last bit, and far less is kept.
+`checkpoint` keeps the arguments of a block, and no value that the block computes. The compiled
+backward graph has the ops of the blocks a second time. Losses are equal to the last bit, and far
+fewer bytes are kept.
 """
 
 import aotlite as al
@@ -11,7 +12,7 @@ WIDTH, BLOCKS, STEPS = 32, 6, 5
 
 
 class Block(al.nn.Module):
-    """Widens, drops a tenth, narrows again, and adds what came in."""
+    """Widens the input, drops a tenth, narrows it again, and adds the input."""
 
     def __init__(self) -> None:
         super().__init__()

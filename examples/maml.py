@@ -1,7 +1,8 @@
 """One step of MAML: weights from which one step of descent is enough, for sines of any phase.
 
 The gradient of the loss after the inner step goes through the inner gradient: second derivatives.
-`loss_of` is compiled by itself, and eager differentiates it twice; or the whole step is compiled.
+Either `loss_of` is compiled alone, and eager differentiates it twice, or the whole step is
+compiled.
 """
 
 from typing import Any
@@ -41,7 +42,7 @@ def maml_step(parameters: Any, tasks: Any, loss: Any = loss_of) -> Any:
 
 
 def draw() -> list[Any]:
-    """For each task points to adapt to, and points to look at afterwards."""
+    """For each task: points to adapt to, and points for the loss afterwards."""
     tasks = []
     for _ in range(TASKS):
         phase = al.rand(1, dtype=al.float64) * 3.0

@@ -1,4 +1,4 @@
-"""A backend of one's own: each graph becomes one Python function of NumPy expressions."""
+"""A backend of your own: each graph becomes one Python function of NumPy expressions."""
 
 from typing import Any
 

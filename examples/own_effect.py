@@ -1,7 +1,7 @@
-"""An effect of one's own: a journal that is kept exactly once a call, compiled or not.
+"""An effect of your own: each call writes a journal exactly once, compiled or not.
 
-The op is registered with `effect="journal"`. Compiled code has it as a call that takes a token and
-gives the next one, so no pass can drop it, repeat it or change its order.
+The op is registered with `effect="journal"`. In compiled code it takes a token and returns the
+next one, so no pass can drop it, repeat it or change its order.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ JOURNAL: deque[str] = deque()
 
 
 def write(xp: Any, meta: Any, array: Any, tag: str) -> None:
-    """What happens: the kernel sees a copy of the operand, an array of NumPy."""
+    """Adds a line to the journal. The kernel gets a copy of the operand, as a NumPy array."""
     JOURNAL.append(f"{tag} {array.mean():.2f}")
 
 
@@ -32,7 +32,7 @@ def loss(w: al.Tensor, x: al.Tensor) -> al.Tensor:
 
 
 def step(function: Any) -> list[str]:
-    """What the journal says of one forward and one backward."""
+    """The lines that one forward and one backward write."""
     JOURNAL.clear()
     w = al.tensor([0.5, -1.0]).requires_grad_()
     function(w, al.tensor([1.0, 2.0])).backward()
@@ -40,7 +40,7 @@ def step(function: Any) -> list[str]:
 
 
 def is_kept(op: Op) -> bool:
-    """Whether an op takes or gives tokens."""
+    """Whether an op takes or returns tokens."""
     return isinstance(op, TokenOp)
 
 

@@ -1,7 +1,7 @@
-"""A partitioner of one's own: nothing that is cheap to compute again is kept for the backward.
+"""A partitioner of your own: it saves no value that is cheap to recompute.
 
-A partitioner is a function from the joint graph to a `Partition`. It decides which forward values
-are saved, gives its reason for each, and leaves the rest to `cut`.
+A partitioner is a function from the joint graph to a `Partition`. It chooses the forward values to
+save, with a reason for each. `cut` makes the two graphs.
 """
 
 import aotlite as al
@@ -15,13 +15,13 @@ CHEAP = (Cost.POINTWISE, Cost.VIEW, Cost.FACTORY)
 
 
 def cost_of(node: Node) -> Cost:
-    """What a node costs; one of several results, what the op costs that gave them."""
+    """The cost class of a node. One of several results has that of the op that computed them."""
     op: Op = node.args[0].target if node.target.name == "getitem" else node.target
     return op.cost
 
 
 def recompute_what_is_cheap(graph: Graph) -> Partition:
-    """Saves what a chain of cheap ops starts from: inputs, products, sums."""
+    """Saves the values from which chains of cheap ops start: inputs, products, sums."""
     saved = {}
     needed = {value for _, value in graph.outputs_with(Gradient) if value is not None}
     for node in reversed(graph.nodes):

@@ -1,7 +1,7 @@
-"""A pass of one's own: doublings become additions, in the forward and in the backward.
+"""A pass of your own: doublings become additions, in the forward and in the backward.
 
 A pass is a function from a graph to a graph. This one is a `Transformer`: it rebuilds the graph
-call by call, and what it does not change stays as it is.
+call by call, and a call that it does not handle stays as it is.
 """
 
 from typing import Any

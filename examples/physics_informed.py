@@ -1,7 +1,7 @@
 """A physics-informed network: u'' + u = 0, u(0) = 0, u'(0) = 1, which is the sine.
 
-The loss has second derivatives of the network, its gradient third ones. The network is compiled by
-itself, and eager derivatives go through it; and the whole step is compiled as one graph.
+The loss has second derivatives of the network, and its gradient has third derivatives. Either the
+network is compiled alone, and eager derivatives go through it, or the whole step is one graph.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def network() -> Any:
 
 
 def residual(u: Any, x: Any) -> Any:
-    """How far u is from the equation at x, and from what it is at 0."""
+    """How far u is from the equation at x, and from its two conditions at 0."""
     value = u(x)
     ones = al.ones_like(value)
     slope: Any = al.autograd.grad(value, [x], ones, create_graph=True)[0]

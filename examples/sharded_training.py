@@ -1,7 +1,7 @@
 """Training over four virtual ranks: the same steps, to the last bit, as on one.
 
-The first weight is cut by its outputs, the second by its inputs: what lies between the layers is
-never whole. Numbers are small fractions, whose sums are exact in any order.
+The first weight is sharded by its outputs, the second by its inputs. So the value between the
+layers is never gathered. Numbers are small fractions, whose sums are exact in any order.
 """
 
 from typing import Any

@@ -19,7 +19,7 @@ def loss(x: al.Tensor, w: al.Tensor) -> al.Tensor:
 
 
 class BytesByCost(Interpreter):
-    """Runs a graph and adds up the bytes of what its calls give."""
+    """Runs a graph and adds up the bytes of the results of its calls."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)

@@ -7,7 +7,7 @@ import aotlite as al
 
 
 def nodes_from(node: Any, seen: set[Any]) -> Iterator[Any]:
-    """The node and all behind it, each once."""
+    """The node and all nodes that it leads to, each once."""
     if node is not None and node not in seen:
         seen.add(node)
         yield node
