@@ -32,7 +32,7 @@ def recompute_what_is_cheap(graph: Graph) -> Partition:
         elif node.phase is Phase.BACKWARD or cost_of(node) in CHEAP:
             needed.update(node.inputs())
         else:
-            saved[node] = f"a {cost_of(node).value} is dear to compute again"
+            saved[node] = f"a {cost_of(node).value} is expensive to recompute"
     return cut(graph, saved)
 
 

@@ -540,11 +540,11 @@ def test_the_explanation_names_what_is_computed_again():
 
     compiled = _compiled((("matmul", "exp", "dropout"),))
     text = explain_partition(compiled.partition)
-    assert "Computed again, as a checkpoint asks: matmul (contraction)" in text
+    assert "Recomputed, as a checkpoint asks: matmul (contraction)" in text
     stages = stages_of(network((("matmul", "exp"),), al.checkpoint, closed=False), *leaves())
     tagged = [n for n in stages["simplify"].calls if n.recompute is True]
     reasons = {min_cut(stages["simplify"]).reason(n) for n in tagged}
-    assert {"it is computed again as a checkpoint asks, from primals_0, primals_1"} == reasons
+    assert {"it is recomputed, as a checkpoint asks, from primals_0, primals_1"} == reasons
 
 
 @pytest.mark.rules("CKP-9")

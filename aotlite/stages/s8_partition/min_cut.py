@@ -46,7 +46,7 @@ class MinCut:
     >>> [value.role for value in found.saved], found.weight
     ([Primal(index=0)], 17)
     >>> found.reason(stages["simplify"].calls[0])
-    'it is computed again from primals_0, which costs less than keeping it'
+    'it is recomputed from primals_0, which costs less than keeping it'
     """
 
     joint: IndexedGraph
@@ -62,7 +62,7 @@ class MinCut:
         return self.joint.graph
 
     def reason(self, node: Node) -> str:
-        """Why this value of the graph is saved, computed again, or neither."""
+        """Why this value of the graph is saved, recomputed, or neither."""
         if node in self.saved:
             return f"it is saved because {self.saved[node]}"
         sources = self._sources.get(node)
@@ -72,8 +72,8 @@ class MinCut:
             return "it depends on tangents, so only the backward can compute it"
         names = ", ".join(self.graph.names[source] for source in sources)
         if node.recompute is True:
-            return f"it is computed again as a checkpoint asks, from {names or 'constants'}"
-        again = "computed again" if node in self._forward else "computed in the backward alone"
+            return f"it is recomputed, as a checkpoint asks, from {names or 'constants'}"
+        again = "recomputed" if node in self._forward else "computed in the backward alone"
         if not sources:
             return f"it is {again}, from constants"
         return f"it is {again} from {names}, which costs less than keeping it"
@@ -133,12 +133,12 @@ def _viewed(joint: IndexedGraph, network: ReducedNetwork, i: int) -> int:
 def _why(costs: RecomputeCosts, i: int) -> str:
     why = costs.banned[i]
     if not why:
-        reason = "of all that the backward could start from it costs least"
+        reason = "it is the cheapest value that the backward can start from"
     elif costs.network.ends[i]:
         reason = f"the backward uses it, and {why}"
     else:
-        reason = f"what the backward uses is computed from it, and {why}"
-    return f"{reason} (a copy, for its memory is the caller's)" if i in costs.copied else reason
+        reason = f"the backward recomputes other values from it, and {why}"
+    return f"{reason} (as a copy: its memory is the caller's)" if i in costs.copied else reason
 
 
 def _no_cut(graph: Graph, costs: RecomputeCosts, path: list[int]) -> ArgumentError:

@@ -185,13 +185,13 @@ def _compared(joint: IndexedGraph, marks: list[int]) -> bytearray:
 
 def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
     if node.recompute is False:
-        return "it is to be saved"
+        return "the program asks to save it"
     if trait & _DEAR:
-        return f"{_CALLED[node.target.cost]} is dear to compute again"
+        return f"{_CALLED[node.target.cost]} is expensive to recompute"
     if node.target.cost is Cost.REDUCTION and compared:
-        return "formed in another order, equal numbers that come of it would not be equal"
+        return "recomputed in another order, numbers that a gradient compares would not be equal"
     if node.target.cost is Cost.REDUCTION and _is_lasting(node):
-        return "a reduction that is much smaller than what it reads, or as large, is kept"
+        return "a reduction that is much smaller than its operand, or as large, is kept"
     return "an op of the backward reads it from memory" if feeds else ""
 
 

@@ -377,7 +377,7 @@ def _partition_lines(partition: Partition) -> Iterator[str]:
     yield f"Recomputed in the backward: {_recomputed_text(again, backward)}."
     asked = [n for n in backward.calls if n.phase is Phase.BACKWARD and n.recompute is True]
     if asked:
-        yield f"Computed again, as a checkpoint asks: {_recomputed_text(asked, backward)}."
+        yield f"Recomputed, as a checkpoint asks: {_recomputed_text(asked, backward)}."
 
 
 def _ops(graph: Graph) -> int:
