@@ -1,4 +1,5 @@
-"""CUDA: kernels of the loop IR as CUDA C++, and what runs that text on a CPU.
+"""The backend `cuda`: graphs become CUDA C++ kernels, compiled by NVRTC and launched by Python.
 
-Spec: `specs/cuda_printer.md`.
+`passes` fuse a loop program for a GPU, `emit` prints CUDA C++, `execution` plans and launches it,
+`driver` is the way to the device (CuPy, NVRTC, cuBLAS). Spec: `specs/cuda_backend.md`.
 """

@@ -1,4 +1,7 @@
-"""The backend `cuda`: graphs as kernels of a GPU.
+"""The backend `cuda`: from a graph to a callable that launches kernels of a GPU.
+
+    graph -> host part, device part -> loop program -> passes for the target -> launch plan
+          -> CUDA C++ -> cubin -> straight-line Python that launches (-> a CUDA graph)
 
 Spec: `specs/cuda_backend.md`.
 """
@@ -33,12 +36,12 @@ from aotlite.ir.graph import Graph
 T = TypeVar("T")
 
 CONTRACTED = ("--fmad=true", *FLAGS[1:])
-"""A product and a sum are rounded once, as CUDA does where nothing is said."""
+"""The compiler's flags with fma, which is CUDA's default."""
 
 
 @attrs.frozen
 class DeviceGraphs:
-    """That launches are recorded: of all sizes, or of these."""
+    """Asks for launches recorded as CUDA graphs: of all sizes (None), or of these."""
 
     sizes: frozenset[int] | None = None
 
@@ -47,11 +50,10 @@ class DeviceGraphs:
 class CudaBackend:
     """Compiles graphs of values on a CUDA device.
 
-    `contract`: whether kernels round a product and a sum once; without it results are the
-    interpreter's, bit for bit. `tf32`: whether products of float32 matrices may round their
-    operands to 10 bits. `deterministic`: whether results are the same bits at each call; without it
-    what is stored at positions that are read is combined as threads come, in atomic operations.
-    `graphs`: whether launches are recorded, and of which sizes (CUG-3).
+    `contract`: kernels use fma; without it results are the interpreter's, bit for bit. `tf32`:
+    products of float32 matrices may round their operands to 10 bits. `deterministic`: results have
+    the same bits at each call; without it scatters combine by atomics, in any order. `graphs`:
+    launches are recorded as CUDA graphs, of all or some sizes (CUG-3).
     """
 
     contract: bool = attrs.field(default=True, kw_only=True)
@@ -61,22 +63,22 @@ class CudaBackend:
 
     name = "cuda"
     is_compact = True
-    """What it compiles has a compact face (`backends.calling_convention`)."""
+    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 
     def with_device_graphs(self, sizes: frozenset[int] | None) -> CudaBackend:
-        """One that records launches."""
+        """Returns this backend, with launches recorded as CUDA graphs."""
         return attrs.evolve(self, graphs=DeviceGraphs(sizes))
 
     def of_size(self, size: int | None) -> CudaBackend:
-        """The backend of an entry whose first argument has this first dimension."""
+        """Returns the backend for calls whose first argument has this first dimension."""
         if self.graphs is None or self.graphs.sizes is None or size in self.graphs.sizes:
             return self
         return attrs.evolve(self, graphs=None)
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a pure graph, which may end with copies into inputs."""
+        """Returns the callable of a pure graph, which may end with copies into inputs."""
         device = device_of(graph)
         if device is None:
             raise BackendError(
@@ -102,7 +104,7 @@ class CudaBackend:
 
 
 def _lowered(graph: Graph) -> LoopProgram:
-    # Expanded first: that infers metas anew, and a copy from the host has none that is inferred.
+    # Expansion comes first: it infers metas anew, which a copy from the host does not allow.
     return lower(with_copies(expand(graph)))
 
 

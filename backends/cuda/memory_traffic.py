@@ -1,7 +1,8 @@
-"""How many bytes the kernels of a program move, beside the least that they must.
+"""Memory traffic of a program's kernels, beside the least traffic possible. No GPU is needed.
 
-Input: a program and a target; output: `TrafficReport`, which is exact for affine addresses under a
-stated model of caches. No GPU is asked. Spec: `specs/cuda_traffic.md`.
+It counts sectors of 32 bytes, exactly for affine addresses, under the model of caches that the spec
+states. Tests use it as a measure of fusion. Input: a program and a target; output: `TrafficReport`.
+Spec: `specs/cuda_traffic.md`.
 """
 
 from __future__ import annotations
@@ -20,46 +21,46 @@ from aotlite.backends.loops.program import BufferKind, Gemm, Kernel, LoopProgram
 
 @attrs.frozen
 class Moved:
-    """What one step moves. Bytes."""
+    """The traffic of one step, in bytes."""
 
     name: str
     moved: int
-    """By sectors of 32 bytes, once for each sweep over the points."""
+    """The bytes of all sectors that are accessed, once for each sweep over the points."""
     least: int
-    """Each element that is loaded, and each that is stored, once."""
+    """The bytes of all elements that are loaded and stored, each element once."""
     sweeps: int = 1
     is_estimate: bool = False
-    """Whether positions that are read decide, of which nothing is known."""
+    """Whether addresses depend on loaded values, so that the number is an estimate."""
 
     @property
     def ratio(self) -> float:
-        """Bytes moved for each that must be."""
+        """Moved bytes over the least bytes."""
         return self.moved / self.least if self.least else 1.0
 
 
 @attrs.frozen
 class TrafficReport:
-    """What a program's kernels move."""
+    """The traffic of a program's kernels."""
 
     name: str
     steps: tuple[Moved, ...]
     least: int
-    """Each element of inputs, constants and outputs that is accessed, once: temporaries might not
-    be."""
+    """The bytes of all accessed elements of inputs, constants and outputs, each once. Temporaries
+    do not count: perfect fusion would need none."""
 
     @property
     def moved(self) -> int:
-        """Bytes of all steps."""
+        """The bytes that all steps move."""
         return sum(step.moved for step in self.steps)
 
     @property
     def ratio(self) -> float:
-        """Bytes moved for each that must be, of whole programs."""
+        """Moved bytes over the least bytes, of the whole program."""
         return self.moved / self.least if self.least else 1.0
 
     @property
     def launches(self) -> int:
-        """Kernels and products."""
+        """The number of kernels and products."""
         return len(self.steps)
 
     def __str__(self) -> str:
@@ -76,7 +77,7 @@ class TrafficReport:
 
 
 def traffic(program: LoopProgram, target: Target = H100) -> TrafficReport:
-    """What a program moves whose kernels are printed for a target."""
+    """Returns the traffic of a program whose kernels are printed for a target."""
     buffers = {buffer.number: buffer for buffer in program.buffers}
     steps: list[Moved] = []
     loaded: list[Touch] = []
@@ -108,14 +109,14 @@ def _moved(name: str, sweeps: Iterable[Sweep], buffers: Mapping[int, ProgramBuff
 
 
 def _product(step: Gemm, buffers: Mapping[int, ProgramBuffer]) -> Moved:
-    """A product reads both operands once, at best."""
+    """Returns the traffic of a matrix product, taken to read both operands once."""
     count = step.m * step.k + step.k * step.n + step.m * step.n
     nbytes = math.prod(step.batch) * count * buffers[step.c.buffer].dtype.itemsize
     return Moved(step.name, nbytes, nbytes)
 
 
 def _bytes(found: Iterable[Touch], buffers: Mapping[int, ProgramBuffer]) -> int:
-    """The bytes of the sectors that a sweep loads, or stores: of each buffer no more than all."""
+    """Returns the bytes of the sectors that a sweep loads or stores; of each buffer at most all."""
     totals: dict[int, int] = {}
     scattered = 0
     for each in dict.fromkeys(found):
@@ -130,7 +131,7 @@ def _bytes(found: Iterable[Touch], buffers: Mapping[int, ProgramBuffer]) -> int:
 
 
 def _least(found: Iterable[Touch], buffers: Mapping[int, ProgramBuffer]) -> int:
-    """The bytes of all elements that are accessed, each once."""
+    """Returns the bytes of all elements that are accessed, each once."""
     totals: dict[int, int] = {}
     for each in dict.fromkeys([attrs.evolve(x, scattered=False) for x in found]):
         count = _sectors(each, each.itemsize) * each.itemsize
@@ -139,7 +140,7 @@ def _least(found: Iterable[Touch], buffers: Mapping[int, ProgramBuffer]) -> int:
 
 
 def _sectors(each: Touch, unit: int = SECTOR) -> int:
-    """The units of an access; of one whose positions are read, as if all of these differed."""
+    """Returns the units of an access. Loaded positions are taken to differ all."""
     if not each.address.dynamic:
         return sectors(each, unit)
     own = sectors(attrs.evolve(each, address=attrs.evolve(each.address, dynamic=())), unit)
@@ -157,6 +158,6 @@ def _size(buffer: ProgramBuffer) -> int:
 
 
 def _points(each: Touch) -> int:
-    """The points at which an address is another one."""
+    """Returns the number of points with different addresses."""
     pairs = zip(each.address.coefficients, each.bounds, strict=True)
     return math.prod(last - first + 1 for c, (first, last) in pairs if c)

@@ -1,4 +1,4 @@
-"""What kernels are written for: the sizes of a GPU that decide how work is divided.
+"""The target of printed kernels: the sizes of a GPU by which work is divided.
 
 Spec: `specs/cuda_printer.md`.
 """
@@ -10,19 +10,19 @@ import attrs
 
 @attrs.frozen
 class Target:
-    """A kind of GPU, as its compute capability and its driver describe it."""
+    """A kind of GPU."""
 
     architecture: str
-    """As NVRTC names it: "sm_90"."""
+    """NVRTC's name of it: "sm_90"."""
     multiprocessors: int
     threads: int = 2048
-    """Most threads that a multiprocessor holds at once."""
+    """The most resident threads of a multiprocessor."""
     registers: int = 65536
-    """32-bit registers of a multiprocessor."""
+    """The 32-bit registers of a multiprocessor."""
     shared: int = 48 << 10
-    """Bytes of shared memory that a block may have."""
+    """The most bytes of shared memory of a block."""
     cache: int = 4 << 20
-    """Bytes of the cache that all multiprocessors share."""
+    """The bytes of the second-level cache, which all multiprocessors share."""
 
 
 A100 = Target("sm_80", 108, shared=163 << 10, cache=40 << 20)

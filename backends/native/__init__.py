@@ -1,5 +1,4 @@
-"""From texts to loaded libraries, for any backend: compilers, processes, caches on disk.
+"""From C text to a loaded library: compilers, child processes, caches on disk, loading.
 
-Knows nothing of graphs and kernels. `cpu` and `cuda` are built on it. Spec:
-`specs/cpu_toolchain.md`.
+It knows no graphs and no kernels; `cpu` and `cuda` are built on it. Spec: `specs/cpu_toolchain.md`.
 """

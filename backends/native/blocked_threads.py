@@ -1,6 +1,7 @@
-"""Threads that wait for what runs outside of this process, and need its lock for nothing meanwhile.
+"""The threads that wait for something outside of this process, and so need no GIL meanwhile.
 
-Part of `specs/cpu_toolchain.md`. Who leaves processors to such a thread asks here.
+An interpreted run asks whether the compiling thread is one of them, before it gives way to it. Part
+of `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _absent: set[int] = set()
-"""Identifiers of threads."""
+"""The identifiers of the waiting threads."""
 
 
 @contextmanager
 def absent() -> Iterator[None]:
-    """While it lasts the calling thread only waits."""
+    """Marks the calling thread as waiting, for the length of a block."""
     thread = threading.get_ident()
     _absent.add(thread)
     try:
@@ -25,5 +26,5 @@ def absent() -> Iterator[None]:
 
 
 def is_absent(thread: int | None) -> bool:
-    """Whether a thread of this identifier only waits."""
+    """Whether the thread of this identifier is marked as waiting."""
     return thread in _absent

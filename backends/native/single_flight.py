@@ -1,7 +1,7 @@
-"""Values that are made at most once a process, whichever thread asks first.
+"""Single flight: a value is made once a process, and threads that ask meanwhile wait for it.
 
-Safe under threads and after `fork`: a child takes over the values and none of the locks, which a
-thread that does not exist there may hold. Part of `specs/cpu_toolchain.md`.
+Safe after `fork`, too: a child inherits the values but no held locks, whose owners do not exist
+there. Part of `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """Values by key; of the threads that want one, one makes it and the others wait.
+    """Values by key. Of the threads that want one, one makes it and the others wait.
 
-    An error is raised in the thread that met it and is not kept: the next one tries again.
+    An error is raised in the thread that makes the value, and not kept: the next one tries again.
 
     >>> made = Once[int]()
     >>> made.get("a", lambda: 1), made.get("a", lambda: 2)
@@ -32,7 +32,8 @@ class Once(Generic[T]):
         self._making: dict[Hashable, threading.RLock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made where there is none. `make` must not ask for the same key."""
+        """Returns the value of a key, made by `make` if there is none. `make` must not ask for the
+        same key."""
         if key in self._values:
             return self._values[key]
         with self._lock:
@@ -43,7 +44,7 @@ class Once(Generic[T]):
             return self._values[key]
 
     def known(self, key: Hashable) -> T | None:
-        """The value of a key where there is one."""
+        """Returns the value of a key; None if there is none."""
         return self._values.get(key)
 
     def forget(self) -> None:
@@ -52,16 +53,17 @@ class Once(Generic[T]):
 
 
 class OnceAlive(Generic[T]):
-    """The same for values that are kept while somebody else has them, and made anew after that."""
+    """`Once` for values that are kept weakly: one that nobody refers to any more is made anew."""
 
     def __init__(self) -> None:
         self._values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
         self._lock = lock()
         self._making: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
-        """Locks go when no thread makes the value."""
+        """Locks, which live as long as a thread makes the value."""
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made where nobody has one. `make` must not ask for the same key."""
+        """Returns the value of a key, made by `make` if it is not alive. `make` must not ask for
+        the same key."""
         found = self._values.get(key)
         if found is not None:
             return found

@@ -1,4 +1,4 @@
-"""Warnings: each at the place that called aotlite, and each text once a process.
+"""Warnings that point at the user's line, each text once a process.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -15,9 +15,9 @@ _told = Once[None]()
 
 
 def warn_once(text: str, more: str = "") -> bool:
-    """Warns (RuntimeWarning) at the place that called aotlite; the same text once a process.
+    """Warns (RuntimeWarning) at the line that called aotlite, once a process for each text.
 
-    `more` goes with the text where it is told. Returns whether it was told now.
+    `more` is appended to the text when it is shown. Returns whether it was shown now.
     """
     told: list[bool] = []
 
@@ -30,14 +30,14 @@ def warn_once(text: str, more: str = "") -> bool:
 
 
 def warn_caller(text: str) -> None:
-    """Warns (RuntimeWarning) at the place that called aotlite."""
+    """Warns (RuntimeWarning) at the line that called aotlite."""
     warnings.warn(text, RuntimeWarning, stacklevel=1 + _depth())
 
 
 def _depth() -> int:
-    """How many frames, from the caller's on, are aotlite's; 0 where all are, as in a thread.
+    """Returns the number of aotlite's frames from the caller's on; 0 if all are, as in a thread.
 
-    What was written at run time belongs to no module, and its file is called `<aotlite ...>`.
+    Generated code belongs to no module; its file is called `<aotlite ...>`.
     """
     for depth, (frame, _) in enumerate(traceback.walk_stack(sys._getframe(1))):
         name = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""Compiled kernels: found in the disk cache, or made and kept there, and loaded once a process.
+"""The cache of cubins: found in the disk cache or compiled, and loaded once a process.
 
 The disk cache is that of the CPU's libraries, with its checks, locks and limits. Spec:
 `specs/cuda_backend.md` (CUB-2).
@@ -28,11 +28,11 @@ def loaded(
     make: Callable[[], bytes],
     load: Callable[[str], ModuleT],
 ) -> ModuleT:
-    """The module that `load` makes of an image's file; the image, if no cache has it, is made.
+    """Returns the module that `load` makes of a cubin's file; `make` compiles a missing cubin.
 
-    `identity` is all that an image depends on: the text, then flags, architecture, the compiler's
-    version. An image that cannot be loaded, of another architecture say, is made once more. Where
-    the compiler refuses the text, the error names a file with it.
+    `identity` is all on which a cubin depends: text, flags, architecture, the compiler's version. A
+    cubin that does not load, for another architecture perhaps, is compiled once more. If the
+    compiler refuses the text, the error names a file with it.
     """
     key = key_of("cuda", *identity)
 
@@ -54,7 +54,7 @@ def loaded(
 
 
 def saved(text: str, name: str) -> str:
-    """The path of a new file with a text that does not compile; why there is none."""
+    """Saves a text that does not compile. Returns the file's path, or why there is none."""
     try:
         handle, path = mkstemp(prefix=f"{word(name)}-", suffix=".cu")
         with open(handle, "w", encoding="utf-8") as file:

@@ -1,8 +1,7 @@
-"""cuBLAS by its own functions, on CuPy's handles.
+"""cuBLAS by ctypes, on CuPy's handles.
 
-CuPy's functions refuse a stream whose work is recorded. The library does not, as long as what it
-keeps between its kernels lies in memory that is given to it. Part of the driver by CuPy.
-Spec: `specs/cuda_backend.md`.
+CuPy's own functions refuse a stream that is being captured. cuBLAS does not, if its workspace is
+memory that the caller gave it. Part of CuPy's driver. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class _OfThread(threading.local):
 
 
 class Cublas:
-    """The library. `get_handle` gives this thread's; `error` makes what a status that is no success
-    is raised as."""
+    """The library. `get_handle` returns the calling thread's handle; `error` makes the exception of
+    a status."""
 
     def __init__(
         self, library: Any, get_handle: Callable[[], int], error: Callable[[int], Exception]
@@ -54,9 +53,9 @@ class Cublas:
         self._of_thread = _OfThread()
 
     def begin(self, stream: int) -> int:
-        """The handle for work on a stream."""
+        """Returns the handle for work on a stream."""
         handle = self.get_handle()
-        # The first takes back what the second gave.
+        # Setting the stream resets the workspace.
         self.check(self.set_stream(handle, stream))
         room = self._of_thread.room
         if room is not None:
@@ -64,14 +63,14 @@ class Cublas:
         return handle
 
     def check(self, status: int) -> None:
-        """Raises CuPy's error for what is no success."""
+        """Raises CuPy's error for a status other than success."""
         if status:
             raise self.error(status)
 
     @contextmanager
     def using(self, room: tuple[int, int]) -> Iterator[None]:
-        """Inside, this thread's products have these bytes, from an address on, between kernels."""
-        handle = self.get_handle()  # one that is made allocates
+        """Gives this thread's products a workspace (address, bytes) for the length of a block."""
+        handle = self.get_handle()  # making one allocates, which a capture does not allow
         self._of_thread.room = room
         try:
             yield
@@ -81,10 +80,10 @@ class Cublas:
 
 
 def opened(cupy: Any) -> Cublas:
-    """The library that CuPy uses. Raises BackendError where that is not installed."""
+    """Returns the cuBLAS that CuPy uses. Raises BackendError if it is not installed."""
     try:
         module = _module()
-        # What is looked for in a library is looked for in those that it is linked with, too.
+        # A symbol lookup in CuPy's module also searches the libraries that it is linked with.
         library = typed(ctypes.CDLL(module.__file__))
     except (ImportError, OSError, AttributeError) as error:
         raise BackendError(
@@ -95,14 +94,15 @@ def opened(cupy: Any) -> Cublas:
 
 
 def _module() -> Any:
-    """CuPy's. Its package loads cuBLAS first, wherever that was installed."""
+    """Returns CuPy's module of cuBLAS. Importing it loads cuBLAS, wherever that is installed."""
     from cupy_backends.cuda.libs import cublas
 
     return cublas
 
 
 def typed(library: Any) -> Any:
-    """The library, whose functions know what they take. Raises AttributeError if one is absent."""
+    """Returns the library with its functions' types declared. Raises AttributeError if one is
+    missing."""
     for name, kinds in _SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes = [_TYPES[kind] for kind in kinds]
@@ -111,6 +111,6 @@ def typed(library: Any) -> Any:
 
 
 def workspace_of(target: Target) -> int:
-    """Bytes that products want between their kernels: what NVIDIA advises."""
+    """Returns the bytes of workspace that NVIDIA recommends."""
     generation = int(target.architecture.removeprefix("sm_")) // 10
     return (32 if generation >= 9 else 8) << 20

@@ -1,6 +1,7 @@
-"""Products of matrices by cuBLAS, which has columns where we have rows.
+"""Matrix products by cuBLAS, whose matrices are column-major where ours are row-major.
 
-Part of the driver by CuPy. Spec: `specs/cuda_backend.md`.
+C = A B by rows is C^T = B^T A^T by columns, so that no operand is copied. Part of CuPy's driver.
+Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ _KINDS = {
     dtypes.float64: "CUDA_R_64F",
 }
 MOST = 2**31 - 1
-"""Sizes that cuBLAS takes."""
+"""The largest size that cuBLAS takes."""
 PLAIN, TURNED = 0, 1
-"""What cuBLAS calls a matrix as it lies in columns, and its transpose."""
+"""cuBLAS's names of a column-major matrix and of its transpose."""
 
 
 @attrs.frozen
 class ColumnMatrix:
-    """A matrix as cuBLAS reads it: the first column's elements are neighbours."""
+    """A matrix as cuBLAS reads it: elements of a column are neighbours."""
 
     turned: int
     leading: int
-    """From one column to the next. Elements."""
+    """The leading dimension: elements from one column to the next."""
 
 
 @attrs.frozen
 class ProductCall:
-    """One call of cuBLAS: D = X Y, in columns."""
+    """One call of cuBLAS: D = X Y, column-major."""
 
     m: int
     n: int
@@ -57,15 +58,15 @@ class ProductCall:
     y: ColumnMatrix
     leading: int
     batch: tuple[int, tuple[int, int, int]]
-    """So many products, and the steps from one to the next of X, Y and D. Elements."""
+    """The number of products, and the strides between those of X, Y and D, in elements."""
     starts: tuple[tuple[int, int, int], ...]
-    """Where X, Y and D begin, in elements, for each time that it is called."""
+    """For each call the starts of X, Y and D, in elements."""
     swapped: bool
-    """X is B and Y is A, and D the transpose of C."""
+    """Whether X is B^T, Y is A^T and D is C^T."""
 
 
 def arranged(gemm: Gemm) -> ProductCall:
-    """The product for cuBLAS: C by rows is its transpose by columns, that of B times that of A."""
+    """Returns the arguments of cuBLAS for a product."""
     by_rows = gemm.c.column == 1
     if by_rows:
         x = _operand(_turned(gemm.b), gemm.n, gemm.k)
@@ -93,7 +94,8 @@ def _operand(window: MatrixWindow, rows: int, columns: int) -> ColumnMatrix:
 def _batches(
     extents: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, tuple[int, int, int]], tuple[tuple[int, int, int], ...]]:
-    """The axes that one call goes over, as one axis; where the calls for the others begin."""
+    """Returns the batch axes that one call covers, as one axis, and the starts of the calls for the
+    other axes."""
     inner, outer = 1, len(extents)
     steps = (0, 0, 0)
     while outer and (inner == 1 or _continues(outer - 1, strides, inner, steps)):
@@ -109,7 +111,7 @@ def _batches(
 def _continues(
     axis: int, strides: Sequence[Sequence[int]], inner: int, steps: Sequence[int]
 ) -> bool:
-    """Whether an axis goes on where those inside it end."""
+    """Whether an axis continues those inside it in all three matrices, so that they are one."""
     return all(each[axis] == inner * step for each, step in zip(strides, steps, strict=True))
 
 
@@ -118,7 +120,10 @@ def _at(place: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def product(runtime: Any, cublas: Cublas, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
-    """What computes the product; `runtime` is CuPy's and names dtypes. Raises BackendError."""
+    """Returns a launcher of the product. `runtime` is CuPy's, and names dtypes.
+
+    Raises BackendError for a dtype or a size that cuBLAS does not take.
+    """
     if dtype not in _KINDS:
         raise BackendError(f"cuda: a product is of {dtype}, expected {', '.join(map(str, _KINDS))}")
     call, size = arranged(gemm), dtype.itemsize
@@ -153,7 +158,7 @@ def product(runtime: Any, cublas: Cublas, gemm: Gemm, dtype: DType, *, tf32: boo
 
 
 def _numbers(dtype: DType, *, tf32: bool) -> tuple[Any, Any, int]:
-    """1 and 0 in the dtype in which a product is formed, and cuBLAS's name of that."""
+    """Returns 1 and 0 in the dtype of accumulation, and cuBLAS's name of that dtype."""
     if dtype is dtypes.float64:
         return ctypes.c_double(1), ctypes.c_double(0), COMPUTE_64F
     fast = tf32 and dtype is dtypes.float32

@@ -1,7 +1,7 @@
-"""The driver of a CUDA device, by CuPy's ways to the driver, the runtime and cuBLAS.
+"""The driver of a CUDA device by CuPy: its bindings of the CUDA driver, the runtime and cuBLAS.
 
-CuPy comes from the device's array library. Launches go through CuPy's `launchKernel`, which is one
-C call of plain numbers: arguments are prepared by `tables`. Spec: `specs/cuda_backend.md`.
+Launches go through CuPy's `launchKernel`, one C call with plain numbers; `argument_tables` prepares
+the arguments. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aotlite.ir.errors import BackendError, DeviceError
 from aotlite.ir.forks import cached_property
 
 DEFAULT_SHARED = 48 << 10
-"""Bytes of dynamic shared memory that a kernel may have without asking."""
+"""The bytes of dynamic shared memory that a kernel may use without a function attribute."""
 
 _WORDS = MOST_PUT // 8
 _PUT = f"""struct Words {{ unsigned long long at[{_WORDS}]; }};
@@ -38,11 +38,12 @@ extern "C" __global__ void put(unsigned long long *to, Words words, unsigned cou
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) to[k] = words.at[k];
 }}
 """
-"""Values that come with a launch: the host waits for nothing, whatever memory they are in."""
+"""A kernel that writes its arguments to memory. So values of the host reach the device with a
+launch, without a copy from pageable memory, for which the host would wait."""
 
 
 class _Threads(threading.local):
-    """Of each thread: whether the device has its context."""
+    """For each thread whether it has a context on the device."""
 
     has_context = False
 
@@ -56,7 +57,7 @@ class _PutArguments(ctypes.Structure):
 
 
 class CupyDriver:
-    """The driver of the device that an array library of CuPy reaches."""
+    """The driver of the device of a CuPy array library."""
 
     name = "cupy"
 
@@ -74,7 +75,7 @@ class CupyDriver:
         self.workspace = workspace_of(self.target)
 
     def _asks(self) -> Callable[[], bool]:
-        """What tells whether this thread's launches go to the device."""
+        """Returns the function that tells whether this thread's launches go to the device."""
         threads = self._threads
         if self.runtime.getDeviceCount() == 1:
             return lambda: threads.has_context
@@ -84,8 +85,8 @@ class CupyDriver:
     def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
         with self.cupy.cuda.Device(self.index):
             if not self._threads.has_context:
-                # The runtime makes a thread's context at its first real call, and a launch is none:
-                # it goes to the driver.
+                # The runtime makes a thread's context at its first call. A launch goes to the
+                # driver, and does not count.
                 self.runtime.memGetInfo()
                 self._threads.has_context = True
             return function(*args)
@@ -94,23 +95,23 @@ class CupyDriver:
         self.guarded(self.runtime.deviceSynchronize)
 
     def explain(self, error: BaseException) -> None:
-        """Raises an error of ours for one of CUDA's."""
+        """Raises a DeviceError for an error of CUDA; returns for other errors."""
         if type(error).__module__.startswith("cupy_backends."):
             raise DeviceError(
-                f"cuda: the device says {error}, expected no fault; it may be one of earlier work, "
-                "since work is done after it was asked for: CUDA_LAUNCH_BLOCKING=1 in the "
-                "environment shows which"
+                f"cuda: the device says {error}, expected no fault; launches are asynchronous, so "
+                "that an earlier one may be at fault: CUDA_LAUNCH_BLOCKING=1 in the environment "
+                "shows which"
             ) from error
 
     # --- memory
     def scratch(self, arrays: Any, count: int) -> Callable[[], tuple[Any, int]]:
-        # Straight from CuPy's pool: nobody but the kernels of a call sees it.
+        # Straight from CuPy's pool, without an array: only the kernels of a call use it.
         allocate, full = self.cupy.cuda.alloc, self.cupy.cuda.memory.OutOfMemoryError
 
         def new() -> tuple[Any, int]:
             try:
                 pointer = allocate(count)
-            except full:  # the pool is freed first
+            except full:  # `room` frees the pool, and tries again
                 memory = arrays.room(count)
                 return memory, memory.address
             return pointer, pointer.ptr
@@ -131,7 +132,7 @@ class CupyDriver:
         return self._loaded("put", printed, ()).launcher(printed.launches[0])
 
     def read(self, stream: int, address: int, count: int) -> bytes:
-        # In pinned memory, so that the copy is in the stream's order.
+        # Pinned memory makes the copy asynchronous, in the order of the stream.
         room = self.cupy.cuda.alloc_pinned_memory(count)
         kind = self.runtime.memcpyDeviceToHost
         self.runtime.memcpyAsync(room.ptr, address, count, kind, stream)
@@ -177,38 +178,38 @@ class CupyDriver:
     def capture(
         self, work: Callable[[], Any], products: tuple[int, int] | None = None
     ) -> CupyGraph:
-        # CUDA records no default stream, and one of our own that waits for no other.
+        # CUDA cannot capture the default stream, nor one that waits for it.
         stream = self.guarded(partial(self.cupy.cuda.Stream, non_blocking=True))
         try:
             with self._cublas.using(products) if products else nullcontext():
                 return CupyGraph(self.runtime, _captured(stream, work))
         except Exception as error:
-            self.explain(error)  # what cannot be recorded runs without (CUG-5)
+            self.explain(error)  # the caller then runs without a recording (CUG-5)
             raise
 
 
 def _captured(stream: Any, work: Callable[[], Any]) -> Any:
-    """CuPy's graph of the work on a stream."""
+    """Returns CuPy's graph of the work on a stream."""
     with stream:
         stream.begin_capture()
         try:
             work()
         except BaseException:
-            with suppress(Exception):  # a capture that broke off says so, too
+            with suppress(Exception):  # a capture that has failed raises here, too
                 stream.end_capture()
             raise
         return stream.end_capture()
 
 
 class CupyModule:
-    """Kernels on the current device, from their machine code."""
+    """The kernels of a cubin, loaded on the current device."""
 
     def __init__(self, cupy: Any, image: bytes) -> None:
         self.driver = cupy.cuda.driver
         self.module = cupy.cuda.function.Module()
         self.module.load(image)
         self.functions: list[Any] = []
-        """They keep the module on the device."""
+        """Functions in use. They keep the module loaded."""
 
     def launcher(self, launch: Launch) -> Launcher:
         function = self.module.get_function(launch.name)
@@ -222,7 +223,7 @@ class CupyModule:
 
 
 class CupyGraph:
-    """Work that CUDA recorded."""
+    """A recorded CUDA graph."""
 
     def __init__(self, runtime: Any, graph: Any) -> None:
         self.graph = graph
@@ -233,7 +234,7 @@ class CupyGraph:
 
 
 def _target(device: Any) -> Target:
-    """What kernels for a device are written for."""
+    """Returns the target of a device."""
     of = device.attributes
     return Target(
         f"sm_{device.compute_capability}",

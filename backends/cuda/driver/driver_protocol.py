@@ -1,7 +1,7 @@
-"""The way to a device, as all above it sees it: memory, modules, launches, streams, graphs.
+"""The protocol of a device's driver: memory, modules, launches, streams, graphs.
 
-A protocol of plain numbers, which CUDA's own functions take: streams are handles, memory is
-addresses. Nothing above it knows whether CuPy or the CPU is behind it. Spec:
+It speaks in plain numbers, as CUDA's functions do: streams are handles, memory is addresses. The
+code above it does not know whether CuPy or an emulation on the CPU stands behind it. Spec:
 `specs/cuda_backend.md`.
 """
 
@@ -19,84 +19,84 @@ from aotlite.ir.dtypes import DType
 Launcher = Callable[[int, int, int], Any]
 """Launches one kernel: takes the stream, the address of pointers to its arguments, and 0.
 
-Those pointers, and what they point to, are read before it returns; the kernel may run later.
+The pointers and their targets are read before it returns; the kernel may run later.
 """
 
 Product = Callable[[int, int, int, int], Any]
-"""A product of matrices: takes the stream and the addresses where A, B and C begin."""
+"""Launches a matrix product: takes the stream and the addresses of A, B and C."""
 
 
 class DeviceModule(Protocol):
-    """Kernels on a device."""
+    """Kernels loaded on a device."""
 
     def launcher(self, launch: Launch) -> Launcher:
-        """What launches a kernel with its own grid."""
+        """Returns the launcher of a kernel, with the kernel's grid."""
 
 
 class DeviceGraph(Protocol):
-    """Recorded work, with the addresses that it was recorded with."""
+    """Recorded work, with fixed addresses."""
 
     def launch(self, stream: int) -> None:
-        """Does the work anew, in the order of the stream."""
+        """Launches the work, in the order of the stream."""
 
 
 class Driver(Protocol):
-    """A device. Whatever is asked of it is ordered in the stream that is given."""
+    """The driver of a device. Work is ordered in the stream that is passed."""
 
     target: Target
     name: str
     is_current: Callable[[], bool] | None
-    """Whether launches of this thread go to this device; None where they always do."""
+    """Returns whether launches of this thread go to this device. None: they always do."""
     workspace: int
-    """Bytes that products of matrices in recorded work have for what lies between their kernels."""
+    """The bytes of workspace of matrix products in recorded work."""
 
     @property
     def address(self) -> Callable[[Any], int]:
-        """The first byte of a buffer of the device's array library."""
+        """Returns the address of a buffer of the device's array library."""
 
     @property
     def current_stream(self) -> Callable[[], int]:
-        """The handle of the stream that work goes to where none is named."""
+        """Returns the handle of the current stream."""
 
     def explain(self, error: BaseException) -> None:
-        """Raises an error of ours for one of the device's; of others nothing is said."""
+        """Raises a DeviceError for an error of the device; returns for other errors."""
 
     def guarded(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)` while this device is the current one."""
+        """Returns function(*args), called while this device is the current one."""
 
     def synchronize(self) -> None:
         """Waits for all work of the device."""
 
     def scratch(self, arrays: ArrayBackend, count: int) -> Callable[[], tuple[Any, int]]:
-        """What allocates so many bytes, for the work of one call: their owner and address."""
+        """Returns an allocator of `count` bytes for one call: it returns (owner, address)."""
 
     def put(self, stream: int, address: int, data: bytes) -> None:
-        """Writes at most `MOST_PUT` bytes of the host, which are read before it returns."""
+        """Writes at most `MOST_PUT` bytes of the host, which it reads before it returns."""
 
     def read(self, stream: int, address: int, count: int) -> bytes:
-        """So many bytes of the device. Waits for the stream."""
+        """Returns `count` bytes of the device. Waits for the stream."""
 
     def move(self, stream: int, to: int, source: int, count: int) -> None:
-        """Copies bytes from one place of the device to another."""
+        """Copies `count` bytes on the device."""
 
     def module(
         self, program: LoopProgram, printed: PrintedKernels, flags: Sequence[str]
     ) -> DeviceModule:
-        """The kernels of a program, compiled and loaded. Raises BackendError."""
+        """Returns the kernels of a program, compiled and loaded. Raises BackendError."""
 
     def product(self, gemm: Gemm, dtype: DType, *, tf32: bool) -> Product:
-        """What computes a product of matrices by the vendor's library."""
+        """Returns the launcher of a matrix product by the vendor's library."""
 
     def capture(
         self, work: Callable[[], Any], products: tuple[int, int] | None = None
     ) -> DeviceGraph:
-        """What `work` asks for, recorded and not done; inside, another stream is current.
+        """Returns the launches of `work`, recorded and not run. Another stream is current inside.
 
-        `products`: the address and the number of those bytes; None for work without products.
+        `products`: (address, bytes) of the workspace of products; None for work without products.
         """
 
 
 MOST_PUT = 2048
-"""Bytes of the host that come with one launch."""
+"""The most bytes of the host that one launch brings along."""
 PER_THREAD = 2
-"""CUDA's handle of the default stream of each thread: one number, as many streams as threads."""
+"""CUDA's handle of the per-thread default stream: one number for as many streams as threads."""

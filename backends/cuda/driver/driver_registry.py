@@ -1,7 +1,7 @@
-"""Which driver a device has, and which device a graph is of.
+"""The registry of drivers: the driver of a device, and the device of a graph.
 
-CuPy's devices are launched on by `CupyDriver`; who has another array library with devices, such as
-tests that emulate one, registers what makes their drivers. Spec: `specs/cuda_backend.md`.
+CuPy's devices get a `CupyDriver`. Another array library with devices, such as the emulated CuPy of
+tests, registers a maker of its drivers. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta
 
 _registered: list[tuple[Any, Callable[[Any], Driver]]] = []
-"""Array libraries, as `CupyArrays.cupy` has them, and what makes drivers of their devices."""
+"""(array library, maker of drivers for its devices); libraries as in `CupyArrays.cupy`."""
 
 
 def register(library: Any, driver: Callable[[Any], Driver]) -> None:
-    """Has `driver(arrays)` make the driver of each device whose arrays are those of `library`."""
+    """Registers `driver(arrays)` as the maker of drivers for devices with arrays of `library`."""
     _registered.append((library, driver))
 
 
 def is_cuda(device: Device) -> bool:
-    """Whether kernels are launched on a device: its array library has a place for a driver."""
+    """Whether a device has kernels: its array library has an attribute for a driver."""
     return hasattr(device.arrays, "driver")
 
 
 def driver_of(device: Device) -> Driver:
-    """The driver of a device. Raises BackendError for one that has none."""
+    """Returns the driver of a device, made at its first use. Raises BackendError for a device that
+    is no CUDA device."""
     if not is_cuda(device):
         raise BackendError(f"cuda: the device is {device}, expected a CUDA device")
     arrays: Any = device.arrays
@@ -42,7 +43,7 @@ def driver_of(device: Device) -> Driver:
 
 
 def _made(arrays: Any) -> Driver:
-    """A driver for an array library: what is registered for it, else CuPy's."""
+    """Returns a new driver for an array library: a registered one, else CuPy's."""
     for library, driver in _registered:
         if library is arrays.cupy:
             return driver(arrays)
@@ -50,9 +51,9 @@ def _made(arrays: Any) -> Driver:
 
 
 def device_of(graph: Graph) -> Device | None:
-    """The CUDA device on which a graph has values; None where there is none.
+    """Returns the CUDA device of a graph's values; None if there is none.
 
-    Raises BackendError where there are two.
+    Raises BackendError if there are two.
     """
     devices = devices_of(graph)
     if len(devices) > 1:
@@ -64,7 +65,7 @@ def device_of(graph: Graph) -> Device | None:
 
 
 def devices_of(graph: Graph) -> list[Device]:
-    """The CUDA devices on which a graph has values."""
+    """Returns the CUDA devices of a graph's values."""
     found = {meta.device for node in graph.nodes for meta in _metas(node.meta)}
     return sorted(filter(is_cuda, found), key=str)
 

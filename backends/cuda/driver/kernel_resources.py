@@ -1,7 +1,8 @@
-"""What a kernel takes of a multiprocessor: registers, memory, and how many blocks fit.
+"""Registers, memory and occupancy of compiled kernels, from the log of NVRTC's assembler.
 
-Input: a CUDA text and an architecture; NVRTC's assembler says what it used, so that no GPU and no
-driver is needed. Output: a frozen `Resources` for each kernel. Spec: `specs/cuda_printer.md`.
+No GPU and no driver is needed. Kernels that spill registers are compiled again with fewer resident
+blocks. Input: a CUDA text and an architecture; output: a frozen `Resources` for each kernel. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -17,33 +18,34 @@ from aotlite.ir.errors import BackendError
 
 WARP = 32
 BLOCKS = 32
-"""Most blocks that a multiprocessor holds, of compute capability 8.0 and 9.0."""
+"""The most resident blocks of a multiprocessor, of compute capability 8.0 and 9.0."""
 REGISTER_UNIT, SHARED_UNIT, RESERVED = 256, 1024, 1024
-"""Registers are given to warps in units; shared memory to blocks, which take 1 KiB more each."""
+"""The units in which registers go to warps and shared memory to blocks, and the shared memory that
+CUDA reserves for each block."""
 MOST_REGISTERS = 255
-"""Of a thread."""
+"""The most registers of a thread."""
 _VERBOSE = "--ptxas-options=-v"
 
 
 @attrs.frozen
 class Resources:
-    """What one kernel uses; memory in bytes."""
+    """The resources of one kernel; memory in bytes."""
 
     name: str
     registers: int
-    """Of a thread."""
+    """The registers of a thread."""
     spill_stores: int
     spill_loads: int
     stack: int
-    """Of a thread: local arrays that are not in registers, and spills."""
+    """The local memory of a thread: spills, and arrays that are not in registers."""
     shared: int
-    """Of a block, as the text declares it."""
+    """The shared memory of a block that the text declares."""
     constants: int
-    """Arguments, and tables."""
+    """The constant memory: arguments and tables."""
     barriers: int
 
     def blocks(self, threads: int, target: Target, dynamic: int = 0) -> int:
-        """How many blocks of so many threads a multiprocessor holds at once.
+        """Returns the number of resident blocks of a multiprocessor, with `threads` each.
 
         >>> from aotlite.backends.cuda.target import H100
         >>> kernel = Resources("f", registers=64, spill_stores=0, spill_loads=0, stack=0,
@@ -61,7 +63,7 @@ class Resources:
         return min(target.threads // (warps * WARP), by_registers, by_memory, BLOCKS)
 
     def occupancy(self, threads: int, target: Target, dynamic: int = 0) -> float:
-        """The share of a multiprocessor's threads that are there at once."""
+        """Returns the occupancy: resident threads over the most that a multiprocessor holds."""
         return self.blocks(threads, target, dynamic) * threads / target.threads
 
 
@@ -72,7 +74,8 @@ def _up(count: int, unit: int) -> int:
 def compile_with_resources(
     text: str, architecture: str, flags: tuple[str, ...] = nvrtc.FLAGS
 ) -> tuple[bytes, dict[str, Resources]]:
-    """The cubin of a text, and what its kernels use, by name. Raises as `nvrtc.compile_cubin`."""
+    """Returns a text's cubin, and the resources of its kernels by name. Raises as
+    `nvrtc.compile_cubin`."""
     cubin, log = nvrtc.compile_with_log(text, architecture, (*flags, _VERBOSE))
     return cubin, parsed(log)
 
@@ -80,9 +83,9 @@ def compile_with_resources(
 def compile_without_spills(
     text: str, target: Target, flags: tuple[str, ...] = nvrtc.FLAGS
 ) -> tuple[bytes, dict[str, Resources]]:
-    """As `compile_with_resources`, but that kernels which spill are compiled again, with bounds for
-    fewer blocks at once: the assembler then gives their threads more registers, as long as a block
-    leaves any. Without such bounds it spills a few words where that makes room for a block more.
+    """As `compile_with_resources`, but compiles again while kernels spill, with launch bounds for
+    fewer resident blocks: the assembler then gives threads more registers. By itself it spills a
+    few words if that makes room for another block.
     """
     cubin, found = compile_with_resources(text, target.architecture, flags)
     while (more := _with_more_registers(text, found.values(), target)) != text:
@@ -92,7 +95,7 @@ def compile_without_spills(
 
 
 def _with_more_registers(text: str, found: Iterable[Resources], target: Target) -> str:
-    """The text with bounds for fewer blocks of each kernel that spills."""
+    """Returns the text with launch bounds for fewer blocks of each kernel that spills."""
     for each in found:
         head = re.search(rf"__launch_bounds__\((\d+)(?:, (\d+))?\) {each.name}\(", text)
         if head is None or not each.spill_stores + each.spill_loads:
@@ -108,7 +111,7 @@ def _with_more_registers(text: str, found: Iterable[Resources], target: Target) 
 
 
 def parsed(log: str) -> dict[str, Resources]:
-    """The kernels that a verbose log of ptxas tells of. Raises BackendError for other texts.
+    """Returns the resources in a verbose log of ptxas. Raises BackendError for another text.
 
     >>> found = parsed('''
     ... ptxas info    : Compiling entry function 'f' for 'sm_90'

@@ -1,6 +1,7 @@
-"""CUDA C++ text to a cubin by NVRTC, a library that needs no GPU and no driver.
+"""Compilation of CUDA C++ text to a cubin by NVRTC, which needs no GPU and no driver.
 
-Found in the `nvidia-cuda-nvrtc` wheel and called by ctypes. Spec: `specs/cuda_printer.md`.
+The library comes with the wheel nvidia-cuda-nvrtc and is called by ctypes. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from pathlib import Path
 from aotlite.ir.errors import BackendError, MissingExtraError
 
 FLAGS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false")
-"""Each operation is rounded once, as IEEE 754 says and the interpreter does."""
+"""Flags with which each operation rounds once, as IEEE 754 and the interpreter have it."""
 _FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")
 
 
 def compile_cubin(text: str, architecture: str, flags: tuple[str, ...] = FLAGS) -> bytes:
-    """The cubin of a CUDA C++ text for an architecture ("sm_90").
+    """Returns the cubin of a CUDA C++ text for an architecture ("sm_90").
 
-    Raises MissingExtraError where NVRTC is not installed, BackendError with the compiler's log
-    where it refuses the text.
+    Raises MissingExtraError if NVRTC is not installed, and BackendError with the compiler's log if
+    it refuses the text.
     """
     return compile_with_log(text, architecture, flags)[0]
 
 
 def compile_with_log(text: str, architecture: str, flags: tuple[str, ...]) -> tuple[bytes, str]:
-    """The cubin, as `compile_cubin` gives it, and what the compiler has said."""
+    """Returns the cubin, as `compile_cubin` does, and the compiler's log."""
     library = _library()
     program = ctypes.c_void_p()
     source = text.encode()
@@ -53,14 +54,14 @@ def is_installed() -> bool:
 
 
 def version() -> str:
-    """NVRTC's version."""
+    """Returns NVRTC's version, such as "13.0"."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return f"{major.value}.{minor.value}"
 
 
 def _fetched(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """What NVRTC has made of a program: its log, or the cubin."""
+    """Returns an output of NVRTC for a program: its log, or the cubin."""
     size = ctypes.c_size_t()
     _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
     room = ctypes.create_string_buffer(size.value)
@@ -80,7 +81,7 @@ def _library() -> ctypes.CDLL:
     for folder in [Path(entry) / part for entry in sys.path for part in _FOLDERS]:
         found = [*folder.glob("libnvrtc.so.*")]
         if found:
-            # NVRTC looks for its built-in functions among libraries that are open.
+            # NVRTC finds its library of built-in functions if that is loaded already.
             for builtins in folder.glob("libnvrtc-builtins.so.*"):
                 ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
             library = ctypes.CDLL(str(found[0]))

@@ -1,1 +1,1 @@
-"""Loop programs as CUDA C++. Spec: `specs/cuda_printer.md`."""
+"""The CUDA C++ printer of loop programs. Spec: `specs/cuda_printer.md`."""

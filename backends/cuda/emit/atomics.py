@@ -1,7 +1,8 @@
-"""Stores in any order (K-12): what points of other threads may store to at the same time.
+"""Stores in any order (K-12) as atomic operations: several threads may store at one address.
 
-Input: such a store, with the C texts of its place and its value; output: lines, and the functions
-that they call. Spec: `specs/cuda_printer.md`.
+A sum of integers or floats, and an extreme of integers, is one instruction; other combinations are
+loops of compare-and-swap. Input: a store, with the C texts of its place and its value; output:
+lines, and the functions that they call. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ template <class T, class Combined> INLINE void combine_at(T *place, Combined com
 
 _WORDS = {4: "u32", 8: "u64"}
 _ATOMIC = {"sum": "atomicAdd", "max": "atomicMax", "min": "atomicMin"}
-"""What hardware combines at an address; other combinations compare and exchange words."""
+"""Combiners with an atomic instruction; others use compare-and-swap."""
 
 
 class AtomicStores:
-    """Prints stores in any order into a body, and takes the functions that they need."""
+    """Prints stores in any order into a body, and adds the functions that they call."""
 
     def __init__(self, body: Body, library: FunctionTexts) -> None:
         self.body, self.library = body, library
 
     def lines(self, store: Store, place: str, value: str) -> list[str]:
-        """A store of a value at a place."""
+        """Returns the lines of a store of a value at a place."""
         self._take()
         dtype = store.value.dtype
         if store.combine is None:
@@ -73,7 +74,7 @@ class AtomicStores:
         return [call] if call else self._by_words(store.combine, dtype, place, value)
 
     def run(self, kind: str, place: str, value: str) -> str:
-        """A store of several elements at once, of this type."""
+        """Returns the line that stores a vector of elements of this type."""
         self._take()
         return f"settle(({kind} *)({place}), {value});"
 
@@ -89,13 +90,13 @@ class AtomicStores:
 
 
 def _by_hardware(combine: str, dtype: DType, place: str, value: str) -> str:
-    """One atomic operation; nothing where there is none that computes the same."""
+    """Returns the call of one atomic instruction; empty if none computes the same."""
     name, size = _ATOMIC.get(combine), dtype.itemsize
     if name is None or size not in _WORDS or dtype.kind > dtypes.FLOATING:
         return ""
     if dtype.is_floating_point:
-        # Extremes of floats are no atomic operation.
+        # There is no atomic maximum of floats.
         return f"{name}(&{place}, {value});" if combine == "sum" else ""
-    if combine == "sum":  # of the bits, signed or not
+    if combine == "sum":  # wrapping sums have the same bits, signed or not
         return f"{name}(({_WORDS[size]} *)&{place}, ({_WORDS[size]})({value}));"
     return f"{name}(&{place}, {value});"

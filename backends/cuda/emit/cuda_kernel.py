@@ -1,8 +1,8 @@
-"""One kernel as the body of a CUDA C++ function.
+"""One kernel as the body of a CUDA C++ function: the choice among three templates.
 
-A kernel whose points are all independent is printed *by points* (`pointwise_kernels.py`), one that
-only stores at positions that are read *by stripes* (`owner_scatter.py`), every other one *by rows*
-(`reduction_kernels.py`). Spec: `specs/cuda_printer.md`.
+*By points* if all points are independent (`pointwise_kernels.py`), *by stripes* if it only scatters
+(`owner_scatter.py`), else *by rows*, each reduced by a team of threads (`reduction_kernels.py`).
+Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aotlite.backends.loops.rewrite import marked, moved_body, without_lets
 def body_of(
     kernel: Kernel, buffers: Mapping[int, ProgramBuffer], library: FunctionTexts, target: Target
 ) -> KernelCode:
-    """The body of a kernel of at least one row."""
+    """Returns the body of a kernel, which must have at least one row."""
     kernel = _with_inner_axis(without_lets(kernel))
     body, extents = list(kernel.body), kernel.extents
     geometry = LoopGeometry(extents, kernel.space, None, 1, ordered=in_order(kernel))
@@ -54,14 +54,15 @@ def body_of(
 
 
 def _fast(kernel: Kernel, layout: ThreadLayout, axis: int) -> int | None:
-    """The axis along which neighbouring threads are neighbours; a thread may have a row."""
+    """Returns the axis along which neighbouring threads compute neighbouring points: of teams of
+    one thread the last space axis, since each thread has a row."""
     if layout.along and layout.team == 1:
         return kernel.space - 1 if kernel.space else None
     return axis
 
 
 def _with_inner_axis(kernel: Kernel) -> Kernel:
-    """The kernel with an inner axis of one point, if it reduces and has none."""
+    """Returns the kernel with an inner axis of one point if it reduces and has no inner axis."""
     count = len(kernel.extents) + 1
     if kernel.space < count - 1 or all(type(each) is Store for each in kernel.body):
         return kernel
@@ -71,7 +72,7 @@ def _with_inner_axis(kernel: Kernel) -> Kernel:
 
 
 def _is_by_points(body: Sequence[Statement], geometry: LoopGeometry) -> bool:
-    """Whether all points, of inner axes too, may be computed at once."""
+    """Whether all points, also those of inner axes, are independent."""
     stores = [each for each in body if type(each) is Store]
     if geometry.ordered or len(stores) < len(body):
         return False

@@ -1,7 +1,10 @@
-"""Kernels of a program as one CUDA C++ text, for NVRTC and for `host.h`.
+"""The kernels of a program as one CUDA C++ text, and the grid of each launch.
 
-Input: a `LoopProgram` of kernels; output: `PrintedKernels`. Steps that are no kernels, and dtypes
-that kernels of a GPU have no arithmetic for, are refused. Spec: `specs/cuda_printer.md`.
+    extern "C" __global__ void __launch_bounds__(256) kernel_0(const m_f32 *__restrict__ b0, ...)
+
+The text is for NVRTC, and for the emulation on a CPU (`host.h`). Steps other than kernels, and
+complex dtypes, are refused. Input: a `LoopProgram` of kernels; output: `PrintedKernels`. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -30,24 +33,24 @@ from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
 
 MOST_BLOCKS = 2**31 - 1
-"""Of a grid. Loops over rows and points go on by whole grids, so that fewer are right too."""
+"""The most blocks of a grid. Kernels loop by whole grids, so that a smaller grid is right, too."""
 
 
 @attrs.frozen
 class Launch:
-    """How a kernel is called: its buffers' first elements, in this order, are its arguments."""
+    """The launch of a kernel: its grid, and the buffers whose addresses are its arguments."""
 
     name: str
     buffers: tuple[int, ...]
     blocks: int
     threads: int
     shared: int = 0
-    """Bytes of shared memory beside what the text declares."""
+    """Bytes of dynamic shared memory."""
 
 
 @attrs.frozen
 class PrintedKernels:
-    """The CUDA C++ text of a program, and its kernels in the order of its steps."""
+    """The CUDA C++ text of a program, and the launches of its kernels in order."""
 
     text: str
     launches: tuple[Launch, ...]
@@ -56,7 +59,7 @@ class PrintedKernels:
 def print_program(
     program: LoopProgram, stem: str = "kernel", target: Target = H100
 ) -> PrintedKernels:
-    """The CUDA C++ text of a program. Buffers must not share memory.
+    """Returns the CUDA C++ text of a program, whose buffers must not share memory.
 
     Raises BackendError for a step that is no kernel, and for complex numbers.
     """
@@ -67,7 +70,8 @@ def print_program(
 def print_units(
     programs: Mapping[str, LoopProgram], target: Target = H100
 ) -> tuple[str, dict[str, tuple[Launch, ...]]]:
-    """One text for several programs, by the stems of their kernels' names; their launches."""
+    """Returns one text for several programs, and the launches of each; keys are the stems of the
+    kernels' names."""
     library, lines = FunctionTexts(), []
     launches: dict[str, tuple[Launch, ...]] = {}
     for stem, program in programs.items():
@@ -86,7 +90,7 @@ def print_units(
 
 
 def _kernel(step: Step) -> Kernel:
-    """The step, if it is a kernel that can be printed."""
+    """Returns the step, if it is a kernel of real dtypes. Raises BackendError otherwise."""
     if type(step) is not Kernel:
         kind = type(step).__name__
         raise BackendError(f"cuda: a step is {kind}, expected kernels alone; run it on the CPU")

@@ -1,9 +1,7 @@
-"""The prelude of CUDA texts: the names that printed expressions use, as CUDA C++ has them.
+"""The prelude of CUDA texts: types, bits and conversions under the names of the C printer.
 
-Expressions are printed by `backends/c_family/scalar_text.py`, in the part of C that C++ shares.
-What differs is defined here: types, bits, and conversions of 16-bit floats, by PTX: NVRTC has no
-headers.
-Spec: `specs/cuda_printer.md`.
+`backends/c_family/scalar_text.py` prints expressions in the common part of C and C++. Conversions
+of 16-bit floats are PTX, since NVRTC has no headers. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What kernels have in common, however their points are given to threads.
+"""The parts that all three kernel templates share: the code record, index types, positions.
 
 Spec: `specs/cuda_printer.md`.
 """
@@ -25,31 +25,31 @@ WARP = 32
 
 @attrs.frozen
 class KernelCode:
-    """The lines of a kernel's body, and the grid they are written for."""
+    """The lines of a kernel's body, and the grid for which they are written."""
 
     lines: list[str]
     blocks: int
     threads: int
     resident: int = 0
-    """Blocks that a multiprocessor is to hold at once, for which registers are saved; 0: any."""
+    """The resident blocks of a multiprocessor that the launch bounds ask for; 0: no bound."""
     shared: int = 0
-    """Bytes of shared memory that a launch asks for."""
+    """Bytes of dynamic shared memory."""
     sweeps: tuple[Sweep, ...] = ()
-    """What of memory is accessed."""
+    """The accesses to memory, for `memory_traffic`."""
 
 
 def row_of(geometry: LoopGeometry) -> CScope:
-    """What is known of all that a row computes."""
+    """Returns the scope of a row, inside a scope of constants."""
     return CScope(CScope(None), (1 << geometry.space) - 1 | ROW)
 
 
 def constants_of(row: CScope) -> list[str]:
-    """The lines of what no axis changes."""
+    """Returns the lines of values that vary over no axis."""
     return row.parent.lines if row.parent else []
 
 
 def apart(stores: Sequence[Store], extents: Sequence[int], axes: range) -> bool:
-    """Whether no two points along these axes store at one address, for all that is known."""
+    """Whether no two points along these axes store at one address, for sure."""
     if len({store.buffer for store in stores}) < len(stores):
         return False
     return all(not s.each_row and is_one_to_one(s.address, extents, axes) for s in stores)
@@ -69,15 +69,15 @@ def is_one_to_one(address: Affine, extents: Sequence[int], axes: range) -> bool:
 
 @attrs.frozen
 class IndexTypes:
-    """The C types of numbers of points and of positions: 32 bits where all fit in there."""
+    """The C types of point numbers and positions: 32 bits if all of a kernel's fit."""
 
     item: str
-    """Without a sign: what counts threads, vectors, points."""
+    """The unsigned type that counts threads, vectors and points."""
     position: str
 
     @classmethod
     def of(cls, extents: Sequence[int], body: Sequence[Statement]) -> IndexTypes:
-        """The types for a kernel over these axes."""
+        """Returns the types for a kernel over these axes."""
         roots = [value for each in body for value in values_of(each)]
         addresses = [each.args[1] for each in walk(roots) if each.op == "load"]
         addresses += [each.address for each in body if isinstance(each, Store)]
@@ -86,7 +86,8 @@ class IndexTypes:
         return cls("u64", "i64") if wide else cls("u32", "i32")
 
     def digits(self, names: Sequence[str], extents: Sequence[int], number: str) -> list[str]:
-        """Declarations of the digits of a number, of which the last runs fastest."""
+        """Returns declarations of the digits of a number in mixed radix; the last one runs
+        fastest."""
         found, step = [], 1
         for place, (text, extent) in reversed(list(enumerate(zip(names, extents, strict=True)))):
             digit = number if step == 1 else f"{number} / {step}"
@@ -98,17 +99,17 @@ class IndexTypes:
 
 
 def _most(address: Affine, extents: Sequence[int]) -> int:
-    """What no partial sum of an address exceeds."""
+    """Returns a bound of all partial sums of an address."""
     steps = zip(address.coefficients, extents, strict=False)
     return abs(address.start) + sum(abs(c) * n for c, n in steps)
 
 
 _NARROW = 1 << 30
-"""Below this numbers of 32 bits do not overflow, what counts by whole grids included."""
+"""Numbers below this fit in 32 bits, even when a whole grid is added."""
 
 
 def positions(axes: Sequence[int], extents: Sequence[int], index: str) -> list[str]:
-    """The declarations of positions along axes, of a point's number in row-major order."""
+    """Returns declarations of positions along axes, from a point's number in row-major order."""
     found, step = [], 1
     for place, k in reversed(list(enumerate(axes))):
         text = index if step == 1 else f"{index} / {step}"

@@ -1,8 +1,8 @@
-"""What of memory a printed kernel accesses, sweep by sweep: what `memory_traffic.py` counts.
+"""The memory accesses of a printed kernel, sweep by sweep, which `memory_traffic.py` counts.
 
-A sweep goes over all points of a kernel once; what several of its accesses touch is taken to be
-found in a cache. Input: what printers decided; output: `Touch`es. Nothing here is of C.
-Spec: `specs/cuda_traffic.md`.
+A sweep goes over all points of a kernel once. Elements that several of its accesses touch are taken
+to come from a cache after the first. Input: the printers' decisions; output: `Touch`es. Nothing
+here is of C. Spec: `specs/cuda_traffic.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Store, values_of
 
 SECTOR = 32
-"""Bytes that memory gives or takes at least."""
+"""The bytes of the smallest memory transaction."""
 
 
 @attrs.frozen
@@ -32,17 +32,17 @@ class Touch:
     bounds: Bounds
     itemsize: int
     scattered: bool = False
-    """Neighbouring threads are not at neighbouring addresses: each access moves a sector."""
+    """Whether neighbouring threads access distant addresses, so that each access moves a sector."""
 
     @property
     def is_estimate(self) -> bool:
-        """Whether the address depends on what is read."""
+        """Whether the address depends on loaded values."""
         return bool(self.address.dynamic)
 
 
 @attrs.frozen
 class Sweep:
-    """What one sweep loads and stores."""
+    """The loads and stores of one sweep."""
 
     loads: tuple[Touch, ...]
     stores: tuple[Touch, ...]
@@ -58,11 +58,11 @@ def swept(
     turned: Collection[Scalar] = (),
     fresh: Collection[Store] = (),
 ) -> Sweep:
-    """What a sweep for these values and stores touches.
+    """Returns the accesses of a sweep for these values and stores.
 
-    `fast` is the axis along which neighbouring threads have neighbouring points; `ready` what an
-    earlier sweep has left in registers; `turned` are loads that are transposed through tiles;
-    `fresh` are stores that combine with nothing that is in memory.
+    `fast`: the axis along which neighbouring threads have neighbouring points. `ready`: values that
+    an earlier sweep left in registers. `turned`: loads that are transposed through tiles. `fresh`:
+    stores that combine from the identity, without loading.
     """
     values = [*roots, *[value for each in stores for value in values_of(each)]]
     needed = _needed(values, ready)
@@ -82,7 +82,7 @@ def swept(
 
 
 def _needed(values: Iterable[Scalar], ready: Collection[Scalar]) -> set[Scalar]:
-    """What must be loaded or computed for values, all branches included."""
+    """Returns the scalars that are loaded or computed for values, in all branches."""
     todo, found = list(values), set()
     while todo:
         scalar = todo.pop()
@@ -93,7 +93,7 @@ def _needed(values: Iterable[Scalar], ready: Collection[Scalar]) -> set[Scalar]:
 
 
 def touch(value: Scalar, number: int, address: Affine, bounds: Bounds, fast: int | None) -> Touch:
-    """One access; whether it is scattered is told by its steps along the axes."""
+    """Returns one access. Its strides decide whether it is scattered."""
     itemsize: int = value.dtype.itemsize
     wide = [abs(c) * itemsize >= SECTOR for c in address.coefficients]
     steps = zip(address.coefficients, bounds, strict=False)
@@ -110,8 +110,8 @@ def of_passes(
     fast: int | None,
     fresh: Collection[Store],
 ) -> list[Sweep]:
-    """The sweeps of a kernel of rows: one for each pass; what stays is loaded once, and `fresh`
-    sums are in no memory before."""
+    """Returns the sweeps of a kernel of rows, one for each pass. Values that stay in registers are
+    loaded once."""
     sweeps: list[Sweep] = []
     ready: set[Scalar] = set()
     for stage in found.stages:
@@ -125,17 +125,17 @@ def of_passes(
 
 
 def _stays(scalar: Scalar, found: Passes, facts: KernelFacts, kept: Collection[Scalar]) -> bool:
-    """Whether a thread has it from its first use on: what is kept, and loads of row level."""
+    """Whether a thread keeps a value from its first use on."""
     if scalar in kept or scalar in found.kept:
         return True
     return scalar.op == "load" and not facts.is_element(scalar)
 
 
 def sectors(each: Touch, unit: int = SECTOR) -> int:
-    """How many units of so many bytes an access touches (TRA-1). A buffer begins at a whole unit.
+    """Returns the number of units of `unit` bytes that an access touches (TRA-1).
 
-    Runs of memory that follow each other closer than a unit are one. Of longer rows of them each
-    is taken to have its units alone.
+    A buffer begins at a whole unit. Runs of memory closer than a unit count as one run; runs
+    farther apart share no unit.
     """
     per, address = max(unit // each.itemsize, 1), each.address
     scale = max(each.itemsize // unit, 1)
@@ -161,7 +161,7 @@ def sectors(each: Touch, unit: int = SECTOR) -> int:
 
 
 def _moved(starts: Sequence[int], step: int, count: int) -> list[int]:
-    """How many runs begin at each place of a unit, of those along one more axis."""
+    """Returns the number of runs that begin at each place of a unit, with one more axis."""
     per = len(starts)
     found = [0] * per
     period = per // math.gcd(per, step)

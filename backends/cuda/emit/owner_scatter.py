@@ -1,8 +1,12 @@
-"""Stores at positions that are read, in parallel and in order: a thread owns stripes of addresses.
+"""Deterministic scatter: each thread owns stripes of addresses, and needs no atomics.
 
-Every thread of a row goes over all inner points in ascending order and computes where they store,
-but values only of what lies in its own stripes. So what is stored at one address is combined by one
-thread, in the order of the IR (K-7), without atomics. Spec: `specs/cuda_printer.md`.
+    for (point = 0; point < n; ++point) {              // each thread looks at all points, in order
+        place = index[point];
+        if (place / grain % stripes == stripe) b1[place] += value;       // only in its own stripes
+    }
+
+Values of one address are combined by one thread, in the order of the IR (K-7), so that the bits are
+the same at each call. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -22,15 +26,15 @@ from aotlite.backends.loops.program import ProgramBuffer, Statement, Store, valu
 
 THREADS = 128
 UPDATE = 1000
-"""Cycles that one update takes, which waits for memory."""
+"""Cycles of one update, which waits for memory."""
 LOOK = 10
-"""Cycles of a warp for looking where one point stores."""
+"""Cycles of a warp for reading the address of one point."""
 ISSUED = 4
-"""Warps that a multiprocessor lets go on in one cycle."""
+"""Warps of a multiprocessor that issue an instruction in one cycle."""
 
 
 def is_by_stripes(body: Sequence[Statement], geometry: LoopGeometry) -> bool:
-    """Whether a kernel does nothing but store at positions that are read, along inner axes."""
+    """Whether a kernel is a single store at loaded positions along inner axes."""
     if len(body) != 1 or geometry.ordered or not geometry.points or geometry.points == 1:
         return False
     (store,) = body
@@ -41,7 +45,7 @@ def is_by_stripes(body: Sequence[Statement], geometry: LoopGeometry) -> bool:
 
 
 class OwnerScatter:
-    """The loop of a thread over the points of a row, of which some are its own."""
+    """Prints the loop of a thread over all points of a row, of which it stores its own."""
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class OwnerScatter:
         self.rows = math.prod(geometry.extents[: geometry.space])
 
     def printed(self, target: Target) -> KernelCode:
-        """The body of the kernel: threads side by side have rows side by side."""
+        """Returns the body of the kernel, in which neighbouring threads have neighbouring rows."""
         stripes = self._stripes(target)
         units, kind = self.rows * stripes, self.index.item
         head = (
@@ -82,7 +86,7 @@ class OwnerScatter:
     def _points(self, row: CScope, stripes: int) -> list[str]:
         inner = self.geometry.inner
         axes = sum(1 << k for k in inner)
-        # Beside each other: in a scope around it the value would be computed for all stripes.
+        # Two scopes side by side: nested, the value would be computed for all stripes.
         scope, own = CScope(row, axes), CScope(row, axes, branch=True)
         address = self.body.writer.address(self.store.address, scope)
         self.body.stores([self.store], own)
@@ -100,7 +104,7 @@ class OwnerScatter:
         ]
 
     def _grain(self) -> int:
-        """Neighbouring addresses that are of one stripe: those of neighbouring rows."""
+        """Returns how many neighbouring addresses are one stripe: those of neighbouring rows."""
         return _grain(self.store)
 
     def _stripes(self, target: Target) -> int:
@@ -108,7 +112,7 @@ class OwnerScatter:
 
 
 def cycles(rows: int, points: int, store: Store, size: int, target: Target) -> int:
-    """What the loops of all threads take, roughly: looking at all points, updating their own."""
+    """Returns the estimated cycles of the loops: reading all points, updating their own."""
     stripes = _stripes(rows, points, -(-size // _grain(store)), target)
     waves = -(-rows * stripes // (target.multiprocessors * ISSUED * 32))
     return points * LOOK * waves + points * UPDATE // stripes
@@ -119,7 +123,7 @@ def _grain(store: Store) -> int:
 
 
 def _stripes(rows: int, points: int, places: int, target: Target) -> int:
-    """As many as make looking and updating take the same time; no more than there are."""
+    """Returns the number of stripes with which reading and updating take about the same time."""
     ready = target.multiprocessors * ISSUED * 32
     wanted = math.isqrt(UPDATE * ready // (LOOK * max(rows, 1)))
     return max(1, min(wanted, places, points))

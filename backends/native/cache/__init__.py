@@ -1,1 +1,1 @@
-"""The disk cache of what is compiled. Spec: `specs/cpu_toolchain.md`."""
+"""The disk cache of compiled libraries and their records. Spec: `specs/cpu_toolchain.md`."""

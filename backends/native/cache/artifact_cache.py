@@ -1,7 +1,7 @@
-"""Where what is compiled is looked up and put: the disk cache, or a folder of this process.
+"""The cache of compiled files: the disk cache, or else a private folder of this process.
 
-Spec: `specs/cpu_toolchain.md`. The second is used where the first is unsafe, cannot be written or
-is full, and the user is told so, once.
+The private folder is used where the disk cache is unsafe, full or cannot be written; the user is
+warned once. Spec: `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aotlite.ir.errors import BackendError
 
 if TYPE_CHECKING:
     from aotlite.backends.native.cache import eviction as trimming
-else:  # processes that find all they need write nothing
+else:  # imported at the first write: most processes find all that they need
     trimming = deferred("aotlite.backends.native.cache.eviction")
 
 _EACH = "what is compiled is kept until this process ends, and compiled again by the next one"
@@ -27,13 +27,13 @@ _ADVICE = "name another folder in AOTLITE_CACHE, or mend this one"
 
 
 def cache_folder() -> str | None:
-    """The folder of the disk cache, not made; None where the user has no home folder."""
+    """Returns the folder of the disk cache, without making it; None if the user has no home."""
     folder = trusted_folders.chosen()
     return None if folder is None else os.path.join(folder, "kernels")
 
 
 def shared() -> DiskCache | None:
-    """The disk cache; None, and the user is told, where there is none that is safe."""
+    """Returns the disk cache; None, with a warning, if there is no safe one."""
     folder = cache_folder()
     why = "there is no home folder" if folder is None else _problem(folder)
     if why or folder is None:
@@ -47,7 +47,7 @@ def _problem(folder: str) -> str:
 
 
 def found(key: str) -> str | None:
-    """The path of a key's file, where there is one that is sound."""
+    """Returns the path of a key's file; None if there is none with the right bytes."""
     for cache in (shared(), _private_if_made()):
         path = None if cache is None else cache.find(key)
         if path is not None and path not in _left:
@@ -56,7 +56,7 @@ def found(key: str) -> str | None:
 
 
 def kept(key: str, name: str, suffix: str, data: bytes) -> str:
-    """The path of a key's file, written."""
+    """Writes the file of a key and returns its path."""
     cache = shared()
     if cache is not None:
         try:
@@ -71,26 +71,26 @@ def kept(key: str, name: str, suffix: str, data: bytes) -> str:
         return _private().keep(key, name, suffix, data)
     except OSError as error:
         raise BackendError(
-            f"cpu: the folder for temporary files is no place for a library ({error}), "
-            "expected room in it; TMPDIR names another one"
+            f"cpu: no library can be written to the folder for temporary files ({error}), expected "
+            "a folder with room; name another one in TMPDIR"
         ) from error
 
 
 def locked(key: str) -> AbstractContextManager[object]:
-    """While it lasts no other process that asks for this lock compiles the same."""
+    """Holds a lock for a block: no other process compiles the same key meanwhile."""
     cache = shared()
     return nullcontext() if cache is None else cache.lock(key)
 
 
 def removed(key: str) -> None:
-    """Removes what there is of a key; this process no longer finds what cannot be removed."""
+    """Removes the files of a key. Files that cannot be removed are not found any more here."""
     for cache in (shared(), _private_if_made()):
         if cache is not None:
             _left.update(cache.remove(key))
 
 
 _left: set[str] = set()
-"""Paths of what was to be removed, in a folder that is only read."""
+"""The paths of files that should have been removed, but lie in a read-only folder."""
 
 
 # -------------------------------------------------------------------------------- a private folder
@@ -98,7 +98,7 @@ _privates = Once[DiskCache]()
 
 
 def _private() -> DiskCache:
-    """Another one in a forked child."""
+    """Returns the private cache of this process; a forked child has its own."""
     return _privates.get(os.getpid(), lambda: DiskCache(trusted_folders.private()))
 
 
@@ -108,11 +108,12 @@ def _private_if_made() -> DiskCache | None:
 
 # ---------------------------------------------------------------------------------------- trimming
 _since_trimmed: dict[str, int] = {}
-"""Bytes that this process has written to a cache since it trimmed it."""
+"""The bytes that this process has written to each cache since it trimmed that."""
 
 
 def _trim(cache: DiskCache, size: int) -> None:
-    """After each 16th of the limit; at the first entry too, where no process has just looked."""
+    """Trims the cache after each 16th of the limit that is written, and at the first write of a
+    process if no other one has just trimmed it."""
     known = _since_trimmed.get(cache.folder)
     if known is None:
         is_due, written = trimming.is_due(cache.folder), size

@@ -1,9 +1,10 @@
-"""A disk cache: what was compiled is found by its key, checked, and kept.
+"""The disk cache: files by key, whose bytes are checked when they are found.
 
-Spec: `specs/cpu_toolchain.md`. An entry is a folder with the key for its name; in it is one file,
-`<name>.<sha256 of its bytes><suffix>`, so that what was written half, or was damaged, is not what
-its name says. Files appear by renaming. What is read is the file that was checked: its descriptor
-is used from then on, and no path. How much there is, `trimming` counts and limits.
+    kernels/<key>/<name>.<sha256 of its bytes>.so
+
+A half-written or damaged file does not match the checksum in its name. Files appear by renaming.
+The file that is read is the one that was checked: it stays open, and no path is followed again.
+`eviction` limits the size of the cache. Spec: `specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from aotlite.backends.native.cache.file_locks import held
 from aotlite.ir.filesystem.trust import OTHERS
 
 FORMAT = "1"
-"""Goes into every key: another one where entries of before must not be used any more."""
+"""Part of every key. Change it when old entries must not be used any more."""
 
 LOCK_LIMIT = 30.0
-"""Seconds to wait for another process that compiles the same; after that both do."""
+"""Seconds to wait for another process that compiles the same key; after that both compile."""
 
 NEW = "new-"
-"""How the name of a file begins that is being written."""
+"""The prefix of the names of files that are being written."""
 
 
 def key_of(*parts: str) -> str:
-    """The key of what these texts determine."""
+    """Returns the key of these texts, a SHA-256 in hexadecimal."""
     joined = "\0".join([FORMAT, *(f"{len(part)}:{part}" for part in parts)])
     return str(sha256(joined.encode("utf-8", "surrogateescape")).hexdigest())
 
 
 def word(name: str) -> str:
-    """A name with nothing in it but letters, digits and `_`, and not long.
+    """Returns a name of at most 60 ASCII letters, digits and `_`.
 
     >>> word("forward of <lambda>")
     'forward_of__lambda_'
@@ -50,7 +51,7 @@ def word(name: str) -> str:
 
 
 def files(folder: str) -> list[str]:
-    """The paths in the folder of a key that have such names as entries have."""
+    """Returns the paths in a key's folder whose names are those of entries."""
     try:
         return [os.path.join(folder, name) for name in os.listdir(folder) if _checksum(name)]
     except OSError:
@@ -58,13 +59,13 @@ def files(folder: str) -> list[str]:
 
 
 def _checksum(name: str) -> str:
-    """The checksum in the name of an entry's file; empty where it is no such name."""
+    """Returns the checksum in the name of an entry's file; empty for another name."""
     parts = name.split(".")
     return parts[1] if len(parts) == 3 and len(parts[1]) == 64 else ""
 
 
 class DiskCache:
-    """The entries in a folder. Methods that write raise OSError where that is impossible."""
+    """The entries of a folder. Methods that write raise OSError if they cannot."""
 
     __slots__ = ("folder",)
 
@@ -72,11 +73,12 @@ class DiskCache:
         self.folder = folder
 
     def find(self, key: str) -> str | None:
-        """The path of a key's file, its bytes checked; what is damaged is removed."""
+        """Returns the path of a key's file, its bytes checked; None if there is none. A damaged
+        file is removed."""
         for path in files(os.path.join(self.folder, key)):
             with suppress(OSError):
                 with checked(path) as (file, _):
-                    # Of the descriptor: through a link it would be another file's time.
+                    # By descriptor: by path a link could lead to another file.
                     with suppress(OSError):
                         os.utime(file.fileno() if os.utime in os.supports_fd else path)
                 return path
@@ -85,7 +87,7 @@ class DiskCache:
         return None
 
     def keep(self, key: str, name: str, suffix: str, data: bytes) -> str:
-        """Writes the file of a key, whole or not at all; its path."""
+        """Writes the file of a key, whole or not at all, and returns its path."""
         folder = os.path.join(self.folder, key)
         target = f"{word(name)}.{sha256(data).hexdigest()}{suffix}"
         with _new(folder) as (handle, temporary):
@@ -98,40 +100,40 @@ class DiskCache:
         return os.path.join(folder, target)
 
     def remove(self, key: str) -> list[str]:
-        """Removes what there is of a key; the paths of what cannot be removed."""
+        """Removes the files of a key. Returns the paths of files that cannot be removed."""
         left = []
         for path in files(os.path.join(self.folder, key)):
             try:
                 os.unlink(path)
             except FileNotFoundError:
                 pass
-            except OSError:  # a folder that is only read
+            except OSError:  # a read-only folder
                 left.append(path)
         return left
 
     def lock(self, key: str) -> AbstractContextManager[bool]:
-        """Keeps other processes and threads from compiling the same."""
+        """Returns a lock against other processes and threads that would compile the same key."""
         return held(os.path.join(self.folder, f"{key}.lock"), LOCK_LIMIT)
 
 
 # ------------------------------------------------------------------------------------------ reading
 class UnsoundError(OSError):
-    """A file that somebody else can have written, or whose bytes are not those of its name."""
+    """Raised for a file that another user may have written, or whose checksum is wrong."""
 
 
 @contextmanager
 def checked(path: str) -> Iterator[tuple[BinaryIO, bytes]]:
-    """The open file of an entry, and its bytes, once both were looked at.
+    """Yields the open file of an entry and its bytes, both checked.
 
-    Nobody else can have written the file or put it there, and its bytes are those of its name.
-    Raises UnsoundError for another one, OSError where there is none.
+    No other user can have written or placed the file, and its bytes match the checksum in its name.
+    Raises UnsoundError otherwise, and OSError if there is no file.
     """
     folder, name = os.path.split(path)
     with _folder_of_key(folder) as handle:
         file = open(os.open(name, _READ, dir_fd=handle), "rb")
     with file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):  # a pipe, say, of which no end is to be read
+        if not stat.S_ISREG(status.st_mode):  # a pipe, for instance, which never ends
             raise UnsoundError("it is no file")
         if status.st_uid != os.geteuid() or status.st_mode & OTHERS:
             raise UnsoundError("it can be written by others")
@@ -143,7 +145,7 @@ def checked(path: str) -> Iterator[tuple[BinaryIO, bytes]]:
 
 
 def read(path: str) -> bytes:
-    """The bytes of an entry's file. Raises UnsoundError where they are not sound, OSError."""
+    """Returns the checked bytes of an entry's file. Raises UnsoundError or OSError as `checked`."""
     with checked(path) as (_, data):
         return data
 
@@ -154,9 +156,9 @@ _READ |= getattr(os, "O_CLOEXEC", 0)
 
 @contextmanager
 def _folder_of_key(path: str) -> Iterator[int]:
-    """The descriptor of a folder of a key.
+    """Yields the descriptor of a key's folder.
 
-    Raises UnsoundError where another user can write it: what is in it may be of another key.
+    Raises UnsoundError if another user can write to it, and so move files between keys.
     """
     handle = os.open(path, _READ | getattr(os, "O_DIRECTORY", 0))
     try:

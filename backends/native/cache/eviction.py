@@ -1,6 +1,8 @@
-"""How much a disk cache holds, and what goes from it. Part of `specs/cpu_toolchain.md`.
+"""Eviction from the disk cache: the least recently used entries go. Part of
+`specs/cpu_toolchain.md`.
 
-Removing is by name: what a process has loaded stays loaded. Files of others stay.
+Removing a file does not unload it from a process that has loaded it. Other files in the folder
+stay.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ import attrs
 from aotlite.backends.native.cache.disk_cache import NEW, files
 
 LIMIT = 1 << 30
-"""Bytes. Beyond it what was not used for longest goes, down to four fifths."""
+"""Bytes of a cache. Beyond it the least recently used entries are removed, down to four fifths."""
 
 FORGOTTEN = 3600.0
-"""Seconds after which a file that nobody renamed is what a crash left."""
+"""Seconds after which an unfinished file counts as the remains of a crash."""
 
 LOOKED, REST = "looked", 600.0
-"""A file that says when the cache was trimmed; seconds in which no process does so at its start. To
-look through fifty thousand entries takes a second and a half."""
+"""The file whose time says when the cache was last trimmed, and the seconds in which no process
+trims it again at its start: listing fifty thousand entries takes a second and a half."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -35,23 +37,23 @@ class Entry:
     path: str
     size: int
     used: float
-    """When it was last used, in seconds since the epoch."""
+    """The time of its last use, in seconds since the epoch."""
 
     def remove(self) -> None:
-        """Removes the file, and its folder where that is empty then."""
+        """Removes the file, and its folder if that is empty then."""
         with suppress(OSError):
             os.unlink(self.path)
             os.rmdir(os.path.dirname(self.path))
 
 
 def entries(folder: str) -> list[Entry]:
-    """All files of a cache, damaged ones too."""
+    """Returns all files of a cache, damaged ones too."""
     keys = [each.path for each in _listed(folder) if _KEY.fullmatch(each.name)]
     return [entry for key in keys for entry in _entries_of(key)]
 
 
 def cache_size(folder: str) -> int:
-    """Bytes."""
+    """Returns the bytes of all files of a cache."""
     return sum(entry.size for entry in entries(folder))
 
 
@@ -65,7 +67,7 @@ def clear(folder: str) -> list[Entry]:
 
 
 def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
-    """Removes entries, those not used for longest first, where all are more than `limit` bytes."""
+    """Removes the least recently used entries if all have more than `limit` bytes. Returns them."""
     _note_look(folder)
     sweep(folder)
     found = sorted(entries(folder), key=lambda entry: entry.used)
@@ -81,7 +83,7 @@ def trim(folder: str, limit: int = LIMIT) -> list[Entry]:
 
 
 def is_due(folder: str) -> bool:
-    """Whether no process has trimmed a cache in the last minutes."""
+    """Whether no process has trimmed the cache in the last minutes."""
     try:
         looked = os.stat(os.path.join(folder, LOOKED)).st_mtime
     except OSError:
@@ -97,7 +99,7 @@ def _note_look(folder: str) -> None:
 
 
 def sweep(folder: str) -> None:
-    """Removes what a crash left, and folders of keys without a file."""
+    """Removes unfinished files and locks of crashed processes, and empty folders of keys."""
     for each in _listed(folder):
         if each.name.endswith(".lock"):
             _remove_forgotten(each)

@@ -1,6 +1,6 @@
-"""File locks between processes, and between threads. Part of `specs/cpu_toolchain.md`.
+"""File locks between processes and threads, by flock. Part of `specs/cpu_toolchain.md`.
 
-`flock`: the system frees the lock of a process that ends in whatever way, so none is ever stale.
+The system frees the lock of a process that ends, however it ends, so that no lock is ever stale.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAP, _LONGEST_NAP = 0.002, 0.05
 
 @contextmanager
 def held(path: str, limit: float) -> Iterator[bool]:
-    """Holds a lock; gives False where it was not to be had within `limit` seconds or not at all.
+    """Holds a lock for a block. Yields False if it could not be had within `limit` seconds.
 
-    What a lock is for here is no work done twice, so the caller goes on without it.
+    The caller goes on without it: the locks here save work that would be done twice, no more.
     """
     handle = _acquired(path, time.monotonic() + limit)
     try:
@@ -44,15 +44,15 @@ def _acquired(path: str, deadline: float) -> int | None:
             with absent():
                 time.sleep(nap)
             nap = min(2 * nap, _LONGEST_NAP)
-    except OSError:  # a folder that cannot be written, a file system without locks
+    except OSError:  # a read-only folder, or a file system without locks
         return None
 
 
 def _tried(path: str) -> int | None:
-    """An open file that holds the lock; None where another one does.
+    """Returns the descriptor of a file that holds the lock; None if another one holds it.
 
-    The file goes when the lock does, so one that was opened before and locked after that is no
-    longer the lock.
+    The holder removes the file when it is done. A file that was opened before that and locked after
+    it is not the lock any more, which the comparison with the path finds.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -69,7 +69,7 @@ def _tried(path: str) -> int | None:
 
 
 def _release(path: str, handle: int) -> None:
-    """Unlocks by name: closing alone would not, where a forked child has the file open as well."""
+    """Unlocks by removing the file: closing it does not unlock while a forked child has it open."""
     with suppress(OSError):
         os.unlink(path)
     os.close(handle)

@@ -1,7 +1,7 @@
-"""Whether a file is a whole library. Part of `specs/cpu_toolchain.md`.
+"""Checks whether a library file is complete. Part of `specs/cpu_toolchain.md`.
 
-The system's loader believes what is written in a library: of one that ends too soon it reads what
-is not there, which ends the process (SIGBUS, SIGSEGV). A linker that is killed leaves such files.
+The system's loader trusts the offsets in a library: a truncated one, as a killed linker leaves it,
+ends the process by SIGBUS or SIGSEGV.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _ELF = b"\x7fELF"
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xca\xfe\xba\xbf")
 
 _OFFSETS = {1: ("I", 28, "I", (4, 16)), 2: ("Q", 32, "Q", (8, 32))}
-"""By class, 32 or 64 bits: of the header the kind and place of the offsets of both tables; of an
-entry of the program headers the kind and places of offset and size."""
+"""For 32-bit and 64-bit ELF: struct code and place of the header's offsets of both tables; struct
+code and places of offset and size in an entry of the program headers."""
 
 
 def fault(path: str) -> str:
-    """What the file of a library is instead of a whole one; empty where it is one.
+    """Returns what is wrong with a file, "no library" or "half a library"; empty if nothing.
 
-    Of ELF the tables and segments must lie within the file. Raises OSError as opening it does.
+    Tables and segments of an ELF file must lie within it. Raises OSError if it cannot be opened.
     """
     with open(path, "rb") as file:
         return fault_of(file, os.fstat(file.fileno()).st_size)
 
 
 def fault_of(file: BinaryIO, size: int) -> str:
-    """The same of an open file of so many bytes."""
+    """Returns the same for an open file of `size` bytes."""
     head = file.read(64)
     if sys.platform == "darwin":
         return "" if head[:4] in _MACH_O else "no library"
@@ -41,7 +41,8 @@ def fault_of(file: BinaryIO, size: int) -> str:
 
 
 def _end(file: BinaryIO, head: bytes, size: int) -> int:
-    """Where an ELF file ends at least; more than its size where that cannot be read."""
+    """Returns the least size of an ELF file by its tables; more than `size` if they cannot be
+    read."""
     try:
         order = "<" if head[5] == 1 else ">"
         kind, place, of_segment, places = _OFFSETS[head[4]]

@@ -1,7 +1,7 @@
-"""Where code is compiled and kept, and whether that place is safe. Part of
+"""The folders in which code is compiled and kept, and the check that they are safe. Part of
 `specs/cpu_toolchain.md`.
 
-Loading a library runs what is in it: a folder that somebody else can write is never used.
+Loading a library runs its code. So a folder to which another user can write is never used.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from aotlite.ir.filesystem.trust import OTHERS, Step
 
 
 def chosen() -> str | None:
-    """The folder that the user wants: AOTLITE_CACHE, else `aotlite` in the user's cache folder.
+    """Returns the folder of the user's choice: AOTLITE_CACHE, else `aotlite` in the cache folder.
 
-    None where there is no home folder to have it in. Neither made nor looked at.
+    None if there is no home folder. The folder is neither made nor checked.
     """
     given = os.environ.get("AOTLITE_CACHE")
     if given:
         return os.path.abspath(os.path.expanduser(given))
     caches = os.environ.get("XDG_CACHE_HOME")
-    if not caches or not os.path.isabs(caches):  # the standard says to ignore others
+    if not caches or not os.path.isabs(caches):  # the XDG standard ignores relative paths
         caches = os.path.expanduser("~/.cache")
     return os.path.join(caches, "aotlite") if os.path.isabs(caches) else None
 
 
 def made(folder: str) -> str:
-    """Makes a folder, and those above it, readable by its user alone; why it cannot be used, or
-    nothing."""
+    """Makes a folder, and those above it, for its user alone. Returns why it cannot be used; empty
+    if it can."""
     if not os.path.lexists(folder):
         refused = refusal_to_make(folder)
         if refused:
@@ -53,7 +53,8 @@ def made(folder: str) -> str:
 
 
 def _make(folder: str) -> None:
-    """As `os.makedirs`, which gives others rights to all that it makes but the last."""
+    """Makes a folder and those above it with mode 700. (`os.makedirs` sets the mode of the last one
+    only.)"""
     if os.path.isdir(folder):
         return
     _make(os.path.dirname(folder))
@@ -65,11 +66,11 @@ def _make(folder: str) -> None:
 
 
 def refusal(folder: str) -> str:
-    """Why code from a folder must not be loaded, or cannot be; empty where it may be.
+    """Returns why code from a folder must not or cannot be loaded; empty if it may be.
 
-    It must belong to this user and be writable by nobody else. So must each folder above it, of
-    the path as it is given and of what links in it lead to, or nobody could say what is there a
-    moment later; those may be root's, too, or have a sticky bit, as /tmp.
+    The folder must belong to this user and be writable by nobody else. The same holds for each
+    folder above it, along the given path and along links in it, since whoever can write there can
+    replace the folder. Folders above may also be root's, or have a sticky bit, as /tmp.
     """
     if os.name != "posix":
         return f"{folder} has no owner that {os.name} says"
@@ -91,7 +92,7 @@ def refusal(folder: str) -> str:
 
 
 def refusal_to_make(folder: str) -> str:
-    """Why no code must be kept below where a folder would be made; empty where it may be."""
+    """Returns why a folder that does not exist yet would be unsafe; empty if it would be safe."""
     there = folder
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -104,7 +105,7 @@ def refusal_to_make(folder: str) -> str:
 
 
 def _refusal_above(steps: list[Step], folder: str) -> str:
-    # From the root down: nobody else can exchange what is in a folder that was passed.
+    # From the root down: no other user can replace entries of a folder that has passed.
     for each in steps:
         found = _fault_above(each)
         if found:
@@ -125,17 +126,17 @@ def _written_by_others(step: Step) -> str:
 
 
 def runs_nothing(folder: str) -> bool:
-    """Whether the system loads no library from a folder: it is mounted noexec."""
+    """Whether a folder is mounted noexec, so that no library can be loaded from it."""
     return bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
 
 
 # ------------------------------------------------------------------------------ temporary folders
 SYSTEM_PLACES = ("/tmp", "/var/tmp")
-"""Where temporary folders are made if nobody but their user may turn the way there elsewhere."""
+"""Places for temporary folders, if no other user can redirect the path to them."""
 
 
 def private(prefix: str = "aotlite-cache-") -> str:
-    """A new folder of this process alone, which goes when it ends."""
+    """Returns a new folder of this process alone, which is removed when the process ends."""
     folder, owner = mkdtemp(prefix=prefix, dir=temporary_place()), os.getpid()
 
     def remove() -> None:
@@ -148,16 +149,16 @@ def private(prefix: str = "aotlite-cache-") -> str:
 
 @attrs.frozen
 class Scratch:
-    """A new folder of this user alone, which is removed at the end of a block."""
+    """A new folder of this user alone, removed at the end of a block."""
 
     path: str
     handle: int | None
-    """Its descriptor; None where the system has none for folders."""
+    """The folder's descriptor; None where the system has no descriptors of folders."""
 
     def read(self, name: str) -> bytes:
-        """The bytes of a file that is in the folder that was made, whatever its path leads to now.
+        """Returns the bytes of a file in the folder that was made, wherever its path leads now.
 
-        Raises PermissionError where it belongs to another user than this one and root.
+        Raises PermissionError if the file belongs to neither this user nor root.
         """
         path = name if self.handle is not None else os.path.join(self.path, name)
         with open(os.open(path, _READ, dir_fd=self.handle), "rb") as file:
@@ -175,7 +176,7 @@ for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):  # not on ea
 
 @contextmanager
 def scratch() -> Iterator[Scratch]:
-    """A folder to compile or to copy in. Raises OSError where there is no place for one."""
+    """Yields a folder for compiling or copying. Raises OSError if there is no place for one."""
     with TemporaryDirectory(prefix="aotlite-", dir=temporary_place()) as path:
         if not trust.HAS_DESCRIPTORS:
             yield Scratch(path, None)
@@ -188,11 +189,10 @@ def scratch() -> Iterator[Scratch]:
 
 
 def temporary_place() -> str:
-    """The folder in which temporary ones are made: that of Python's `tempfile`.
+    """Returns the folder in which temporary folders are made: that of Python's `tempfile`.
 
-    Where another user can turn the way to it elsewhere, the first place of SYSTEM_PLACES and the
-    disk cache's folder where nobody can, and the user is told, once. Raises PermissionError where
-    there is none.
+    If another user can redirect the path to it, the first safe one of `SYSTEM_PLACES` and the disk
+    cache's folder, with one warning. Raises PermissionError if none is safe.
     """
     wanted = gettempdir()
     why = _refusal_below(wanted)
@@ -216,7 +216,7 @@ def _other_places() -> Iterator[str]:
 
 
 def _refusal_below(folder: str) -> str:
-    """Why no code must be in a new folder of a folder; empty where it may be."""
+    """Returns why a new folder below this one would be unsafe; empty if it would be safe."""
     if os.name != "posix":  # its folder for temporary files is the user's own
         return ""
     return refusal_to_make(os.path.join(os.path.abspath(folder), "aotlite-..."))

@@ -1,1 +1,1 @@
-"""A C compiler of the machine: found, tried out, run. Spec: `specs/cpu_toolchain.md`."""
+"""The machine's C compiler: found, probed, run. Spec: `specs/cpu_toolchain.md`."""

@@ -1,4 +1,4 @@
-"""A C text becomes the bytes of a library, by one run of a compiler in a folder of its own.
+"""Compilation: a C text becomes the bytes of a library, by one compiler run in a new folder.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -25,13 +25,13 @@ from aotlite.ir.errors import BackendError, noted
 LIBRARY = "library.so"
 
 ROOM = 1 << 20
-"""Bytes that a folder must have room for, or it is told to be full when a compiler fails in it."""
+"""Free bytes below which a folder counts as full when a compiler fails in it."""
 
 
 def library_of(
     compiler: Compiler, flags: Sequence[str], text: str, name: str, limit: float
 ) -> bytes:
-    """The library of a text. Raises BackendError where the compiler makes none."""
+    """Returns the bytes of a text's library. Raises BackendError if the compiler fails."""
     source, command = f"{word(name)}.c", (*compiler.command, *flags)
     try:
         with scratch() as folder:
@@ -42,7 +42,7 @@ def library_of(
     except OSError as error:
         raise BackendError(
             f"cpu: {name!r} has no place to be compiled in ({error}), expected room in "
-            f"{temporary()}; TMPDIR names another one"
+            f"{temporary()}; name another folder in TMPDIR"
         ) from error
     what = f"cpu: {compiler.kind}, compiling {name!r}, {ended.problem}, expected a library"
     advice = "" if ended.is_refusal else "; try again, or name another compiler in CC"
@@ -53,9 +53,9 @@ def library_of(
 
 
 def built(command: Sequence[str], folder: str, source: str, limit: float) -> CommandResult:
-    """How a compiler ends that is to make LIBRARY of a file in a folder.
+    """Runs a compiler that makes `LIBRARY` of a file in a folder, and returns how it ended.
 
-    Raises OSError where it fails and the folder is full, whatever it says itself.
+    Raises OSError if it fails and the folder is full, whatever the compiler prints.
     """
     library = os.path.join(folder, LIBRARY)
     with suppress(FileNotFoundError):
@@ -72,7 +72,7 @@ def built(command: Sequence[str], folder: str, source: str, limit: float) -> Com
 
 
 def _problem(library: str) -> str:
-    """What is wrong with what a compiler made that says that it succeeded; empty if nothing is."""
+    """Returns what is wrong with the library of a successful compiler; empty if nothing."""
     if not os.path.isfile(library):
         return "makes no library"
     found = fault(library)
@@ -82,13 +82,14 @@ def _problem(library: str) -> str:
 
 
 def temporary() -> str:
-    """The folder for temporary files, as messages call it."""
+    """Returns the name of the folder for temporary files in messages."""
     name = "the folder for temporary files"
     return f"{name}, {tempfile.tempdir}" if tempfile.tempdir else name
 
 
 def _is_full(folder: str) -> bool:
-    """Whether there is no ROOM. Found out by writing, since a user may have less than is free."""
+    """Whether a folder has less than `ROOM` bytes free. It writes them, since a quota may leave a
+    user less than the file system has."""
     path = os.path.join(folder, "room")
     try:
         with open(path, "wb") as file:
@@ -102,13 +103,14 @@ def _is_full(folder: str) -> bool:
 
 
 def write(folder: str, name: str, text: str) -> None:
-    """Writes a file of a folder."""
+    """Writes a text to a file of a folder."""
     with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def _saved(text: str, name: str) -> str | None:
-    """The file in which a text is that does not compile; none while Python exits."""
+    """Saves a text that does not compile, and returns the file's path; None if it cannot, or while
+    Python exits."""
     if is_exiting():
         return None
     try:

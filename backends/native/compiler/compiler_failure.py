@@ -1,4 +1,4 @@
-"""The error of a compiler that makes no library of a text. Part of `specs/cpu_toolchain.md`."""
+"""The error of a failed compilation. Part of `specs/cpu_toolchain.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aotlite.ir.errors import BackendError
 
 
 class CompilerFailure(BackendError):
-    """A compiler made no library."""
+    """Raised if a compiler makes no library of a text."""
 
     def __init__(
         self,
@@ -23,13 +23,13 @@ class CompilerFailure(BackendError):
     ) -> None:
         super().__init__(what + remedy)
         self.what = what
-        """The message without what to do for who has no other backend."""
+        """The message without its advice, for a warning when another backend takes over."""
         self.compiler = compiler
         self.line = line
-        """Of what it printed the line that says most; empty where it printed nothing."""
+        """The most telling line of the compiler's output; empty if it printed nothing."""
         self.save = save
-        """Puts the text into a file; gives its path where that is possible."""
+        """Saves the text to a file and returns its path; None if it cannot."""
         self.path = save()
-        """The file in which the text is; None where there is none."""
+        """The file with the text; None if it could not be saved."""
         self.is_late = is_late
-        """Whether it ran out of time."""
+        """Whether the compiler ran out of time."""

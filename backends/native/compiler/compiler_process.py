@@ -1,4 +1,4 @@
-"""Compilers as child processes: with a time limit, ended with everything that they started.
+"""Compilers as child processes, with a time limit, and ended together with their children.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -23,13 +23,14 @@ from aotlite.backends.native.blocked_threads import absent
 
 _SAID_LINES = 20
 _LONGEST_POLL = 2**31 - 1
-"""Milliseconds; what is left of a limit after these is waited for in naps."""
+"""The longest timeout of poll, in milliseconds. Naps wait for the rest of a longer limit."""
 _running: set[tuple[int, int]] = set()
 """(pid of this process, pid of a child that leads a process group)."""
 _exiting = threading.Event()
 
 _starting = threading.Lock()
-"""No fork while a child is started: it would hold the pipe on which its start is waited for."""
+"""Held while a child is started, so that no fork happens then: the fork would hold the pipe on
+which `Popen` waits for the start."""
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(
         before=_starting.acquire,
@@ -40,17 +41,17 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 @attrs.frozen
 class CommandResult:
-    """How a command ended: `problem` is empty where it succeeded; `said` is what it printed."""
+    """The end of a command: `problem` is empty if it succeeded; `said` is its output."""
 
     problem: str
     said: str = ""
     is_refusal: bool = False
-    """Whether the command itself said no, and was not ended by something else."""
+    """Whether the command itself reported an error, and was not ended by a signal or the limit."""
     is_late: bool = False
-    """Whether it was ended because time was up."""
+    """Whether it was ended by the time limit."""
 
     def reason(self) -> str:
-        """The problem, with the line that says most.
+        """Returns the problem with the most telling line of the output.
 
         >>> CommandResult("status 1", "f.c:1: note: x\\nf.c:2: error: no y\\nfailed").reason()
         'status 1: f.c:2: error: no y'
@@ -58,9 +59,9 @@ class CommandResult:
         return ": ".join(filter(None, [self.problem, self.line()]))
 
     def line(self) -> str:
-        """The line that says most: the first that has such a word, or the last; or nothing.
+        """Returns the most telling line: the first with "error", "failed" or "cannot", or the last.
 
-        A linker says `failed` or `cannot`, and its driver `error` after that.
+        A linker prints "failed" or "cannot", and its driver "error" after that.
         """
         lines = [line.strip() for line in self.said.splitlines() if line.strip()]
         words = ("error", "failed", "cannot")
@@ -68,17 +69,17 @@ class CommandResult:
         return (telling or lines[-1:] or [""])[0]
 
     def last_lines(self) -> str:
-        """The end of what it printed."""
+        """Returns the last lines of the output."""
         return "\n".join(self.said.rstrip().splitlines()[-_SAID_LINES:])
 
 
 def run(command: Sequence[str], folder: str, limit: float) -> CommandResult:
-    """Runs a command in `folder`, at most `limit` seconds.
+    """Runs a command in `folder` for at most `limit` seconds, and returns how it ended.
 
-    What it prints goes through a file and not through a pipe: a process that it leaves behind with
-    the pipe open would be waited for. It leads a process group of its own, which is ended as a
-    whole when time is up, when the command itself is killed, at Ctrl-C, and at the exit of Python.
-    Its own temporary files, as object files that are linked, are in the folder as well.
+    Its output goes to a file, since a pipe would have to wait for a process that the command leaves
+    behind. It leads a process group of its own, which is killed as a whole when time is up, when
+    the command itself is killed, at Ctrl-C, and at the exit of Python. Its temporary files, such as
+    object files, lie in the folder as well.
     """
     if _exiting.is_set():
         return CommandResult("is not started any more, Python exits")
@@ -104,15 +105,15 @@ def run(command: Sequence[str], folder: str, limit: float) -> CommandResult:
 
 
 def _file(folder: str) -> BinaryIO:
-    """A new file for what is printed: in memory, so that a full disk is told of, where there is
-    such a thing, else in a folder."""
+    """Returns a new file for the output: in memory on Linux, so that a full disk can be reported,
+    else in the folder."""
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return open(os.memfd_create("said"), "w+b")
     return open(os.path.join(folder, "said"), "w+b")
 
 
 def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
-    """Waits until a child has ended; whether it had to be ended because time was up."""
+    """Waits for the end of a child, and kills it when time is up. Returns whether it was killed."""
     entry = (os.getpid(), child.pid)
     _running.add(entry)
     try:
@@ -128,8 +129,8 @@ def _wait(child: subprocess.Popen[bytes], limit: float) -> bool:
 def _ends(child: subprocess.Popen[bytes], limit: float) -> bool:
     """Whether a child ends by itself within `limit` seconds.
 
-    Without a thread, for which there may be no memory. Linux says at once when a child ends; the
-    rest, and what no descriptor is left for, is waiting with a timeout: naps of up to 50 ms.
+    No thread is started, for which memory may be missing. On Linux poll returns at once when the
+    child ends. Elsewhere, and without a free descriptor, it waits in naps of up to 50 ms.
     """
     end = time.monotonic() + limit
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
@@ -158,13 +159,13 @@ def _end_group(leader: int) -> None:
 
 
 def is_exiting() -> bool:
-    """Whether Python exits, and no compiler is started any more."""
+    """Whether Python is exiting, so that no compiler is started any more."""
     return _exiting.is_set()
 
 
 @atexit.register
 def _end_all() -> None:
-    """Ends what daemon threads are still waiting for; of this process, not of the one it forked."""
+    """Kills the children for which daemon threads of this process still wait."""
     _exiting.set()
     for parent, leader in list(_running):
         if parent == os.getpid():

@@ -1,6 +1,7 @@
-"""The C compilers of a machine: who is asked, and which flags they are given.
+"""The candidates for a C compiler, and the flags for each kind.
 
-Nothing here runs anything; whether one works, `probing` finds out. Spec: `specs/cpu_toolchain.md`.
+Nothing here runs a command; `probe` finds out whether a candidate works. Spec:
+`specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ESSENTIAL = ("-fno-fast-math", "-O3", "-fPIC", "-shared")
-"""What every compiler must take. The first undoes what $CC may ask for (CC-5)."""
+"""Flags that a compiler must accept. The first one overrides a -ffast-math in $CC (CC-5)."""
 
 OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-std=gnu11", "-std=c11"),
@@ -26,31 +27,31 @@ OPTIONAL: tuple[tuple[str, ...], ...] = (
     ("-pipe",),
     *((("-Wl,-z,noseparate-code",),) if sys.platform == "linux" else ()),
 )
-"""Of each group the first that the compiler takes.
+"""Groups of alternatives: the first flag of each that the compiler accepts is used.
 
 Vectors of 64 bytes are 4 to 14 % faster than gcc's own choice. The linker's default divides a
-library into four mappings where two do (CC-24).
+library into four mappings where two would do (CC-24).
 """
 
 GCC_OPTIMIZE = (
     *("-O2", "-ftree-loop-vectorize", "-fno-tree-slp-vectorize"),
     *("-fvect-cost-model=dynamic", "-fpeel-loops"),
 )
-"""Of gcc's -O3 what kernels gain by: as fast, and compiled in three quarters of the time (CC-8).
+"""The parts of gcc's -O3 that kernels gain by: as fast, compiled in less time (CC-8).
 
-Not vectors of straight code: gcc 12 forgets to round there, `(double)(float)x` is x.
+No SLP vectorization: with it gcc 12 drops roundings, `(double)(float)x` becomes x.
 """
 
 BARE = ("-nodefaultlibs", "-lgcc")
-"""Without looking into the C library, which takes 6 ms; gcc's own comes with every gcc (CC-7)."""
+"""Flags that link without the C library, which saves 6 ms. libgcc comes with every gcc (CC-7)."""
 
 CONTRACTED, UNCONTRACTED = ("-ffp-contract=off", "-DCONTRACT"), ("-ffp-contract=off",)
-"""The printer says which products and sums are rounded once: compilers would tell by what stands
-around them, and one value would have two forms."""
+"""Contraction is off in both: the printer writes fma where it is wanted. A compiler would decide by
+the surrounding code, and one value would get two results (Note [contraction])."""
 
 
 class Candidate(NamedTuple):
-    """A compiler to try: what it is called in messages, and its command."""
+    """A compiler to try: its name in messages, and its command."""
 
     title: str
     command: tuple[str, ...]
@@ -64,12 +65,12 @@ class Compiler(NamedTuple):
     """gcc, clang, zig or other."""
     version: str
     options: tuple[str, ...]
-    """Of OPTIONAL what it takes."""
+    """The flags of `OPTIONAL` that it accepts."""
     identity: str
-    """Other for another compiler, or another version of it: part of the keys of the disk cache."""
+    """A text that differs between compilers and versions: part of the keys of the disk cache."""
 
     def flags(self, contract: bool, sanitize: str, libraries: bool = True) -> tuple[str, ...]:
-        """The flags of a compilation, as `toolchain.compile_c` describes them."""
+        """Returns the flags of a compilation, whose options `toolchain.compile_c` describes."""
         contraction = CONTRACTED if contract else UNCONTRACTED
         if not sanitize:
             optimize = GCC_OPTIMIZE if self.kind == "gcc" else ()
@@ -86,7 +87,7 @@ class Compiler(NamedTuple):
 
 # ------------------------------------------------------------------------------------- who is asked
 def candidates() -> Iterator[Candidate]:
-    """$CC where it is set, gcc, clang, and the one of the wheel `ziglang`: those that are here."""
+    """Yields the compilers to try: $CC if it is set, gcc, clang, that of the wheel `ziglang`."""
     named = os.environ.get("CC", "").strip()
     if named:
         yield Candidate(f"$CC ({named})", _words(named))
@@ -100,17 +101,15 @@ def candidates() -> Iterator[Candidate]:
 
 
 def advice() -> str:
-    """What a user does about a compiler that works and then fails."""
+    """Returns the advice for a compiler that worked when it was tried and fails later."""
     if os.environ.get("CC", "").strip():
         return "unset or mend CC"
     return "mend it, or name another C compiler in CC"
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A command as a shell reads it; its program by its path, since it is run in another folder.
-
-    Empty where a shell would not read it.
-    """
+    """Returns a command split as a shell does; the program as a path, since it runs in another
+    folder. Empty if a shell could not parse it."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -119,7 +118,8 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _zig() -> tuple[str, ...] | None:
-    """The program of the wheel itself: `python -m ziglang` would start a Python before it."""
+    """Returns the command of the wheel's compiler; None without the wheel. It is the program
+    itself, since `python -m ziglang` would start another Python first."""
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):
@@ -133,9 +133,9 @@ def _zig() -> tuple[str, ...] | None:
 
 
 def which(word: str) -> str | None:
-    """The path of a program that a shell would run; None where there is none.
+    """Returns the path of the program that a shell would run; None if there is none.
 
-    `shutil.which` is in a module that takes 2 ms to import, of a first call.
+    Importing `shutil` for its function of this name would take 2 ms of a first call.
     """
     for folder in ("",) if os.sep in word else os.get_exec_path():
         path = os.path.abspath(os.path.join(folder, word))
@@ -145,9 +145,9 @@ def which(word: str) -> str | None:
 
 
 def fingerprint(command: tuple[str, ...]) -> str:
-    """The command with path, size and time of the programs in it: other after an upgrade.
+    """Returns the command with path, size and time of its programs, which change at an upgrade.
 
-    All words, since the compiler may be the second one, as in `ccache gcc`.
+    Each word is looked up, since the compiler may be the second one, as in `ccache gcc`.
     """
     facts = []
     for word in command:

@@ -1,4 +1,4 @@
-"""Compilers that make no library of a text: what is told of it, and which are not asked again.
+"""Reports of failed compilations: one warning each, and no further use of one that hangs.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -15,19 +15,19 @@ from aotlite.backends.native.warn_once import warn_once
 from aotlite.ir.errors import BackendError
 
 _late: dict[tuple[str, ...], str] = {}
-"""Commands of compilers that ran out of time, and what is told of it."""
+"""For each command of a compiler that ran out of time, the warning."""
 
 
 def given_up() -> str | None:
-    """Why the compiler of this process is not asked again; None where it is."""
+    """Returns why this process does not use its compiler any more; None if it does."""
     compiler = find_compiler() if _late else None
     return None if compiler is None else _late.get(compiler.command)
 
 
 def tell(error: BackendError, then: str) -> None:
-    """Warns of a compilation that failed, where that is new; `then` is what becomes of its graph.
+    """Warns of a failed compilation, once; `then` tells what happens to its graph.
 
-    The file with the text stays where the warning names it.
+    The file with the text is kept if the warning names it.
     """
     if isinstance(error, CompilerFailure):
         _tell(error, then)
@@ -60,7 +60,7 @@ def note(error: BackendError) -> None:
 
 
 def forget(error: BackendError) -> None:
-    """Removes the file of a failure that nobody is told of, or not yet."""
+    """Removes the saved text of a failure that is not reported."""
     if isinstance(error, CompilerFailure) and error.path is not None:
         with suppress(OSError):
             os.unlink(error.path)

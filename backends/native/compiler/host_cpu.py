@@ -1,4 +1,4 @@
-"""Which processor this is, as far as machine code depends on it.
+"""The identity of this processor, as far as machine code depends on it.
 
 Part of `specs/cpu_toolchain.md`.
 """
@@ -21,10 +21,10 @@ _FIELDS = frozenset(
 
 @cache
 def identity() -> str:
-    """The system, the model of the processor and its feature flags.
+    """Returns the system, the model of the processor and its feature flags, as one text.
 
-    Linux tells them in /proc/cpuinfo, of which the first processor's record is read: the file of
-    a machine with hundreds takes milliseconds. Elsewhere the name of the machine stands for it.
+    On Linux from the first record of /proc/cpuinfo: reading hundreds of records takes milliseconds.
+    Elsewhere the name of the machine stands for it.
     """
     base = [sys.platform, platform.machine()]
     try:

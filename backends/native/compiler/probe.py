@@ -1,4 +1,5 @@
-"""Whether a C compiler works here, and which flags it takes. Part of `specs/cpu_toolchain.md`."""
+"""The probe of a C compiler: whether it works, and which flags it accepts. Part of
+`specs/cpu_toolchain.md`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from aotlite.backends.native.libraries.shared_library import opened
 from aotlite.ir.errors import BackendError
 
 PROBE_LIMIT = 60.0
-"""Seconds; the first run ever of a compiler that comes as a wheel takes several."""
+"""Seconds. The very first run of a compiler from a wheel takes several."""
 
 _SOURCE = """\
 #if defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || (__FINITE_MATH_ONLY__ + 0)
@@ -39,11 +40,11 @@ int aotlite_probe(int x) { return x + 1; }
 
 
 def probed(candidate: Candidate, place: Callable[[bytes], str]) -> Compiler | str:
-    """The compiler, tried out; where it does not work the reason.
+    """Tries a candidate. Returns the compiler, or the reason why it does not work.
 
-    Raises BackendError where that is not the compiler's fault: there is no room, or the system
-    loads nothing from where its library is. `place` puts the library that it makes where libraries
-    are loaded from: programs may not be run from every folder for temporary files.
+    Raises BackendError for a fault of the machine: no room, or a cache folder from which nothing
+    can be loaded. `place` moves the probe's library to the cache, since a folder for temporary
+    files may be mounted noexec.
     """
     try:
         with trusted_folders.scratch() as folder:
@@ -75,7 +76,7 @@ def probed(candidate: Candidate, place: Callable[[bytes], str]) -> Compiler | st
 
 
 class _Probe:
-    """Compiles a small text with this and that flag."""
+    """Compiles a small text with various flags."""
 
     def __init__(self, command: tuple[str, ...], folder: str) -> None:
         self.command = command
@@ -83,9 +84,9 @@ class _Probe:
         write(folder, "probe.c", _SOURCE)
 
     def options(self) -> tuple[str, ...] | CommandResult:
-        """Of OPTIONAL what the compiler takes; where it does not work how it ended.
+        """Returns the flags of `OPTIONAL` that the compiler accepts, or how it failed.
 
-        All at once first: what knows them all is asked once.
+        All are tried together first, so that a usual compiler is run once.
         """
         wanted = tuple(group[0] for group in OPTIONAL)
         ended = self.ended(wanted)
@@ -102,13 +103,14 @@ class _Probe:
         return next(([flag] for flag in group if not self.ended((flag,)).problem), [])
 
     def ended(self, options: tuple[str, ...]) -> CommandResult:
-        """How the compiler ends with these flags."""
+        """Returns how the compiler ends with these flags."""
         words = (*self.command, *ESSENTIAL, *options, *UNCONTRACTED)
         return built(words, self.folder, "probe.c", PROBE_LIMIT)
 
 
 def _version(path: str) -> str | None:
-    """What a library says of its compiler; None where it does not work. Loading raises OSError."""
+    """Returns the compiler's version from the probe's library; None if that computes wrongly.
+    Raises OSError if it does not load."""
     library = opened(path)
     try:
         works = library["aotlite_probe"](41) == 42

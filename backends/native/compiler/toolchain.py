@@ -1,7 +1,8 @@
-"""C text becomes a library: which compiler, which flags, at most how long, kept for the next time.
+"""The toolchain: one C11 text becomes the path of a shared library, from the cache or a compiler.
 
-In: one C11 text. Out: the path of a shared library. Spec: `specs/cpu_toolchain.md`. What only a
-text needs that is not in the disk cache is imported when it is needed: importing takes 20 ms.
+It finds the compiler, once a process, and remembers it in the disk cache. Modules that only a
+compilation needs are imported at the first one, since that takes 20 ms. Spec:
+`specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -29,34 +30,33 @@ else:
 __all__ = ["Compiler", "compile_c", "compiler_problem", "find_compiler", "is_known", "key_of_c"]
 
 TIME_LIMIT = 120.0
-"""Seconds of one compilation."""
+"""The limit of one compilation, in seconds."""
 
 INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 
 
 # ------------------------------------------------------------------------------------- the compiler
 Search = tuple[Compiler | None, tuple[str, ...]]
-"""The compiler that was found, if any, and why those asked before it were not taken."""
+"""(the compiler that was found, or None; why each candidate before it was not taken)."""
 
 _UNTRIED = "cannot be tried"
-"""How a reason begins for which another compiler would be of no use: it says itself what would."""
+"""The beginning of reasons that another compiler would not help: they name their own remedy."""
 
 _searches = Once[Search]()
 
 
 def find_compiler() -> Compiler | None:
-    """The first of $CC, gcc, clang and the wheel `ziglang` that works; None where none does.
+    """Returns the first of $CC, gcc, clang and the wheel `ziglang` that works; None if none does.
 
-    Looked for at the first call of a process, which all its threads share. Where the disk cache
-    knows the compiler, nothing is run.
+    It searches at the first call of a process. Nothing is run if the disk cache knows the compiler.
     """
     return _search()[0]
 
 
 def compiler_problem() -> str | None:
-    """Why there is no C compiler and what to install; None where there is one.
+    """Returns why there is no C compiler and what to install; None if there is one.
 
-    Of a $CC that does not work the user is told, once, by a warning, whatever comes after it.
+    A $CC that does not work gives a warning, once, even if another compiler works.
     """
     compiler, failures = _search()
     if compiler is not None:
@@ -67,9 +67,9 @@ def compiler_problem() -> str | None:
 
 
 def is_known() -> bool:
-    """Whether `find_compiler` answers at once, and runs nothing.
+    """Whether `find_compiler` returns at once, without running a compiler.
 
-    The process has looked for one, or the disk cache knows the first that would be asked.
+    So it is if this process has searched before, or the disk cache knows the first candidate.
     """
     if _searches.known("") is not None or os.name != "posix":
         return True
@@ -100,7 +100,7 @@ def _searched() -> Search:
 
 
 def _key(candidate: Candidate) -> str:
-    # With what it would be asked for: another version of aotlite may ask for other flags.
+    # With the flags that are tried, which may differ between versions of aotlite.
     asked = json.dumps([compilers.ESSENTIAL, compilers.OPTIONAL])
     return key_of("compiler", fingerprint(candidate.command), host_cpu.identity(), asked)
 
@@ -115,7 +115,7 @@ def _tried(candidate: Candidate) -> Compiler | str:
 
 
 def _remembered(candidate: Candidate) -> Compiler | None:
-    """What the disk cache knows of a compiler; a record that cannot be read is not there."""
+    """Returns a candidate's compiler from the disk cache; None if there is no readable record."""
     key = _key(candidate)
     path = artifact_cache.found(key)
     if path is None:
@@ -158,13 +158,13 @@ def compile_c(
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
 ) -> str:
-    """The path of a shared library of a C11 text, compiled if no disk cache has it.
+    """Returns the path of a C11 text's shared library, compiled if the cache does not have it.
 
-    `name` is what messages call it. Without `contract` no product and sum are rounded once, so
-    that results are those of NumPy, bit for bit. `sanitize` is a list for -fsanitize=, such as
-    "address,undefined". A text that calls no library needs no `libraries`, and is linked sooner;
-    what the compiler itself calls, such as memset, is found nevertheless. A compiler is given
-    `time_limit` seconds. Raises BackendError where there is no compiler, or where it fails.
+    `name` stands in messages. `contract` allows fma in library functions; without it results are
+    NumPy's, bit for bit. `sanitize` is a list for -fsanitize=, such as "address,undefined". With
+    `libraries=False` it is linked without the C library, which is faster; functions that the
+    compiler itself calls, such as memset, are found nevertheless. A compiler has `time_limit`
+    seconds. Raises BackendError if there is no compiler, or it fails.
     """
     compiler = _compiler()
     flags = compiler.flags(contract, sanitize, libraries)
@@ -183,7 +183,7 @@ def compile_c(
 def key_of_c(
     text: str, *, contract: bool = True, sanitize: str = "", libraries: bool = True
 ) -> str:
-    """The key of a library: other for another text, other flags, another compiler or processor."""
+    """Returns the key of a library, a hash of text, flags, compiler and processor."""
     compiler = _compiler()
     return _key_of_c(compiler, compiler.flags(contract, sanitize, libraries), text)
 

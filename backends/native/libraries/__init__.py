@@ -1,1 +1,2 @@
-"""Shared libraries of this process, and who compiles them. Spec: `specs/cpu_toolchain.md`."""
+"""Shared libraries: loading, unloading, and compilation in the background. Spec:
+`specs/cpu_toolchain.md`."""

@@ -1,6 +1,7 @@
-"""Compilations that nobody waits for: one daemon thread does what it is given, in order.
+"""Compilation in the background: one daemon thread runs jobs in order.
 
-Spec: `specs/cpu_toolchain.md`. `compile(..., wait=False)` runs its interpreter until a job is done.
+`compile(..., wait=False)` runs its interpreter until its job is done. Spec:
+`specs/cpu_toolchain.md`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """What a thread works at: `done()`, `result()`, `exception()` as a future has them.
+    """A job with the methods of a future: `done()`, `result()`, `exception()`.
 
-    A child that was forked before it was done starts it again, when it first asks.
+    A child forked before the job was done has no such thread: it starts the job again when it first
+    asks.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -44,35 +46,35 @@ class Job(Generic[T]):
             self._outcome = (self._work(),)
         except BaseException as error:
             self._outcome = error
-        self._work = None  # with all that it holds
+        self._work = None  # frees what the function refers to
         self._finished.set()
 
     def done(self) -> bool:
-        """Whether there is a result or an error."""
+        """Returns whether there is a result or an error."""
         if self._outcome is None and self._process != os.getpid():
             self._start()
         return self._outcome is not None
 
     def wait(self, timeout: float) -> bool:
-        """Whether it is done, after at most so many seconds."""
+        """Waits at most `timeout` seconds. Returns whether it is done."""
         return self.done() or self._finished.wait(timeout)
 
     def is_absent(self) -> bool:
-        """Whether who is to do it waits outside of this process, for a compiler or a lock."""
+        """Returns whether the thread waits outside of this process, for a compiler or a lock."""
         worker = _workers.known(os.getpid())
         return worker is not None and is_absent(worker.thread.ident)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """The error, once it is done; None where there is a result.
+        """Waits for the job. Returns its error, or None if it has a result.
 
-        Raises TimeoutError where it is not done within `timeout` seconds.
+        Raises TimeoutError if it is not done within `timeout` seconds.
         """
         if not self.done() and not self._finished.wait(timeout):
             raise TimeoutError(f"not compiled within {timeout} s")
         return self._outcome if isinstance(self._outcome, BaseException) else None
 
     def result(self, timeout: float | None = None) -> T:
-        """The result, once it is done; its error is raised. TimeoutError as of `exception`."""
+        """Waits for the job. Returns its result, or raises its error, or TimeoutError."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -81,18 +83,19 @@ class Job(Generic[T]):
 
 
 def in_background(work: Callable[[], T]) -> Job[T]:
-    """The job of a function without arguments, which a daemon thread calls after those before."""
+    """Returns the job of a function without arguments. A daemon thread calls it after earlier
+    jobs."""
     return Job(work)
 
 
 def compile_in_background(text: str, name: str, **options: Any) -> Job[SharedLibrary]:
-    """The job that compiles and loads a C11 text; arguments are those of `load_c`."""
+    """Returns the job that compiles and loads a C11 text. Arguments are those of `load_c`."""
     return in_background(partial(load_c, text, name, **options))
 
 
 # --------------------------------------------------------------------------------------- the thread
 class _Worker:
-    """The jobs of one process and the thread that does them, which starts with the first."""
+    """The queue of jobs of a process, and the thread that runs them."""
 
     def __init__(self) -> None:
         self.jobs: SimpleQueue[Job[Any]] = SimpleQueue()
@@ -108,7 +111,7 @@ _workers = Once[_Worker]()
 
 
 def _submit(job: Job[Any]) -> None:
-    """Gives a job to the thread; does it here and now where no thread can be started."""
+    """Queues a job; runs it here and now if no thread can be started."""
     try:
         worker = _workers.get(os.getpid(), _Worker)
     except (RuntimeError, MemoryError):  # "can't start new thread"

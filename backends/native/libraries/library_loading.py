@@ -1,4 +1,4 @@
-"""Compiled libraries in this process: each loaded once at a time.
+"""Loading of compiled libraries: each is loaded once, and unloaded when nothing refers to it.
 
 Spec: `specs/cpu_toolchain.md`.
 """
@@ -18,7 +18,8 @@ __all__ = ["load", "load_c"]
 
 _loaded = OnceAlive[SharedLibrary]()
 _staying: list[SharedLibrary] = []
-"""Those that may have started threads, or told the C library to call them."""
+"""The libraries that are never unloaded: they may have started threads, or registered functions
+with the C library."""
 
 
 def load_c(
@@ -30,10 +31,10 @@ def load_c(
     libraries: bool = True,
     time_limit: float = TIME_LIMIT,
 ) -> SharedLibrary:
-    """The library of a C11 text, compiled, and loaded unless it is loaded already.
+    """Returns the loaded library of a C11 text, compiled if no cache has it.
 
-    The arguments, and the errors, are those of `compile_c`. One that was linked without
-    `libraries` is unloaded when nobody has it or a function of it any more.
+    Arguments and errors are those of `compile_c`. A library linked without `libraries` is unloaded
+    when nothing refers to it or its functions any more.
     """
     key = key_of_c(text, contract=contract, sanitize=sanitize, libraries=libraries)
     compiled = partial(compile_c, contract=contract, sanitize=sanitize, libraries=libraries)
@@ -52,8 +53,8 @@ def load_c(
         try:
             return load(path)
         except BackendError:
-            # Removed since by another process, made where another C library was installed, or
-            # left half by a compiler that said that it was whole.
+            # Another process has removed it, it needs another C library, or it is incomplete though
+            # its compiler reported success: compile it once more.
             artifact_cache.removed(key)
         return load(compiled(text, name, time_limit=time_limit))
 

@@ -1,7 +1,7 @@
-"""How many mappings a process may have, and whether there is room for more libraries.
+"""The limit of memory mappings of a process, which loaded libraries could exhaust.
 
-Each loaded library takes some (two with GNU's linker), and Linux gives a process 65,530: after
-that nothing in it gets memory any more. Part of `specs/cpu_toolchain.md` (CC-24).
+Each library takes some mappings, two with GNU's linker. Linux allows a process 65,530; without free
+ones even `malloc` fails. Part of `specs/cpu_toolchain.md` (CC-24).
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import gc
 from aotlite.ir.errors import BackendError
 
 EVERY = 256
-"""Mappings are counted after so many libraries: counting many takes milliseconds."""
+"""Mappings are counted once for so many libraries, since counting takes milliseconds."""
 
 _LIMIT, _MAPS = "/proc/sys/vm/max_map_count", "/proc/self/maps"
 _since_counted = 0
 
 
 def make_room() -> None:
-    """Sees to it that a library can be loaded with an eighth of the mappings left for all else.
+    """Makes sure that an eighth of the mappings is free before a library is loaded.
 
-    What is collected first may hold libraries. Raises BackendError where there is no room.
+    If not, it runs the garbage collector, which may free libraries. Raises BackendError if that
+    does not help.
     """
     global _since_counted
     _since_counted += 1
@@ -45,7 +46,7 @@ def _is_roomy() -> bool:
 
 
 def limit() -> int | None:
-    """How many mappings a process may have; None where there is no such limit."""
+    """Returns the limit of a process's mappings; None if there is none."""
     try:
         with open(_LIMIT, "rb") as file:
             return int(file.read())
@@ -54,6 +55,6 @@ def limit() -> int | None:
 
 
 def mapped() -> int:
-    """How many it has."""
+    """Returns the number of mappings of this process."""
     with open(_MAPS, "rb") as file:
         return sum(1 for _ in file)

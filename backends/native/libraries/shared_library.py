@@ -1,8 +1,8 @@
-"""The file of an entry becomes a library of this process, until nobody has it any more.
+"""Shared libraries: a checked file is loaded, and unloaded when nothing refers to it any more.
 
-What is loaded is the file that was checked: the system's loader is given its descriptor, as the
-name that Linux has for one; elsewhere, where there is no such name, a copy of the bytes that were
-checked, which no other user can reach. Spec: `specs/cpu_toolchain.md` (CC-14, CC-19, CC-23).
+The loader must open the very file that was checked. On Linux it gets the path of the open
+descriptor in /proc; elsewhere a copy of the checked bytes in a folder that no other user can reach.
+Spec: `specs/cpu_toolchain.md` (CC-14, CC-19, CC-23).
 """
 
 from __future__ import annotations
@@ -26,34 +26,40 @@ from aotlite.backends.native.cache.trusted_folders import scratch
 from aotlite.ir.errors import BackendError
 
 DESCRIPTORS = "/proc/self/fd"
-"""Where Linux has names for what is open."""
+"""The folder in which Linux names open files."""
 
 
 @attrs.frozen(eq=False)
 class LibraryFunction:
-    """A function of a library, which it refers to."""
+    """A C function: its address, and a reference that keeps its library loaded."""
 
     address: int
     library: SharedLibrary
 
 
+# Note [unloading of libraries]
+#     f = compile(model); f(x); del f          ten thousand times, as a server with new shapes does
+# Each f has a library, and a library that is never closed takes two of a process's 65,530 memory
+# mappings. So one is closed when nothing refers to it: launches refer to `LibraryFunction`s, and
+# those to the library. ctypes' own functions would not do: they are reference cycles, which live
+# until a collection. Closed are only libraries linked without `libraries`: one that calls the C
+# library may have started threads or registered exit handlers, which would call unmapped memory.
 class SharedLibrary(ctypes.CDLL):
-    """A library of this process. Its functions refer to it."""
+    """A loaded library. Its functions refer to it."""
 
     def function(self, name: str) -> LibraryFunction:
-        """One of its functions. Those of ctypes refer to themselves, too: they, and the library
-        with them, stay until they are collected."""
+        """Returns one of its functions, without ctypes' function object."""
         return LibraryFunction(ctypes.addressof(ctypes.c_char.in_dll(self, name)), self)
 
     def unload_when_dropped(self) -> None:
-        """Unloads it when the last object that refers to it is gone: it, its functions, what has
-        those. An address of something in it that is kept alone refers to nothing."""
-        # Not while Python exits: daemon threads may still be in it.
+        """Unloads the library when the last reference to it is gone. A bare address into it is no
+        reference."""
+        # Not at the exit of Python: daemon threads may still run its code.
         finalize(self, _ctypes.dlclose, self._handle).atexit = False
 
 
 def load(path: str) -> SharedLibrary:
-    """The library of an entry. Raises BackendError where `opened` raises OSError."""
+    """Returns the loaded library of a cache entry. Raises BackendError if it does not load."""
     try:
         return opened(path)
     except OSError as error:
@@ -64,10 +70,10 @@ def load(path: str) -> SharedLibrary:
 
 
 def opened(path: str) -> SharedLibrary:
-    """The library of an entry, all of whose symbols are resolved now and seen by no other library.
+    """Loads a cache entry, with its symbols resolved now and hidden from other libraries.
 
-    Raises OSError where it does not load, where its bytes are not those that were kept, and for
-    half a library, at which the system's loader would end the process.
+    Raises OSError if it does not load, if its bytes are not those that were stored, and for an
+    incomplete library, which would end the process in the system's loader.
     """
     with checked(path) as (file, data):
         found = fault_of(io.BytesIO(data), len(data))
@@ -82,7 +88,7 @@ def opened(path: str) -> SharedLibrary:
 
 @contextmanager
 def _name(file: BinaryIO, data: bytes) -> Iterator[str]:
-    """A path under which the system's loader finds an open file."""
+    """Yields a path by which the system's loader finds an open file."""
     if sys.platform == "linux" and os.path.exists(f"{DESCRIPTORS}/{file.fileno()}"):
         yield f"{DESCRIPTORS}/{_spelled(next(_numbers))}{file.fileno()}"
         return
@@ -97,10 +103,10 @@ _numbers = count()
 
 
 def _spelled(number: int) -> str:
-    """A way of writing nothing in a path, another one for each number.
+    """Returns a redundant part of a path, a different one for each number.
 
-    The loader takes a name that it has seen for the library that it loaded then, and numbers of
-    descriptors are used again.
+    The loader takes a path that it has seen before for the library that it loaded then, and the
+    numbers of descriptors are reused.
 
     >>> _spelled(0), _spelled(5)
     ('', './/./')

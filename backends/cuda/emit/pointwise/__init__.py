@@ -1,1 +1,1 @@
-"""Kernels whose points are independent, as CUDA C++. Spec: `specs/cuda_printer.md`."""
+"""The template of kernels whose points are independent. Spec: `specs/cuda_printer.md`."""

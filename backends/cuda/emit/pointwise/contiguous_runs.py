@@ -1,9 +1,13 @@
-"""How the points of a vector reach memory: which of their accesses are of several elements.
+"""Vectorized access: which addresses of a thread's neighbouring points form wide loads and stores.
 
-A thread computes `width` neighbouring points of one axis, beginning at a multiple of `width`. What
-an address goes through meanwhile is a *run* of memory. Its alignment follows from strides and start
-alone, so that it is known which accesses of up to 16 bytes it takes. Nothing here is of C.
-Input: addresses; output: `ContiguousRun`s. Spec: `specs/cuda_printer.md`.
+A thread computes `width` neighbouring points of one axis, from a multiple of `width` on. The
+addresses that it passes are a *run* of memory. Its alignment follows from strides and start:
+
+    width 4, float32, b0[8*i0 + i1]        one access of 16 bytes
+                      b0[8*i0 + i1 + 2]    two accesses of 8 bytes, or two aligned ones around it
+                      b0[8*i0 + 2*i1]      a run of 8 elements, of which every other one is used
+
+Nothing here is of C. Input: addresses; output: `ContiguousRun`s. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -18,40 +22,41 @@ from aotlite.backends.loops.expr import Affine, Scalar, unknown
 from aotlite.backends.loops.program import Store
 
 BYTES = 16
-"""Of the widest access that a thread makes at once."""
+"""The bytes of a thread's widest access."""
 FURTHEST = 1 << 62
-"""Of products beyond it the power of two is kept: that is what a product that wraps around has."""
+"""Beyond this only the power of two of a product is kept, which survives wrapping."""
 MOST_TOGETHER = 4
-"""Elements of each point that are accessed as one run: parts of a pair, words of a block."""
+"""The largest step between points of a run: parts of a pair, words of a block."""
 
 
 @attrs.frozen
 class ThreadMapping:
-    """Which points a thread takes at once, and how vectors are numbered."""
+    """The mapping of points to threads: each thread takes vectors of `width` points."""
 
     extents: tuple[int, ...]
     order: tuple[int, ...]
-    """The axes, outermost first; along the last one neighbouring threads take neighbours."""
+    """The axes, outermost first. Along the last one neighbouring threads take neighbours."""
     width: int = 1
-    """Points of a vector."""
+    """The points of a vector."""
     flat: bool = False
-    """Vectors are of all points in a row, and go on over the ends of the last axis."""
+    """Whether all points count as one axis, so that vectors cross the ends of the last axis."""
     patch: int | None = None
-    """The axis of which a block takes several positions: what is near along it is loaded twice."""
+    """The axis of which a block takes several positions, as in a stencil, so that elements near
+    each other along it are loaded by one block."""
 
     @property
     def vector(self) -> int:
-        """The axis along which points of a vector lie."""
+        """The axis along which the points of a vector lie."""
         return self.order[-1]
 
     @property
     def points(self) -> int:
-        """All points."""
+        """The number of points."""
         return math.prod(self.extents)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Of each axis, in the row-major numbering of all points."""
+        """The stride of each axis in the row-major numbering of all points."""
         found, step = [0] * len(self.extents), 1
         for k in reversed(self.order):
             found[k] = step
@@ -61,23 +66,23 @@ class ThreadMapping:
 
 @attrs.frozen
 class ContiguousRun:
-    """Consecutive elements of a buffer that the points of a vector go through.
+    """Consecutive elements of a buffer that the points of a vector access.
 
-    The address is that of its first element at a vector's first point; element e of the vector lies
-    `offset + e * step` behind it.
+    `address` is the run's first element, at the vector's first point. Point e accesses the element
+    `offset + e * step` of the run.
     """
 
     buffer: int
     address: Affine
     count: int
     width: int
-    """Elements of one access."""
+    """The elements of one access."""
     offset: int = 0
     step: int = 1
 
 
 def moves(address: Affine, spread: ThreadMapping) -> bool:
-    """Whether an address differs among the points of a vector, for all that is known."""
+    """Whether an address may differ among the points of a vector."""
     axes = spread.order if spread.flat else (spread.vector,)
     return any(address.coefficients[k] and spread.extents[k] > 1 for k in axes)
 
@@ -85,9 +90,9 @@ def moves(address: Affine, spread: ThreadMapping) -> bool:
 def run_of(
     buffer: int, address: Affine, spread: ThreadMapping, size: int, *, exact: bool = False
 ) -> ContiguousRun | None:
-    """The run of an address that moves; None where elements are accessed one by one.
+    """Returns the run of an address that moves; None if elements are accessed one by one.
 
-    `size` is of the buffer. `exact`: no element beside those of the points may be touched.
+    `size` is the buffer's. `exact`: only elements of the points may be touched, as of a store.
     """
     step, grain = _line(address, spread)
     if step == 0 or abs(step) > 1 and (exact or not 0 < step <= MOST_TOGETHER):
@@ -112,8 +117,8 @@ def run_of(
 
 
 def _line(address: Affine, spread: ThreadMapping) -> tuple[int, int]:
-    """How an address goes from point to point of a vector, and what divides the addresses of all
-    first points, less the start; 0 where they are no line."""
+    """Returns (step of the address from point to point, a divisor of the addresses of all first
+    points minus the start). Step 0: the addresses are no line."""
     if spread.flat:
         return (1, spread.width) if is_flat(address, spread) else (0, 1)
     if any(varies_along(value, spread.vector) for value, _ in address.dynamic):
@@ -126,7 +131,7 @@ def _line(address: Affine, spread: ThreadMapping) -> tuple[int, int]:
 
 
 def is_flat(address: Affine, spread: ThreadMapping) -> bool:
-    """Whether an address goes on by 1 from each point to the next one of all."""
+    """Whether an address is the number of the point, plus a constant."""
     steps = zip(address.coefficients, spread.strides, spread.extents, strict=True)
     return not address.dynamic and all(c == step or n == 1 for c, step, n in steps)
 
@@ -136,7 +141,7 @@ def _others(spread: ThreadMapping) -> list[int]:
 
 
 def _holds(address: Affine, extents: Sequence[int], before: int, step: int, size: int) -> bool:
-    """Whether a buffer has all elements of the runs, also those between what is loaded."""
+    """Whether all elements of the runs lie in the buffer, also the unused ones."""
     low = high = address.start + before
     for c, n in zip(address.coefficients, extents, strict=True):
         low, high = low + min(c * (n - 1), 0), high + max(c * (n - 1), 0)
@@ -144,7 +149,7 @@ def _holds(address: Affine, extents: Sequence[int], before: int, step: int, size
 
 
 def choices(value: Scalar) -> list[int]:
-    """The numbers among which a value chooses, as far as they are known."""
+    """Returns the constants among which nested `where`s choose a value."""
     seen: dict[Scalar, None] = {}
     for each in unknown(value, seen, _branches):
         seen[each] = None
@@ -156,7 +161,7 @@ def _branches(value: Scalar) -> tuple[Scalar, ...]:
 
 
 def divisor(value: Scalar) -> int:
-    """A number that divides an integer value; 0 divides 0 alone."""
+    """Returns a number that divides an integer value wherever it is computed. 0: it is 0."""
     known: dict[Scalar, int] = {}
     for each in unknown(value, known, _divided):
         known[each] = _own_divisor(each, [known[operand] for operand in _divided(each)])
@@ -164,7 +169,7 @@ def divisor(value: Scalar) -> int:
 
 
 def _divided(value: Scalar) -> tuple[Scalar, ...]:
-    """The values whose divisors tell a value's."""
+    """Returns the operands whose divisors decide a value's."""
     return value.args if value.op in ("add", "sub", "mul") else _branches(value)
 
 
@@ -183,10 +188,10 @@ def _own_divisor(value: Scalar, parts: list[int]) -> int:
 def runs_of_stores(
     stores: Sequence[Store], spread: ThreadMapping, sizes: Mapping[int, int]
 ) -> dict[int, ContiguousRun]:
-    """The run of each store that has one, by its place among the stores.
+    """Returns the runs of stores, by their place among the stores.
 
-    Where a buffer is stored to several times, all is stored point by point, in order; but for
-    stores of neighbouring elements, which are one run.
+    A buffer with several stores is stored point by point, in order, unless the stores are
+    neighbours, such as the two parts of a pair: then they are one run.
     """
     found: dict[int, ContiguousRun] = {}
     for number in {store.buffer for store in stores}:
@@ -205,7 +210,7 @@ def runs_of_stores(
 
 
 def _are_neighbours(addresses: Sequence[Affine]) -> bool:
-    """Whether addresses are those of all parts of one group."""
+    """Whether addresses are neighbours that make up one aligned group."""
     alike = {attrs.evolve(each, start=0) for each in addresses}
     starts = sorted([each.start for each in addresses])
     first, count = starts[0], len(starts)
@@ -213,6 +218,7 @@ def _are_neighbours(addresses: Sequence[Affine]) -> bool:
 
 
 def together(itemsizes: Iterable[int]) -> int:
-    """Points of a vector: the narrowest elements fill 16 bytes, if the widest take 32 at most."""
+    """Returns the points of a vector for elements of these sizes: the narrowest ones fill 16 bytes,
+    and the widest at most 32."""
     found = list(itemsizes)
     return max(1, min(BYTES // min(found), 2 * BYTES // max(found))) if found else 1

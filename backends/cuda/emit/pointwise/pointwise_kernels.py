@@ -1,8 +1,13 @@
-"""Kernels whose points are independent: a thread takes vectors of neighbours, one after another.
+"""The pointwise template: a grid-stride loop, in which a thread takes vectors of neighbours.
 
-What a vector reaches of memory is told by `contiguous_runs.py`, which points it has by
-`thread_mapping.py`, which of its conditions are known by `vector_versions.py`, how its points are
-computed by `vector_body.py`. Spec: `specs/cuda_printer.md`.
+    for (first = blockIdx.x * 256 + threadIdx.x; first < n / 4; first += gridDim.x * 256) {
+        const many<m_f32, 4> w1 = fetched<4>(b0 + point);            // 16 bytes at once
+        for (e = 0; e < 4; ++e) o2[0].at[e] = ...;                   // unrolled
+        put(b1 + point, o2[0]); }
+
+`thread_mapping` chooses the points of a thread, `contiguous_runs` finds wide accesses,
+`vector_versions` splits by conditions, `vector_body` prints a vector. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -36,19 +41,19 @@ from aotlite.backends.loops.expr import Scalar, load, walk
 from aotlite.backends.loops.program import BufferKind, ProgramBuffer, Store, values_of
 
 THREADS = 256
-"""Threads of a block."""
+"""The threads of a block."""
 IN_FLIGHT = 64
-"""Bytes that a thread has asked for before it uses the first of them, roughly."""
+"""The bytes that a thread loads before it uses the first of them, roughly, to hide latency."""
 WAVES = 4
-"""Blocks for each that a GPU holds at once: who is done sooner takes more of them."""
+"""The blocks of a grid over the resident ones: faster multiprocessors take more of them."""
 OPERATIONS = 1600
-"""Most operations of the points that a thread takes at once."""
+"""The most operations of the points that a thread takes at once."""
 LIGHT = 300
-"""Operations of these up to which 64 registers are enough."""
+"""Up to so many operations 64 registers are enough."""
 
 
 class PointwiseKernel:
-    """The loops of a thread over the points of a kernel."""
+    """Prints the loops of a thread over the points of a kernel."""
 
     def __init__(
         self,
@@ -79,7 +84,7 @@ class PointwiseKernel:
             self.tiles = SharedTiles(self.spread, other, self.vector, self.versions, self.stores)
 
     def printed(self) -> KernelCode:
-        """The body of the kernel."""
+        """Returns the body of the kernel."""
         code = self._plain() if self.tiles is None else self._by_tiles(self.tiles)
         fast = self.spread.vector if self.spread.order else None
         turned = self.vector.staged
@@ -99,7 +104,8 @@ class PointwiseKernel:
         return KernelCode(lines, self._grid(blocks), THREADS, resident)
 
     def _by_tiles(self, tiles: SharedTiles) -> KernelCode:
-        """Tiles by 16 bytes where inputs allow it, else element by element."""
+        """Returns the body with tiles, in accesses of 16 bytes if inputs are aligned, else by
+        elements."""
         wide = tiles.loop(wide=True)
         test = self._alignment()
         lines = [*self.constants.lines, *tiles.declared()]
@@ -112,13 +118,13 @@ class PointwiseKernel:
         return KernelCode(lines, self._grid(tiles.tiles), THREADS, 4 if light else 0)
 
     def _grid(self, blocks: int) -> int:
-        """Blocks of a grid: those that are left take more of the work."""
+        """Returns the blocks of the grid. Blocks beyond it are turns of the grid-stride loop."""
         most = self.target.multiprocessors * (self.target.threads // THREADS) * WAVES
         return max(min(blocks, most), 1)
 
     # --- vectors
     def _by_runs(self, abreast: int) -> list[str]:
-        """Vectors, and points one by one where a buffer's memory begins between two of them."""
+        """Prints vectors, and points one by one for inputs that are not aligned."""
         vectors = self._vectors(abreast)
         test = self._alignment()
         left = self.spread.flat and self.spread.points % self.spread.width > 0
@@ -132,9 +138,9 @@ class PointwiseKernel:
         return [*head, "}", *self._ones(done)]
 
     def _alignment(self) -> str:
-        """The test whether all runs of inputs are where 16 bytes are accessed at once.
+        """Returns the test whether inputs are aligned for wide accesses; empty if none is needed.
 
-        All other memory is aligned; inputs are windows that may begin at any element.
+        Other memory is aligned. Inputs are windows, which may begin at any element.
         """
         needed = [
             (number, mask)
@@ -160,7 +166,7 @@ class PointwiseKernel:
         return [head, *self.vector.take_arrays(abreast), *inside, "}"]
 
     def _several(self, abreast: int, phase: VectorPhase) -> list[str]:
-        """A phase of the vectors that a thread takes at once."""
+        """Prints one phase of all vectors that a thread takes at once."""
         inside = self._item("item", phase)
         item = f"const {self.index.item} item = first + u * {THREADS};"
         return [
@@ -169,7 +175,7 @@ class PointwiseKernel:
         ]
 
     def _item(self, item: str, phase: VectorPhase) -> list[str]:
-        """One vector, by its number."""
+        """Prints one vector, given its number."""
         spread = self.spread
         if spread.flat:
             scope = CScope(self.constants)
@@ -183,7 +189,7 @@ class PointwiseKernel:
         return [*places, *inside]
 
     def _places(self, item: str) -> tuple[list[str], str]:
-        """The positions of a vector's first point, and the test whether it is one."""
+        """Returns the positions of a vector's first point, and the test whether it exists."""
         spread, kind = self.spread, self.index.position
         k, row = spread.vector, self._row()
         names = [f"i{axis}" for axis in spread.order[:-1]]
@@ -204,11 +210,11 @@ class PointwiseKernel:
         return found, f"i{spread.patch} < {spread.extents[spread.patch]} && v{k} < {end}"
 
     def _row(self) -> int:
-        """Vectors of a row; the last one may be part of one."""
+        """Returns the number of vectors of a row; the last one may be incomplete."""
         return -(-self.spread.extents[self.spread.vector] // self.spread.width)
 
     def _items(self) -> int:
-        """How many vectors there are."""
+        """Returns the number of vectors."""
         spread = self.spread
         if spread.flat:
             return spread.points // spread.width
@@ -220,7 +226,7 @@ class PointwiseKernel:
         return rows * -(-self._row() // PATCH_VECTORS) * PATCH_VECTORS
 
     def _abreast(self) -> int:
-        """How many vectors a thread takes at once, so that enough of memory is on its way."""
+        """Returns how many vectors a thread takes at once, so that enough loads are in flight."""
         loaded = self.vector.loaded_bytes(self.stores)
         if not loaded or self.spread.patch is not None or self.versions.are_many(self.stores):
             return 1
@@ -236,7 +242,7 @@ class PointwiseKernel:
 
     # --- point by point
     def _ones(self, start: str) -> list[str]:
-        """Points, neighbours by neighbouring threads."""
+        """Prints a loop over single points; neighbouring threads take neighbours."""
         kind, count = self.index.item, self.spread.points
         scope = CScope(self.constants, (1 << len(self.spread.extents)) - 1)
         self.vector.one(self.stores, scope)
@@ -253,8 +259,9 @@ class PointwiseKernel:
 
 
 def prepared(stores: Sequence[Store], facts: KernelFacts) -> list[Store]:
-    """The stores, none of which combines at a place that is known, with chosen addresses."""
-    # Of one point what lies there is loaded by its own thread alone, not by all before the loop.
+    """Returns the stores with combining ones rewritten as loads and plain stores where no two
+    points share an address, and with chosen addresses."""
+    # A kernel of one point keeps them: its load would be hoisted, and run by all threads.
     one = math.prod(facts.extents) == 1
     found = [store if one else _plain(store) for store in stores]
     k = vector_axis(found, facts.extents)
@@ -267,8 +274,8 @@ def prepared(stores: Sequence[Store], facts: KernelFacts) -> list[Store]:
 
 
 def _plain(store: Store) -> Store:
-    """A store that combines as one of what it loads and combines: no two points store at one
-    address, where positions are read either (K-7)."""
+    """Returns a combining store as a plain store of the loaded value combined with its own. No two
+    points store at one address here (K-7)."""
     if store.combine is None or store.unordered:
         return store
     old = load(store.buffer, store.address, store.value.dtype)

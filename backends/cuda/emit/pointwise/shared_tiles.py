@@ -1,9 +1,9 @@
-"""Operands that lie across: a block transposes them tile by tile through shared memory.
+"""Transposition through shared memory, for loads with stride 1 along another axis than the vectors.
 
-Where a load has stride 1 along another axis than the vector axis, a block computes square tiles of
-both: first it loads the operand along its own axis into shared memory, then it goes over the tile
-along the vector axis. Rows of a tile are one word longer than they need be, so that threads that go
-down a column are in different banks. Spec: `specs/cuda_printer.md`.
+A block computes square tiles of the two axes. It loads the operand along its own axis into shared
+memory, waits, and goes over the tile along the vector axis, so that all accesses to global memory
+are coalesced. Rows of a tile are padded by one word, which puts a column's elements into different
+banks. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from aotlite.ir import dtypes
 
 THREADS = 256
 LEAST = 8
-"""Points along both axes from which on tiles pay."""
+"""Tiles pay if both axes have at least so many points."""
 SIDE, SHORT_SIDE = 64, 32
-"""Points of a tile along each axis."""
+"""The points of a tile along each axis."""
 SHARED = 40 << 10
-"""Bytes that the tiles of a block take at most."""
+"""The most bytes of the tiles of a block."""
 LINE = 8
-"""Threads that access 128 neighbouring bytes; a warp has four such, and no two in one bank."""
+"""Threads that access 128 neighbouring bytes; a warp has four such groups, in different banks."""
 HEAVY = 400
-"""Operations of a vector from which on a thread's vectors are a loop that is not unrolled."""
+"""From so many operations of a vector on, the loop over a thread's vectors is not unrolled."""
 
 
 @attrs.frozen
@@ -46,11 +46,11 @@ class Staged:
     load: Scalar
     name: str
     run: ContiguousRun | None
-    """How it is accessed along its own axis, where by 16 bytes at once."""
+    """The wide access along its own axis; None if it is loaded by elements."""
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The bytes of an element."""
         size: int = self.load.dtype.itemsize
         return size
 
@@ -58,7 +58,8 @@ class Staged:
 def across(
     stores: Sequence[Store], facts: KernelFacts, vector: int
 ) -> tuple[int, list[Scalar]] | None:
-    """The axis along which most loads lie across, and those loads."""
+    """Returns the other axis along which most loads have stride 1, and those loads; None if none
+    lies across the vector axis."""
     extents = facts.extents
     if extents[vector] < LEAST:
         return None
@@ -75,7 +76,7 @@ def across(
 
 
 class SharedTiles:
-    """The loop of a block over tiles."""
+    """Prints the loop of a block over tiles."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class SharedTiles:
 
     @property
     def tiles(self) -> int:
-        """How many there are."""
+        """The number of tiles."""
         extents = [self.spread.extents[k] for k in self._outer()]
         count = self._parts(self.axis) * self._parts(self.spread.vector)
         for extent in extents:
@@ -105,7 +106,7 @@ class SharedTiles:
         return count
 
     def declared(self) -> list[str]:
-        """The tiles in shared memory."""
+        """Returns the declarations of the tiles in shared memory."""
         return [
             f"__shared__ {memory_type(each.load.dtype)} "
             f"{each.name}[{self.side * self._pitch(each)}];"
@@ -113,7 +114,7 @@ class SharedTiles:
         ]
 
     def loop(self, *, wide: bool) -> list[str]:
-        """The loop; `wide`: by accesses of 16 bytes, where strides allow them."""
+        """Returns the loop. `wide`: with accesses of 16 bytes where strides allow them."""
         inside: list[str] = []
         for each in self.staged:
             inside += self._wide_stage(each) if wide and each.run else self._stage(each)
@@ -134,17 +135,17 @@ class SharedTiles:
         return -(-self.spread.extents[axis] // self.side)
 
     def _side(self) -> int:
-        """The points along a side: as many as fit, if both axes have them."""
+        """Returns the points along a side: 64 if they fit and both axes are long enough."""
         nbytes = sum(each.itemsize for each in self.staged) * SIDE * (SIDE + 4)
         short = min(self.spread.extents[k] for k in (self.axis, self.spread.vector)) <= SHORT_SIDE
         return SHORT_SIDE if short or nbytes > SHARED else SIDE
 
     def _pitch(self, each: Staged) -> int:
-        """Elements from one row of a tile to the next one."""
+        """Returns the elements from one row of a tile to the next, padding included."""
         return self.side + max(4 // each.itemsize, 1)
 
     def _run(self, load: Scalar) -> ContiguousRun | None:
-        """The access of a load along its own axis by 16 bytes, if that is what strides allow."""
+        """Returns the access of 16 bytes along a load's own axis; None if strides forbid it."""
         number, address = load.args
         width = BYTES // load.dtype.itemsize
         order = [*[k for k in self.spread.order if k != self.axis], self.axis]
@@ -154,7 +155,7 @@ class SharedTiles:
         return run if run is not None and run.width == width and even else None
 
     def _places(self) -> list[str]:
-        """Where a tile lies."""
+        """Returns the declarations of a tile's position."""
         u, k = self.axis, self.spread.vector
         names = [*[f"i{axis}" for axis in self._outer()], f"part{u}", f"part{k}"]
         extents = [*[self.spread.extents[axis] for axis in self._outer()]]
@@ -163,7 +164,7 @@ class SharedTiles:
         return [*found, *[f"const {kind} base{x} = part{x} * {self.side};" for x in (u, k)]]
 
     def _place(self, each: Staged) -> LocalElement:
-        """Where an element of a tile is at a point."""
+        """Returns the place in a tile of the element at a point."""
         u, k = self.axis, self.spread.vector
         text = f"{each.name}[(i{k} - base{k}) * {self._pitch(each)} + i{u} - base{u}]"
         dtype = each.load.dtype
@@ -172,7 +173,7 @@ class SharedTiles:
 
     # --- loading
     def _stage(self, each: Staged) -> list[str]:
-        """Element by element, neighbours by neighbouring threads."""
+        """Prints the loading of a tile by elements; neighbouring threads load neighbours."""
         u, k = self.axis, self.spread.vector
         place = self._address(each, each.load.args[1].start)
         own = f"(i{k} - base{k}) * {self._pitch(each)} + i{u} - base{u}"
@@ -184,7 +185,8 @@ class SharedTiles:
         ]
 
     def _wide_stage(self, each: Staged) -> list[str]:
-        """By 16 bytes: all that a thread loads, then where it belongs in the tile."""
+        """Prints the loading of a tile by 16 bytes: all loads of a thread come first, then its
+        stores to the tile."""
         u, k, run = self.axis, self.spread.vector, each.run
         assert run is not None
         width, vectors = run.width, self.side**2 // run.width
@@ -217,8 +219,8 @@ class SharedTiles:
         return f"b{number} + ({self.body.writer.address(moved, scope)})"
 
     def _vector_places(self, width: int) -> tuple[str, str]:
-        """The row of a thread's vector in a tile, and its first column: eight neighbours, then the
-        next row."""
+        """Returns the row and first column of a thread's vector in a tile: eight threads take
+        neighbours, the next eight the next row."""
         line = min(LINE, self.side // width)
         rest = f" + p / {line * self.side} * {line}" if self.side > line * width else ""
         return f"p / {line} % {self.side}", f"(p % {line}{rest}) * {width}"
@@ -235,7 +237,7 @@ class SharedTiles:
 
     # --- computing
     def _vectors(self) -> list[str]:
-        """Vectors of the tile along the vector axis."""
+        """Prints the vectors of a tile along the vector axis."""
         u, k, width = self.axis, self.spread.vector, self.spread.width
         vectors = self.side**2 // width
         scope = CScope(self.body.row, self._known() & ~(1 << k))
@@ -254,7 +256,7 @@ class SharedTiles:
         ]
 
     def _ones(self) -> list[str]:
-        """Points of the tile, neighbours by neighbouring threads."""
+        """Prints the points of a tile one by one; neighbouring threads take neighbours."""
         u, k = self.axis, self.spread.vector
         scope = CScope(self.body.row, self._known())
         self.vector.one(self.stores, scope)
@@ -268,7 +270,7 @@ class SharedTiles:
         ]
 
     def _turns(self, count: int, unrolled: str) -> list[str]:
-        """The head of the loop of a thread over its share."""
+        """Returns the head of a thread's loop over its share of `count` items."""
         turns = -(-count // THREADS)
         point = f"const u32 p = threadIdx.x + n * {THREADS};"
         return [unrolled, f"for (u32 n = 0; n < {turns}; ++n) {{", point]

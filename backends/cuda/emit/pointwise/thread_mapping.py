@@ -1,7 +1,7 @@
-"""Which points a thread takes at once: the choice among ways by what it makes of memory.
+"""The choice of a `ThreadMapping`: the one with which most bytes move in wide, coalesced accesses.
 
-Input: the stores of a kernel whose points are independent; output: `ThreadMapping`. Nothing here is
-of C. Spec: `specs/cuda_printer.md`.
+Candidates are single points, vectors along the last axis, and vectors of all points as one axis.
+Input: the stores of a pointwise kernel. Nothing here is of C. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from aotlite.backends.loops.expr import Affine, walk
 from aotlite.backends.loops.program import Store, values_of
 
 LEAST_ROW = 8
-"""Vectors of a row from which on a part of one at its end does not matter."""
+"""In rows of at least so many vectors an incomplete one at the end does not matter."""
 OPERATIONS = 1200
-"""Most operations of a vector: the points of it are texts of their own once loops are unrolled."""
+"""The most operations of a vector, whose points are unrolled."""
 PATCH_ROWS = 8
 PATCH_VECTORS = 32
-"""Positions that a block takes at once where it takes several along two axes."""
+"""The rows and vectors of a patch, which a block takes at once for a stencil."""
 
 
 @attrs.frozen
 class _Access:
-    """One load, or one store; stores cost more."""
+    """A load or a store; stores have a larger weight."""
 
     buffer: int
     address: Affine
@@ -53,9 +53,9 @@ def spread_of(
     *,
     tiles: bool = False,
 ) -> ThreadMapping:
-    """The way in which most bytes are accessed by as much as a thread can at once.
+    """Returns the mapping with the best accesses.
 
-    `tiles`: what lies across goes through shared memory, and points are divided along axes.
+    `tiles`: loads go through tiles in shared memory, so that points stay divided along axes.
     """
     found = _accesses(stores, itemsizes)
     best = _by_ones(found, facts.extents)
@@ -70,13 +70,13 @@ def spread_of(
 
 
 def vector_axis(stores: Sequence[Store], extents: Sequence[int]) -> int | None:
-    """The axis along which vectors would lie."""
+    """Returns the axis along which vectors would lie; None without axes."""
     found = _accesses(stores, {store.buffer: store.value.dtype.itemsize for store in stores})
     return _by_ones(found, extents).order[-1] if extents else None
 
 
 def _accesses(stores: Sequence[Store], itemsizes: Mapping[int, int]) -> list[_Access]:
-    """What a point loads and stores, each once; what it only may load, too."""
+    """Returns the accesses of a point, also those in branches."""
     roots = [value for store in stores for value in values_of(store)]
     loads = [each for each in walk(roots) if each.op == "load"]
     found = [_Access(x.args[0], x.args[1], x.dtype.itemsize, 1) for x in loads]
@@ -84,7 +84,7 @@ def _accesses(stores: Sequence[Store], itemsizes: Mapping[int, int]) -> list[_Ac
 
 
 def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> ThreadMapping:
-    """One point after the other, along the axis along which most bytes are neighbours."""
+    """Returns the mapping of single points, with the axis of most neighbouring bytes last."""
     gains = dict.fromkeys(range(len(extents)), 0)
     for each in found:
         for k, c in enumerate(each.address.coefficients[: len(extents)]):
@@ -99,7 +99,7 @@ def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> ThreadMapping:
 def _candidates(
     stores: Sequence[Store], found: Sequence[_Access], ones: ThreadMapping
 ) -> Iterable[ThreadMapping]:
-    """Vectors along the last axis, then such of all points in a row."""
+    """Yields mappings by vectors: along the last axis, and of all points as one axis."""
     k, extent = ones.vector, ones.extents[ones.vector]
     steps = [(each.itemsize, abs(each.address.coefficients[k])) for each in found]
     sizes = [size * step for size, step in steps if 1 <= step <= MOST_TOGETHER]
@@ -113,7 +113,7 @@ def _candidates(
 
 
 def _within(width: int, stores: Sequence[Store]) -> int:
-    """So many points that their text does not grow beyond all bounds."""
+    """Returns the width, halved until a vector has at most `OPERATIONS` operations."""
     roots = [value for store in stores for value in values_of(store)]
     operations = sum(cost(scalar) for scalar in walk(roots))
     while width > 1 and width * operations > OPERATIONS:
@@ -127,7 +127,7 @@ def _quality(
     found: Sequence[_Access],
     sizes: Mapping[int, int],
 ) -> float:
-    """The bytes of all accesses, each as far as threads share the work of memory well."""
+    """Returns the bytes of all accesses, each weighted by how well it is made."""
     runs = runs_of_stores(stores, spread, sizes)
     of_stores = [runs.get(k) for k in range(len(stores))]
     loads = found[: len(found) - len(stores)]
@@ -139,7 +139,7 @@ def _quality(
 
 
 def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> float:
-    """How well an access is made: 1 is what all points of a vector have in common."""
+    """Returns the quality of an access, from 0 for scattered to 1 for one that all points share."""
     if not moves(each.address, spread):
         return 1.0
     if run is not None:
@@ -147,18 +147,18 @@ def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> f
     step = abs(each.address.coefficients[spread.vector])
     if step > MOST_TOGETHER:
         return 0.0
-    # One by one neighbours are accessed by neighbouring threads, in vectors with gaps.
+    # Single points: neighbouring threads access neighbours. Vectors: with gaps between them.
     return (0.8 if spread.width == 1 else 0.3) / max(step, 1)
 
 
 def _bytes(each: _Access, extents: Sequence[int]) -> int:
-    """The bytes of all elements of an access, each once."""
+    """Returns the bytes of all elements of an access, each once."""
     moving = zip(each.address.coefficients, extents, strict=False)
     return each.itemsize * math.prod([n for c, n in moving if c])
 
 
 def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
-    """The axis along which loads of one buffer are neighbours of each other, as in a stencil."""
+    """Returns the axis along which a stencil's loads of one buffer are neighbours; else None."""
     near: dict[int, int] = {}
     families: dict[tuple[int, tuple[int, ...]], set[int]] = {}
     for each in found:
@@ -176,7 +176,7 @@ def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
 
 
 def _starts(address: Affine) -> set[int]:
-    """Where an address begins; a chosen one in several places."""
+    """Returns the possible starts of an address; a chosen one has several."""
     if not address.dynamic:
         return {address.start}
     if len(address.dynamic) > 1:

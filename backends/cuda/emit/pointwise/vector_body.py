@@ -1,4 +1,4 @@
-"""One vector of points: what it loads at once, its points in a loop that is unrolled, its stores.
+"""The code of one vector: wide loads, an unrolled loop over its points, wide stores.
 
 Spec: `specs/cuda_printer.md`.
 """
@@ -30,7 +30,7 @@ from aotlite.ir.dtypes import DType
 
 
 class VectorPhase(enum.Enum):
-    """What of a vector is printed: a thread loads all of its vectors before it computes them."""
+    """The phase of a vector that is printed: a thread loads all its vectors, then computes them."""
 
     LOAD = "load"
     COMPUTE = "compute"
@@ -38,7 +38,7 @@ class VectorPhase(enum.Enum):
 
 
 Chunk = tuple[int, Affine, int]
-"""Of a buffer, what is accessed at once: at an address, so many elements."""
+"""A wide access: (buffer, address, number of elements)."""
 
 
 class Vector:
@@ -52,26 +52,26 @@ class Vector:
         body.settled = settling.lines
         self.facts = body.facts
         self.masks: dict[int, int] = {}
-        """For each buffer the bits that are 0 in the address of its first element."""
+        """For each buffer the low bits that must be 0 in its address, for wide accesses."""
         self.arrays: dict[Chunk, str] = {}
         self.staged: dict[Scalar, LocalElement] = {}
-        """What lies in shared memory already."""
+        """The loads whose values lie in tiles in shared memory."""
         self.operations = 0
-        """Of a point, roughly."""
+        """The estimated operations of a point."""
         self.count = 0
 
-    # --- what is at once
+    # --- wide accesses
     def has_runs(self, stores: Sequence[Store]) -> bool:
-        """Whether anything is accessed by several elements at once."""
+        """Whether the vector has a wide access."""
         return bool(self.spread.order and (self._loads(stores) or self._stored(stores)))
 
     def loaded_bytes(self, stores: Sequence[Store]) -> int:
-        """The bytes of all runs that a vector loads."""
+        """Returns the bytes of all runs that a vector loads."""
         runs = {run: each.dtype.itemsize for each, run in self._loads(stores).items()}
         return sum(run.count * size for run, size in runs.items())
 
     def _loads(self, stores: Sequence[Store]) -> dict[Scalar, ContiguousRun]:
-        """The run of each load that is executed at every point, and has one."""
+        """Returns the runs of loads that are executed at every point."""
         roots = [value for store in stores for value in values_of(store)]
         written = {store.buffer for store in stores}
         found: dict[Scalar, ContiguousRun] = {}
@@ -88,7 +88,7 @@ class Vector:
 
     # --- text
     def printed(self, stores: Sequence[Store], parent: CScope, phase: VectorPhase) -> None:
-        """The vector in a scope that knows its first point."""
+        """Prints the vector into a scope that knows its first point."""
         if phase is VectorPhase.BOTH:
             self.arrays = {}
         places = self.body.writer.places = dict(self.staged)
@@ -101,12 +101,12 @@ class Vector:
         self.body.writer.places = {}
 
     def one(self, stores: Sequence[Store], scope: CScope) -> None:
-        """One point in a scope that knows it."""
+        """Prints one point into a scope that knows it."""
         self.body.writer.places = dict(self.staged)
         self.body.stores(stores, scope)
 
     def take_arrays(self, abreast: int) -> list[str]:
-        """Declarations of what several vectors load before the first of them is computed."""
+        """Returns declarations of arrays for the loads of several vectors."""
         if abreast == 1:
             return []
         kinds = {chunk: self._type(self.body.kinds[chunk[0]], chunk[2]) for chunk in self.arrays}
@@ -125,7 +125,7 @@ class Vector:
         return f"{stem}{self.count}"
 
     def _loaded(self, chunk: Chunk, dtype: DType, parent: CScope, phase: VectorPhase) -> str:
-        """The name of what is loaded at once, which is loaded where it has none."""
+        """Returns the name of a wide load, which is printed at its first use."""
         if chunk not in self.arrays:
             text = self.arrays[chunk] = self._name("w")
             place = self._place(chunk, parent)
@@ -137,7 +137,7 @@ class Vector:
         return self.arrays[chunk] + ("" if phase is VectorPhase.BOTH else "[u]")
 
     def _place(self, chunk: Chunk, scope: CScope) -> str:
-        """The C text of a pointer to what is accessed at once."""
+        """Returns the C text of the pointer of a wide access."""
         number, address, width = chunk
         size = width * self.body.kinds[number].itemsize
         self.masks[number] = max(self.masks.get(number, 0), min(size & -size, BYTES) - 1)
@@ -150,7 +150,7 @@ class Vector:
         return f"b{number} + ({self.body.writer.address(address, inside)})"
 
     def _points(self, stores: Sequence[Store], parent: CScope) -> None:
-        """The loop over the points, and the stores behind it."""
+        """Prints the loop over the points, and the wide stores after it."""
         runs = self._stored(stores)
         names: dict[tuple[int, Affine], str] = {}
         for run in runs.values():
@@ -178,7 +178,7 @@ class Vector:
                     parent.lines.append(f"put({place}, {made});")
 
     def _loop(self, lines: Sequence[str]) -> list[str]:
-        """The loop over the points of a vector; as many texts once it is unrolled."""
+        """Returns the loop over the points of a vector, which is unrolled."""
         width, k, kind = self.spread.width, self.spread.vector, self.index.position
         if self.spread.flat:
             order = self.spread.order
@@ -192,19 +192,19 @@ class Vector:
 
 
 def _chunks(run: ContiguousRun) -> list[Chunk]:
-    """What a run is accessed by."""
+    """Returns the wide accesses of a run."""
     starts = range(run.address.start, run.address.start + run.count, run.width)
     return [(run.buffer, attrs.evolve(run.address, start=start), run.width) for start in starts]
 
 
 def _position(run: ContiguousRun) -> str:
-    """Which element of a run point e has."""
+    """Returns the C text of the run's element at point e."""
     text = {1: "e", -1: "-e"}.get(run.step, f"e * {run.step}")
     return f"{text} + {run.offset}" if run.offset else text
 
 
 def _element(chunks: Sequence[str], run: ContiguousRun, dtype: DType) -> Callable[[CScope], str]:
-    """The C text of the value of point e."""
+    """Returns the C text of the value at point e."""
     place = _position(run)
     text = f"{chunks[-1]}.at[{_less(place, (len(chunks) - 1) * run.width)}]"
     for number in reversed(range(len(chunks) - 1)):

@@ -1,8 +1,9 @@
-"""A vector in versions: what conditions are is known for most vectors, whatever they guard.
+"""Versions of a vector by its conditions, so that most vectors have no branches inside.
 
-A condition that is one for all points of a vector chooses between two texts. Along the vector axis
-conditions flip in few places: vectors that lie between two of them have a text each, and the points
-of those across one, or across the end of a row, go one by one. Spec: `specs/cuda_printer.md`.
+A condition that is the same for all points of a vector becomes an `if` around two versions. Along
+the vector axis a condition changes at a few points: a vector between two of them gets a version of
+its own, and the points of a vector across one, or across the end of a row, are computed one by one.
+Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from aotlite.backends.loops.expr import COMPARISONS, Scalar, walk
 from aotlite.backends.loops.program import Store, values_of
 
 SWITCHES = 2
-"""Conditions that choose between texts: each doubles their number."""
+"""The most conditions around versions: each doubles their number."""
 MOST_PARTS = 3
 LONG = 4
-"""Vectors that a part has at least."""
+"""The least vectors of a part of the axis that gets a version."""
 CHOICES = frozenset(("where", *COMPARISONS))
 
 
 class VectorVersions:
-    """Prints vectors in as many versions as their conditions ask for."""
+    """Prints a vector in the versions that its conditions need."""
 
     def __init__(
         self, spread: ThreadMapping, facts: KernelFacts, body: Body, vector: Vector
@@ -35,13 +36,13 @@ class VectorVersions:
         self.spread, self.facts, self.body, self.vector = spread, facts, body, vector
 
     def are_many(self, stores: Sequence[Store]) -> bool:
-        """Whether there are several texts of whole vectors."""
+        """Whether whole vectors have several versions."""
         return self._switch(stores) is not None or len(self._parts(stores)) > 1
 
     def print(
         self, stores: Sequence[Store], scope: CScope, phase: VectorPhase, depth: int = 0
     ) -> None:
-        """A vector whose first point the scope knows."""
+        """Prints a vector into a scope that knows its first point."""
         condition = self._switch(stores) if depth < SWITCHES else None
         if condition is None:
             self._along(stores, scope, phase)
@@ -54,7 +55,7 @@ class VectorVersions:
         scope.lines += [*lines, "}"]
 
     def _along(self, stores: Sequence[Store], scope: CScope, phase: VectorPhase) -> None:
-        """A version for each part of the axis; the points between them one by one."""
+        """Prints a version for each part of the axis, and the points between parts one by one."""
         heads: list[str] = []
         lines: list[list[str]] = []
         for part in self._parts(stores):
@@ -86,7 +87,7 @@ class VectorVersions:
         ]
 
     def _test(self, part: LoopSegment) -> str:
-        """Whether all points of a vector are in a part; nothing where they always are."""
+        """Returns the test whether all points of a vector lie in a part; empty if always."""
         k, width = self.spread.vector, self.spread.width
         extent = self.spread.extents[k]
         end = extent if part.end is None else min(part.end, extent)
@@ -96,7 +97,7 @@ class VectorVersions:
         return " && ".join(tests)
 
     def _parts(self, stores: Sequence[Store]) -> list[LoopSegment]:
-        """The longest parts of the axis, within which no condition flips at a known place."""
+        """Returns the longest parts of the axis between the flips of conditions."""
         whole = LoopSegment((), None, None, {})
         roots = [value for store in stores for value in values_of(store)]
         if self.spread.width == 1 or all(scalar.op not in CHOICES for scalar in walk(roots)):
@@ -107,13 +108,14 @@ class VectorVersions:
         return sorted(found, key=self._length, reverse=True)[:MOST_PARTS]
 
     def _length(self, part: LoopSegment) -> int:
-        """The points of a part."""
+        """Returns the number of points of a part."""
         extent = self.spread.extents[self.spread.vector]
         end = extent if part.end is None else min(part.end, extent)
         return end - max(part.begin or 0, 0)
 
     def _switch(self, stores: Sequence[Store]) -> Scalar | None:
-        """A condition that is one for the vector, and guards what cannot be loaded anyway."""
+        """Returns a condition that is the same for the whole vector and guards unsafe loads; else
+        None."""
         if self.spread.width == 1:
             return None
         roots = [value for store in stores for value in values_of(store)]
@@ -127,7 +129,7 @@ class VectorVersions:
 
 
 def _changed(stores: Sequence[Store], truths: Mapping[Scalar, bool]) -> list[Store]:
-    """The stores where conditions are known."""
+    """Returns the stores with these conditions replaced by their truth."""
     if not truths:
         return list(stores)
     return [with_values(each, folded(truths)) for each in stores]
