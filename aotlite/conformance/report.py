@@ -20,26 +20,31 @@ PREFACE = """# Which library keeps which rule
 
 `aotlite conformance {libraries} --markdown FILE` has written this page.
 
-Each rule is tried on cases from the smallest up. *keeps*: all cases hold. *breaks*: the smallest
-case that does not is below, with what is behind it. *absent*: the library has not what the rule
-needs. *yes* and *no*: what a library does where either is right. *not run*: it cannot run here.
-*crashes*, *hangs*: it ended its process, or did not come back in time.
-*fault*: the suite or the adapter made a mistake, and nothing is known of the library.
+Each rule is tried on cases, the smallest first. A cell of the tables says:
 
-*Refused or right*: a library may raise, and then nothing is written; or it gives what would follow
-if all operands were copied first. The drawn rule, MEM-1, compares random chains of views and writes
-with a model of memory in plain Python, and makes the first that fails small.
-`aotlite conformance --list` says what each rule claims.
+- *keeps*: all cases hold.
+- *breaks*: a case does not hold. The smallest one is shown below, with the reason.
+- *absent*: the library lacks a function that the rule needs.
+- *yes*, *no*: the library's choice, where either is right.
+- *not run*: the library cannot run here.
+- *crashes*, *hangs*: the library ended its process, or did not return in time.
+- *fault*: the suite or the adapter made a mistake; it says nothing about the library.
 
-Compiled is what `aotlite.compile`, `jax.jit` and `torch.compile(backend="aot_eager")` give; the
-library `torch-aot-function` is PyTorch's AOTAutograd without the frontend. In witnesses,
+*Refused or right* means: the library raises and writes nothing, or its result is the one that it
+would have if all operands were copied first. The drawn rule, MEM-1, compares random chains of views
+and writes with a model of memory in plain Python, and shrinks the first chain that fails.
+`aotlite conformance --list` states the claim of each rule.
+
+Compiled functions are those of `aotlite.compile`, of `jax.jit`, and of
+`torch.compile(backend="aot_eager")`. The library `torch-aot-function` is PyTorch's AOTAutograd
+without the frontend. In witnesses,
 `custom(forward, backward)` is `apply` of a `torch.autograd.Function` of these two.
 """
 
 
 @attrs.frozen
 class Report:
-    """What one library makes of the rules; `not_run` says why it could not be asked at all."""
+    """The results of one library for all rules; `not_run` is the reason why it could not run."""
 
     library: str
     version: str
@@ -69,7 +74,7 @@ class Report:
 
     @property
     def absent(self) -> tuple[Result, ...]:
-        """The results of rules that need what the library does not have."""
+        """The results of rules that need a function that the library lacks."""
         return tuple(each for each in self.results if isinstance(each.outcome, Lacks))
 
     @property
