@@ -1,1 +1,1 @@
-"""Launches: planned, written as Python, recorded. Spec: `specs/cuda_backend.md`."""
+"""Launches: planned, written as Python, recorded as CUDA graphs. Spec: `specs/cuda_backend.md`."""

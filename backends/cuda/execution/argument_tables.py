@@ -1,7 +1,9 @@
-"""Arguments of launches: one table of addresses for all kernels of a program.
+"""The arguments of launches: one table of addresses for all kernels of a program.
 
-Each kernel's arguments are pointers into the table, made once, so that a call writes the table and
-touches no argument again. Spec: `specs/cuda_backend.md`.
+CUDA takes an array of pointers to arguments. Each kernel's array points into the table, and is made
+once, so that a call writes the table by one `struct.pack_into`. Spec: `specs/cuda_backend.md`.
+
+    table:  [ address b0 | address b1 | address b2 ]       kernel_0(b0, b2):  [&table[0], &table[2]]
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from typing import Any
 from aotlite.backends.cuda.emit.cuda_program import Launch
 
 Table = tuple[Any, ...]
-"""What writes all addresses, then for each launch the address of its arguments' pointers."""
+"""(function that writes all addresses, for each launch the address of its array of pointers, and
+the owner of the memory)."""
 
 
 def maker(slots: Sequence[int], launches: Sequence[Launch]) -> Callable[[], Table]:
-    """What makes tables: of the addresses of these buffers in order, for these launches.
+    """Returns a maker of tables with the addresses of `slots`, in order, for these launches.
 
-    A table is for one call at a time.
+    A table serves one call at a time.
     """
     places = {number: k for k, number in enumerate(slots)}
     words = struct.Struct(f"{len(slots)}Q")
@@ -38,5 +41,5 @@ def _made(places: Mapping[int, int], words: struct.Struct, launches: Sequence[La
         for launch in launches
     ]
     write = partial(words.pack_into, values, 0)
-    # The last part owns what the others point to.
+    # The last part owns the memory of the others' addresses.
     return write, *map(ctypes.addressof, arguments), (values, arguments)

@@ -1,9 +1,13 @@
-"""Device graphs: the launches of a compiled graph as one, recorded once and done anew.
+"""Device graphs: the launches of a compiled graph are recorded as one CUDA graph, and replayed.
 
-The launches of a recording have fixed addresses. Temporaries, and inputs that are somewhere else at
-each call, lie in a room that all recordings on a stream share; results have memory of their own,
-which is not written again while somebody holds it. Rules: CUG-1 to CUG-6.
-Spec: `specs/cuda_backend.md`.
+A recording has fixed addresses, as CUDA graphs have. Its parts therefore lie as follows:
+
+    temporaries, and inputs at changing addresses (copied)   a room that a stream's recordings share
+    inputs at a fixed address, such as parameters            where they are
+    results                                                  memory of the recording, not written
+                                                              again while somebody holds it
+
+Rules: CUG-1 to CUG-6. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -36,16 +40,16 @@ from aotlite.ir.meta import TensorMeta
 LOG = logging.getLogger("aotlite.device_graphs")
 
 MOST = 8
-"""Recordings of one compiled graph on one stream."""
+"""The most recordings of one compiled graph on one stream."""
 MANY = 16
-"""From so many compiled graphs of one name on, the user is told."""
+"""The number of recorded graphs of one name at which the user is warned."""
 ALIGNED = 16
-"""Bytes at whose multiples inputs must begin that are read where they are."""
+"""The alignment in bytes of inputs that are not copied."""
 
 
 # ----------------------------------------------------------------------------------- shared memory
 class Room:
-    """Memory that recordings share."""
+    """Memory that the recordings of a stream share."""
 
     def __init__(self, buffer: Any, size: int) -> None:
         self.buffer = buffer
@@ -53,15 +57,15 @@ class Room:
 
 
 class RoomPool:
-    """The room of a stream: as large as the largest recording needs."""
+    """The room of a stream, as large as its largest recording needs."""
 
     def __init__(self) -> None:
         self.lock = lock()
-        """Of calls on the stream one after the other copies, launches and is through."""
+        """Held by a call from its copies to its launch: calls share the room."""
         self._room: weakref.ref[Room] | None = None
 
     def room(self, arrays: ArrayBackend, size: int) -> Room:
-        """A room of this size at least; another one than before where that was too small."""
+        """Returns a room of at least this size; a new one if the present one is too small."""
         known = self.known()
         if known is None or known.size < size:
             known = Room(arrays.allocate(size, uint8), size)
@@ -69,7 +73,7 @@ class RoomPool:
         return known
 
     def known(self) -> Room | None:
-        """The room that there is, as long as some recording uses it."""
+        """Returns the present room, which lives as long as a recording uses it; else None."""
         return None if self._room is None else self._room()
 
 
@@ -77,7 +81,7 @@ _POOLS: weakref.WeakKeyDictionary[Driver, dict[int, RoomPool]] = weakref.WeakKey
 
 
 class _OwnPools(threading.local):
-    """Of each thread, the pools of its own default stream."""
+    """For each thread the pools of its own default stream."""
 
     def __init__(self) -> None:
         self.of: weakref.WeakKeyDictionary[Driver, RoomPool] = weakref.WeakKeyDictionary()
@@ -87,7 +91,7 @@ _OWN = _OwnPools()
 
 
 def pool_of(driver: Driver, stream: int) -> RoomPool:
-    """The pool of a stream. The default streams of threads have one handle, and are not one."""
+    """Returns the pool of a stream. Per-thread default streams share one handle, but no pool."""
     if stream == PER_THREAD:
         return _OWN.of.setdefault(driver, RoomPool())
     return _POOLS.setdefault(driver, {}).setdefault(stream, RoomPool())
@@ -96,54 +100,54 @@ def pool_of(driver: Driver, stream: int) -> RoomPool:
 # -------------------------------------------------------------------------------------- recordings
 @attrs.frozen
 class RecordedInput:
-    """An input on the device: its place among the values, and how many bytes it is."""
+    """An input on the device: its place among the values, and its size."""
 
     place: int
     itemsize: int
     nbytes: int
     written: bool
-    """The graph writes it, so that it cannot be a copy."""
+    """Whether the graph writes it, so that it must not be copied."""
 
 
 @attrs.define(eq=False)
 class RecordedGraph:
-    """Work with the addresses that it was recorded with."""
+    """A recording: a CUDA graph, and the addresses with which it was recorded."""
 
     graph: DeviceGraph
     room: Room
     arena: int
-    """Where the room begins."""
+    """The address of the room."""
     fixed: Sequence[tuple[int, int]]
-    """Inputs, by number, that are read where they were: their addresses."""
+    """(number, address) of inputs that are read where they are."""
     copied: Sequence[tuple[int, int]]
-    """Those that are copied first, and where to."""
+    """(number, address in the room) of inputs that are copied before."""
     outputs: Sequence[tuple[Any, int]]
-    """Buffers of results, and their addresses."""
+    """(buffer, address) of results."""
     table: Any
     holders: list[Callable[[], bool]] = attrs.field(factory=list)
 
     def fits(self, addresses: Sequence[int]) -> bool:
-        """Whether the inputs are where they were, and nobody holds the last results."""
+        """Whether the fixed inputs have their addresses, and nobody holds the last results."""
         if any(addresses[number] != address for number, address in self.fixed):
             return False
         return not any(is_held() for is_held in self.holders)
 
     def results(self) -> list[Any]:
-        """Buffers on the memory of the results, for a new generation of them."""
+        """Returns new buffers over the memory of the results."""
         found = [lent(buffer, address) for buffer, address in self.outputs]
         self.holders = [is_held for _, is_held in found]
         return [buffer for buffer, _ in found]
 
 
 class _OwnRecordings(threading.local):
-    """Of each thread, the recordings on its own default stream."""
+    """For each thread the recordings on its own default stream."""
 
     def __init__(self) -> None:
         self.known: list[RecordedGraph] = []
 
 
 class DeviceGraphRun:
-    """A compiled graph that is recorded: called as it is, with the same results."""
+    """A compiled graph whose calls replay recordings. Called as a `CudaRun`, with equal results."""
 
     def __init__(self, run: CudaRun, arrays: ArrayBackend, driver: Driver) -> None:
         self.run = run
@@ -156,14 +160,14 @@ class DeviceGraphRun:
         self.arrays = arrays
         self.driver = driver
         self.reason = _reason(run)
-        """Why nothing is recorded; empty where it is."""
+        """Why nothing is recorded; empty if it is."""
         self.inputs = _inputs(run)
         self._multiplies = any(type(action) is Gemm for action in run.plan.actions)
         self.recordings: dict[int, list[RecordedGraph]] = {}
-        """By stream, but for the default streams of threads."""
+        """The recordings by stream, without those of per-thread default streams."""
         self._own = _OwnRecordings()
         self._seen: list[set[int]] = [set() for _ in self.inputs]
-        """For each input the addresses that it has had."""
+        """For each input the addresses that it has had, to find those that never change."""
         self._calls = 0
         self._is_counted = False
         writer = run.writer
@@ -177,7 +181,7 @@ class DeviceGraphRun:
         return self.run.called(given, self.compact)
 
     def compact(self, box: list[Value]) -> list[Value]:
-        """Values as they travel, in and out."""
+        """Runs a call on arrays (`calling_convention`): replays a recording if one fits."""
         if self.reason:
             return self.run.compact(box)
         is_current = self.driver.is_current
@@ -200,7 +204,7 @@ class DeviceGraphRun:
         return self._replayed(recording, box, addresses, stream)
 
     def _addresses(self, box: Sequence[Value]) -> list[int]:
-        """Of the inputs on the device. No frame above keeps their memory."""
+        """Returns the addresses of the inputs on the device, without keeping references."""
         address, found = self.driver.address, []
         for each in self.inputs:
             buffer, start = box[each.place]
@@ -215,7 +219,7 @@ class DeviceGraphRun:
         try:
             self._launch(recording, values, addresses, stream)
         except BaseException as error:
-            values.clear()  # an error's trace keeps none of the memory
+            values.clear()  # the traceback must not keep the memory
             self.driver.explain(error)
             raise
         found: list[Value] = self._finish(values, recording.results())
@@ -239,14 +243,14 @@ class DeviceGraphRun:
     def _recording(
         self, values: Sequence[Value], addresses: Sequence[int], stream: int
     ) -> RecordedGraph | None:
-        """The recording for a call, made now if need be; None for a call that goes without."""
+        """Returns the recording for a call, made now if needed; None for a call without one."""
         known = self._recordings_on(stream)
         room = pool_of(self.driver, stream).known()
-        known[:] = [each for each in known if each.room is room]  # others were too small
+        known[:] = [each for each in known if each.room is room]  # drops those of a smaller room
         for each in known:
             if each.fits(addresses):
                 return each
-        if not self._calls:  # the first one: it loads what is loaded late
+        if not self._calls:  # the first call loads modules lazily, which a capture forbids
             return None
         if len(known) >= MOST:
             self._tell(f"there are {MOST} recordings whose results are held")
@@ -271,7 +275,7 @@ class DeviceGraphRun:
         return zip(self.inputs, addresses, self._seen, strict=True)
 
     def _tell_never(self) -> None:
-        """Loud: whoever asked for recordings has none."""
+        """Logs a warning, since the user asked for recordings and gets none."""
         LOG.warning("aotlite: graph %s is not recorded: %s (CUG-5)", self.graph.name, self.reason)
 
     def _tell(self, why: str) -> None:
@@ -280,7 +284,8 @@ class DeviceGraphRun:
     def _recorded(
         self, values: Sequence[Value], addresses: Sequence[int], stream: int, *, careful: bool
     ) -> RecordedGraph:
-        """A new recording. Inputs that were where they are before are read there."""
+        """Returns a new recording. Inputs at an address that was seen before stay there; others are
+        copied to the room."""
         stays = [
             each.written or (careful and a in seen and a % ALIGNED == 0)
             for each, a, seen in self._known(addresses)
@@ -314,7 +319,7 @@ class DeviceGraphRun:
         )
 
     def _starts(self, moved: Sequence[int]) -> tuple[list[int], int]:
-        """Where in the room inputs are copied to, behind the arena; and its size."""
+        """Returns the offsets of copied inputs in the room, behind the arena, and its size."""
         starts, size = [], -(-self.plan.arena // LINE) * LINE
         for number in moved:
             starts.append(size)
@@ -323,7 +328,7 @@ class DeviceGraphRun:
 
 
 def _inputs(run: CudaRun) -> list[RecordedInput]:
-    """The inputs on the device that are read."""
+    """Returns the inputs on the device that are read."""
     found = []
     program = run.plan.program
     buffers = {buffer.number: buffer for buffer in program.buffers}
@@ -340,7 +345,7 @@ def _inputs(run: CudaRun) -> list[RecordedInput]:
 
 
 def _reason(run: CudaRun) -> str:
-    """Why a graph cannot be recorded; empty where it can."""
+    """Returns why a graph cannot be recorded; empty if it can."""
     if run.plan.waits:
         return "a check waits for the device"
     if run.plan.copied:
@@ -358,7 +363,7 @@ _counts: dict[str, int] = {}
 
 
 def _count(name: str) -> None:
-    """Counts compiled graphs that are recorded, of which there can be one for each size."""
+    """Counts the recorded graphs of a name, one for each size, and warns of many."""
     _counts[name] = _counts.get(name, 0) + 1
     if _counts[name] == MANY:
         warn_once(

@@ -1,4 +1,4 @@
-"""Ops without loops, by their own kernels on the device's array library.
+"""Extern ops on a device: ops without loops run by their own kernels on its array library.
 
 Spec: `specs/cuda_backend.md`.
 """
@@ -14,7 +14,7 @@ from aotlite.ir.arrays import ArrayBackend
 
 
 def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], None]:
-    """What runs the op on the windows of `windows_of(step)`, in order."""
+    """Returns a function that runs the op on the windows of `windows_of(step)`, in order."""
     count = len(operands_of(step))
     results = [placed for placed in step.results if placed is not None]
 
@@ -40,7 +40,7 @@ def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], N
 
 
 def windows_of(step: Extern) -> list[Placed]:
-    """The operands, then the results that somebody needs."""
+    """Returns the operands, then the results that are needed."""
     return [*operands_of(step), *[placed for placed in step.results if placed is not None]]
 
 

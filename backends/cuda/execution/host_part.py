@@ -1,8 +1,9 @@
-"""A graph's part on the host: scalars of the CPU, such as where a generator goes on.
+"""The split of a graph into a host part and a device part.
 
-Input: a pure graph with values on a CUDA device; output: the graph of its values there, and what
-computes the others as eager does, by NumPy. What the device reads of the host comes to it as an
-input. Spec: `specs/cuda_backend.md`.
+A graph of a CUDA device may compute scalars on the CPU, such as a generator's next offset. The
+reference backend computes them, before the device part, which gets values of the host as inputs.
+The host part must not depend on the device: a call would wait for it. Spec:
+`specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ from aotlite.ir.ops.shape.copies import COPY_, RESTRIDE, TO_DEVICE
 
 @attrs.frozen
 class Parts:
-    """A graph in two."""
+    """The two parts of a graph."""
 
     device: Graph
-    """Its inputs are the graph's, and then values of the host; its outputs those on the device."""
+    """Takes the graph's inputs, then `given`; returns the outputs on the device."""
     host: Graph
-    """Its inputs are those of the graph that are on the host; its outputs come in this order."""
+    """Takes the graph's inputs on the host; returns `given`, `returned`, values of `copies`."""
     given: tuple[Node, ...]
-    """The first outputs of the host's part: what the device's part takes."""
+    """Values of the host part that the device part reads."""
     returned: tuple[Node, ...]
-    """The next ones: results of the graph."""
+    """Values of the host part that are outputs of the graph."""
     copies: tuple[Node, ...]
-    """`copy_` nodes into inputs on the host, whose new values come last."""
+    """`copy_` nodes into inputs on the host."""
 
 
 def parts_of(graph: Graph) -> Parts | None:
-    """The parts of a graph; None where nothing is computed on the host.
+    """Returns the parts of a graph; None if nothing is computed on the host.
 
-    Raises BackendError where the host's part would have to wait for the device.
+    Raises BackendError if the host part would have to wait for the device.
     """
     host = [node for node in graph.nodes if _is_on_host(node)]
     if not any(node.op == "call" for node in host):
@@ -83,7 +84,7 @@ def _split(graph: Graph, known: set[Node]) -> Parts:
 def _device_part(
     graph: Graph, rest: Sequence[Node], given: Sequence[Node], computed: set[Node]
 ) -> Graph:
-    """The rest of a graph, for which values of the host are inputs."""
+    """Returns the device part, in which values of the host are inputs."""
     numbers = count(len(graph.placeholders))
     new: dict[Node, Node] = {}
     for node in given:
@@ -121,7 +122,7 @@ def _device(node: Node) -> Any:
 
 
 class PartsRun:
-    """A graph in two parts, as one callable: the host's values, the device's, the host's writes."""
+    """The callable of a graph in two parts: host values, device values, then writes of the host."""
 
     def __init__(self, graph: Graph, parts: Parts, run: Any) -> None:
         self.graph = graph
@@ -130,7 +131,7 @@ class PartsRun:
         self.kernels = run.kernels
         self.source = run.source
         self.reads = is_read(graph)
-        """Which inputs anything reads: `compact` takes these alone."""
+        """For each input whether it is read: `compact` takes these inputs alone."""
         self.reads_all = all(self.reads)
         self.host: Run = REFERENCE.compile(parts.host)
         self._arrays = returned_as_arrays(graph)
@@ -140,11 +141,11 @@ class PartsRun:
         self._targets = [places[node.args[0]] for node in parts.copies]
 
     def read_of(self, values: list[Value]) -> list[Value]:
-        """Of the values of all inputs those that `compact` takes."""
+        """Returns, of the values of all inputs, those that `compact` takes."""
         return list(compress(values, self.reads))
 
     def compact(self, box: list[Value]) -> list[Value]:
-        """Values as they travel, in and out."""
+        """Runs a call on arrays (`calling_convention`)."""
         given = iter(box)
         windows = [_window(next(given)) if read else None for read in self.reads]
         box.clear()
@@ -176,10 +177,9 @@ class PartsRun:
 
 
 def with_copies(graph: Graph) -> Graph:
-    """The graph in which moving a value of the host to the device is copying it.
+    """Returns the graph with moves from host to device replaced by copies.
 
-    What the device reads of the host comes to it as an input anyhow; a copy fuses with what
-    follows.
+    The device part gets the host's value as an input anyway, and a copy fuses with its users.
     """
     if not any(_is_upload(node) for node in graph.nodes):
         return graph
@@ -208,7 +208,7 @@ def _array(window: Window, meta: TensorMeta) -> Any:
 
 
 def run_of(graph: Graph, compile_device: Callable[[Graph], Any]) -> Any:
-    """The callable of a graph, whose part on the device somebody compiles."""
+    """Returns the callable of a graph; `compile_device` compiles its part on the device."""
     parts = parts_of(graph)
     if parts is None:
         return compile_device(graph)

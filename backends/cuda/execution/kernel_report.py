@@ -1,6 +1,6 @@
-"""What a graph was compiled to for a GPU, for those who want to see it.
+"""The report on a graph compiled for a GPU: loops, text, grids and resources.
 
-Shown to observers as `9 lower, forward_kernels`. Spec: `specs/cuda_backend.md`.
+Observers get it as `9 lower, forward_kernels`. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from aotlite.backends.loops.program_run import Kernels
 
 @attrs.frozen(eq=False, slots=False, kw_only=True)
 class CudaKernels(Kernels):
-    """Loops and text, and how they are launched."""
+    """The loops and the text of a graph, with its launches."""
 
     plan: LaunchPlan
     target: Target
     flags: tuple[str, ...] = ()
 
     def resources(self) -> Mapping[str, object]:
-        """What each kernel uses of a multiprocessor, as the compiler says.
+        """Returns the registers and memory of each kernel, from the compiler's log.
 
-        Compiles the text anew. Raises MissingExtraError where NVRTC is not installed.
+        It compiles the text anew. Raises MissingExtraError if NVRTC is not installed.
         """
         return compile_without_spills(self.text, self.target, self.flags)[1]
 

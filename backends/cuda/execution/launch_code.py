@@ -1,7 +1,15 @@
-"""A plan as a backend's callable: straight-line Python, written for each program.
+"""A launch plan as a backend's callable: straight-line Python, written for each program.
 
-A call finds the addresses of its inputs, allocates its results and the arena, writes all addresses
-into a table, and launches. Spec: `specs/cuda_backend.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
+    m0, s0 = x0                                    # the input's window
+    p0 = address(m0) + s0 * 4                      # its address
+    o2 = N5(); p2 = address(o2)                    # a result
+    stream = current_stream()
+    arena, arena_at = N6()                         # memory of the temporaries
+    table[0](p0, arena_at + 0, p2)                 # all addresses
+    L7(stream, table[1], 0)                        # a launch for each kernel
+    return [(o2, 0)]
+
+Spec: `specs/cuda_backend.md`. Rules: BOX-1, LOW-1, LOW-2, LOW-9.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 
 class CudaRun:
-    """A compiled graph: called with windows, or through `compact` with values as they travel."""
+    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
 
     def __init__(
         self,
@@ -46,7 +54,7 @@ class CudaRun:
         self.graph = graph
         self.plan = plan
         self.reads = is_read(graph)
-        """Which inputs anything reads: `compact` takes these alone."""
+        """For each input whether it is read: `compact` takes these inputs alone."""
         self.reads_all = all(self.reads)
         module = driver.module(plan.kernels, plan.printed, flags)
         self.writer = LaunchWriter(graph, plan, device, driver, module, tf32=tf32)
@@ -66,7 +74,7 @@ class CudaRun:
     def called(
         self, given: list[Window], compact: Callable[[list[Value]], list[Value]]
     ) -> list[Window | None]:
-        """The results of a call of a compact face by windows."""
+        """Returns the results of a call with windows, by a function `compact`."""
         values = [
             _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
             for window, node, read in zip(given, self.graph.placeholders, self.reads, strict=True)
@@ -79,11 +87,11 @@ class CudaRun:
         ]
 
     def read_of(self, values: list[Value]) -> list[Value]:
-        """Of the values of all inputs those that `compact` takes."""
+        """Returns, of the values of all inputs, those that `compact` takes."""
         return list(compress(values, self.reads))
 
     def _refused(self, values: Sequence[Value]) -> None:
-        """Raises what the op raises whose values a check has refused."""
+        """Raises eager's error after a check has failed: runs the graph op by op to get it."""
         given = iter(values)
         inputs = []
         for node, read in zip(self.graph.placeholders, self.reads, strict=True):
@@ -91,7 +99,8 @@ class CudaRun:
             inputs.append(_copy(next(given), meta) if read else ArrayValue(None, meta))
         run_graph(self.graph, *inputs)
         raise GraphError(
-            f"{self.graph.name}: a check gave its program up, expected one of its ops to raise"
+            f"{self.graph.name}: a check of values failed in compiled code and no op raised, "
+            "expected one of its ops to raise; please report this as a bug of aotlite"
         )
 
 
@@ -105,7 +114,7 @@ def _array(window: Window, meta: TensorMeta) -> Any:
 
 
 class LaunchWriter:
-    """Writes the function that is the compact face."""
+    """Writes the Python function `compact`, and its parts for device graphs."""
 
     def __init__(
         self,
@@ -126,24 +135,24 @@ class LaunchWriter:
         self.buffers = buffers_of(plan.program)
         self.launches = [each for each in plan.actions if type(each) is Launch]
         self.slots = sorted({number for launch in self.launches for number in launch.buffers})
-        """The buffers whose addresses are in the table, in order."""
+        """The buffers whose addresses the table has, in order."""
         self.unpacked: list[str] = []
         self.placed: list[str] = []
         self.made: list[str] = []
         self.work: list[str] = []
-        """Lines: inputs as memory and first elements; their addresses; new results; launches."""
+        """The lines that unpack inputs, compute their addresses, allocate results, and launch."""
         self.arena = ""
         """The line that allocates the arena, if there is one."""
         self.names: list[str] = []
         self.given = self.results = ""
         self.windows: dict[int, tuple[str, str]] = {}
-        """Of each buffer with memory of its own: variables of memory and first element."""
+        """For each buffer with memory of its own the variables (memory, first element)."""
         self.copies: dict[int, str] = {}
-        """Of inputs that are copied from the host: the variable of the copy."""
+        """For each input that is copied from the host the variable of the copy."""
         self.arrays: dict[int, str] = {}
-        """Of values of the host that travel as arrays: their variable."""
+        """For each value of the host that is passed as an array its variable."""
         self.places: dict[int, str] = {}
-        """The first byte of each buffer: an expression."""
+        """The address of each buffer, as an expression."""
         self.scope: dict[str, Any] = {
             "stock": [],
             "make": maker(self.slots, self.launches),
@@ -167,7 +176,7 @@ class LaunchWriter:
         self.results = f"return [{', '.join(self._results())}]"
 
     def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
-        """The compact face, and its source."""
+        """Returns `compact` and its source."""
         arena = [self.arena] if self.arena else []
         filled = self._filled()
         put = [f"put(stream, arena_at + {self.plan.hosted_at}, {filled})"] if filled else []
@@ -194,7 +203,8 @@ class LaunchWriter:
 
     # --- for device graphs
     def prepare(self) -> Callable[..., Any]:
-        """`prepare(values, outputs, arena, capture)`: what the work on these is recorded as."""
+        """Returns `prepare(values, outputs, arena, capture)`, which records the launches on this
+        memory and returns (recording, table)."""
         outputs = [number for number, _ in self.outputs()]
         lines = [*self._unboxed(), *self.placed, f"[{_listed('o', outputs)}] = outputs"]
         lines += [f"p{number} = address(o{number})" for number in outputs]
@@ -204,20 +214,21 @@ class LaunchWriter:
         return self._defined("prepare(box, outputs, arena, capture)", lines, "capture(work), table")
 
     def finish(self) -> Callable[..., Any]:
-        """`finish(values, outputs)`: the results of a call."""
+        """Returns `finish(values, outputs)`, which returns the results of a call."""
         outputs = _listed("o", [number for number, _ in self.outputs()])
         lines = [*self._unboxed(), f"[{outputs}] = outputs", self.results]
         return self._defined("finish(box, outputs)", lines)
 
     def host_values(self) -> Callable[..., Any] | None:
-        """`host_values(values)`: the bytes of the values of the host; None where there are none."""
+        """Returns `host_values(values)`, which returns the bytes of the host's values; None if
+        there are none."""
         filled = self._filled()
         if not filled:
             return None
         return self._defined("host_values(box)", [*self._unboxed(), *self.looks()], filled)
 
     def outputs(self) -> list[tuple[int, int]]:
-        """The buffers that a call allocates and gives away, and their bytes."""
+        """Returns (number, bytes) of the buffers that a call allocates and returns."""
         buffers = self.plan.program.buffers
         return [
             (b.number, b.size * b.dtype.itemsize) for b in buffers if b.kind is BufferKind.OUTPUT
@@ -265,14 +276,15 @@ class LaunchWriter:
             self.placed.append(f"p{number} = {place}")
 
     def _filled(self) -> str:
-        """The values of the host as they lie in the arena's head; empty where there are none."""
+        """Returns the expression of the host's values as bytes of the arena's head; empty if there
+        are none."""
         arrays = self._host_arrays()
         self.scope["ZERO"] = b"\0"
         parts = [f"{arrays[number]}.tobytes().ljust({SLOT}, ZERO)" for number in self.plan.hosted]
         return f"b''.join(({', '.join(parts)}))" if len(parts) > 1 else "".join(parts)
 
     def _host_arrays(self) -> dict[int, str]:
-        """The arrays of the values of the host: expressions."""
+        """Returns the arrays of the host's values, as expressions."""
         pairs = zip(self.plan.program.inputs, self.graph.placeholders, strict=True)
         found = {}
         for number, node in pairs:
@@ -285,7 +297,7 @@ class LaunchWriter:
         return found
 
     def _uploads(self) -> list[str]:
-        """Lines that copy inputs from the host."""
+        """Returns the lines that copy inputs from the host."""
         arrays, lines = self._host_arrays(), []
         nodes = dict(zip(self.plan.program.inputs, self.graph.placeholders, strict=True))
         for number, name in self.copies.items():
@@ -297,7 +309,7 @@ class LaunchWriter:
         return lines
 
     def looks(self) -> list[str]:
-        """Lines that look at values of the host, and raise what an op raises."""
+        """Returns the lines that check values of the host, and raise eager's error."""
         if not self.plan.refuses:
             return []
         arrays = ", ".join([f"{n}: {array}" for n, array in self._host_arrays().items()])
@@ -375,7 +387,7 @@ class LaunchWriter:
         return f"{place} + {matrix.start * itemsize}" if matrix.start else place
 
     def _window(self, placed: Placed) -> str:
-        """The window of a value of the device."""
+        """Returns the window of a value on the device, as an expression."""
         if placed.buffer in self.plan.hosted:  # in the arena, not where the host has it
             size = self.buffers[placed.buffer].dtype.itemsize
             return f"(arena, {self.plan.offsets[placed.buffer] // size + placed.start})"
@@ -424,7 +436,8 @@ def _listed(kind: str, numbers: Iterable[int]) -> str:
 
 
 def _text(given: str, lines: Sequence[str], held: Sequence[str], guard: Any) -> str:
-    """The source of the function. An error's trace keeps its frame, but none of the memory."""
+    """Returns the source of the function. On an error it drops its variables, since the traceback
+    keeps the frame, and would keep the memory."""
     head = ["def run(box):"]
     if guard is not None:
         head.append("    if not is_current(): return guarded(run, box)")

@@ -1,8 +1,9 @@
-"""How a program is run on a device: its launches, where its memory lies, what it waits for.
+"""The launch plan of a program: its launches, the layout of its memory, and where it waits.
 
-Input: a program whose passes are done; output: a frozen `LaunchPlan`, which `launch_code.py` writes
-as Python. Temporaries lie in one arena, behind a head with the flags of checks and the values that
-come from the host. Spec: `specs/cuda_backend.md`.
+    arena:  | flags of checks, 16 bytes each | values of the host | temporaries, 256-byte lines |
+
+Input: a program after its passes; output: a frozen `LaunchPlan`, which `launch_code.py` writes as
+Python. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from aotlite.ir.arrays.device import CPU
 from aotlite.ir.graph import Graph
 
 LINE = 256
-"""Bytes at whose multiples temporaries begin."""
+"""The alignment of temporaries in bytes."""
 SLOT = 16
-"""Bytes of the arena's head for each flag, and for each value of the host."""
+"""The bytes of the arena's head for each flag and each value of the host."""
 
 
 @attrs.frozen
 class Checks:
-    """Checks whose flags are read at once: so many slots of the head."""
+    """Checks whose flags are read together: `count` slots of the head from `first` on."""
 
     first: int
     count: int
@@ -53,34 +54,34 @@ class LaunchPlan:
     """A program as launches."""
 
     program: LoopProgram
-    """With its checks together."""
+    """The program, with its checks together."""
     kernels: LoopProgram
-    """Of its kernels alone, as they were printed."""
+    """The program of its kernels alone, as printed."""
     printed: PrintedKernels
     actions: tuple[Action, ...]
     offsets: Mapping[int, int]
-    """Of each temporary, and each value of the host, in the arena. Bytes."""
+    """The offsets in the arena, in bytes, of temporaries and of values of the host."""
     arena: int
-    """Bytes."""
+    """The bytes of the arena."""
     hosted: tuple[int, ...]
-    """The buffers whose values the host has at each call, in the order of their slots."""
+    """The inputs of one element on the host, in the order of their slots."""
     hosted_at: int
-    """Where the first of them lies in the arena."""
+    """The offset of the first of these slots."""
     copied: tuple[int, ...] = ()
-    """The inputs that are copied to the device at each call."""
+    """The inputs on the host that are copied to the device at each call."""
     refuses: tuple[Refuses, ...] = ()
-    """What looks at values of the host before anything is launched."""
+    """The checks of host values that run before any launch."""
 
     @property
     def waits(self) -> int:
-        """How often a call waits for the device."""
+        """The number of times that a call waits for the device."""
         return sum([type(action) is Checks for action in self.actions])
 
 
 def plan_of(
     program: LoopProgram, graph: Graph, target: Target, refuses: tuple[Refuses, ...] = ()
 ) -> LaunchPlan:
-    """The plan of a graph's program. Raises BackendError for what does not run on a GPU."""
+    """Returns the plan of a graph's program. Raises BackendError if it cannot run on a GPU."""
     program = with_checks_together(program)
     checks = [step for step in program.steps if type(step) is ValueCheck]
     flags = list(dict.fromkeys([check.buffer for check in checks]))
@@ -102,7 +103,7 @@ def plan_of(
 
 
 def _hosted(program: LoopProgram, graph: Graph) -> tuple[list[int], list[int]]:
-    """The inputs that lie in the host's memory: single elements, and those that are copied."""
+    """Returns the inputs on the host: those of one element, and those that are copied."""
     found, copied = list[int](), list[int]()
     for node, number in zip(graph.placeholders, program.inputs, strict=True):
         meta: Any = node.meta
@@ -113,7 +114,8 @@ def _hosted(program: LoopProgram, graph: Graph) -> tuple[list[int], list[int]]:
 
 
 def _without(program: LoopProgram, numbers: set[int]) -> LoopProgram:
-    """The program in which these buffers are nothing that is planned."""
+    """Returns the program with these buffers marked as outputs, so that no arena is planned for
+    them."""
     buffers = [
         attrs.evolve(b, kind=BufferKind.OUTPUT) if b.number in numbers else b
         for b in program.buffers
@@ -124,7 +126,8 @@ def _without(program: LoopProgram, numbers: set[int]) -> LoopProgram:
 def _actions(
     steps: Sequence[Step], printed: PrintedKernels, flags: Sequence[int]
 ) -> tuple[Action, ...]:
-    """The steps as actions: neighbouring checks are one, kernels of no points none."""
+    """Returns the steps as actions. Neighbouring checks are merged; kernels without points are
+    dropped."""
     launches = {int(launch.name.rpartition("_")[2]): launch for launch in printed.launches}
     found: list[Action] = []
     kernels = 0
@@ -147,5 +150,5 @@ def _actions(
 
 
 def buffers_of(program: LoopProgram) -> dict[int, ProgramBuffer]:
-    """The buffers by number."""
+    """Returns the buffers by number."""
     return {buffer.number: buffer for buffer in program.buffers}

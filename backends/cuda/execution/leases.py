@@ -1,7 +1,8 @@
-"""Memory that is lent for one generation of results, and whether somebody still holds it.
+"""Leases: buffers over the fixed memory of a recording's results, and whether one is still in use.
 
-Part of device graphs (`device_graphs.py`), whose results lie where they were recorded.
-Spec: `specs/cuda_backend.md`.
+A device graph (`device_graphs.py`) writes its results to the same addresses at each replay. It must
+not do so while somebody holds arrays of the last replay, which a weak reference tells. Spec:
+`specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 
 
 class _Lease:
-    """What all arrays on lent memory keep alive. It keeps the memory."""
+    """The object that all arrays on the memory keep alive, and that keeps the memory."""
 
     def __init__(self, buffer: Any, address: int) -> None:
         self.buffer = buffer
         self.ptr = address
-        """As CuPy calls an address."""
+        """The address, under CuPy's name for it."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -28,7 +29,7 @@ class _Lease:
 
 
 def lent(buffer: Any, address: int) -> tuple[Any, Callable[[], bool]]:
-    """A buffer on the same memory, and a function that says whether somebody holds it."""
+    """Returns a buffer on the same memory, and a function that tells whether it is still in use."""
     lease = _Lease(buffer, address)
     known = weakref.ref(lease)
     if isinstance(buffer, np.ndarray):

@@ -1,1 +1,1 @@
-"""Rewritings of a loop program for a GPU, and of its checks. Spec: `specs/cuda_printer.md`."""
+"""Passes on a loop program that only a GPU needs. Spec: `specs/cuda_printer.md`."""

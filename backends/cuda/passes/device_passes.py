@@ -1,9 +1,8 @@
-"""All passes on a program that a GPU is to run.
+"""The pipeline of passes for a GPU: fusion, axes, rewrites, chunks, scatters, lanes.
 
-Input: what `lower` gives; output: a program as the CUDA printer should have it, for a target.
-Where nothing can be measured, numbers stand for what a multiprocessor needs to keep memory busy:
-most of its threads, each with some accesses of 16 bytes under way.
-Spec: `specs/cuda_printer.md`.
+Input: a program of `lower`; output: a program ready for the CUDA printer, for a target. The
+constants aim at busy memory: most threads of a multiprocessor, each with some loads of 16 bytes in
+flight. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -47,33 +46,33 @@ from aotlite.backends.loops.passes.vectorization import axis_of_memory
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, in_order, loads_of
 
 SHARE, SMALL_SHARE = 32, 8
-"""Points of a row that a thread should have: in registers, and some accesses under way at once; the
-second where rows are few, or go one after the other."""
+"""The points of a row for each thread: enough for several loads in flight, few enough for
+registers. The second if rows are few, or come one after the other."""
 SEGMENT = 64
-"""Bytes that the threads of a row should read side by side."""
+"""The bytes that the threads of a row should read side by side."""
 FEW_WAVES, WAVES = 4, 8
-"""Blocks that each multiprocessor finds: fewer than the first are divided, so that there are about
-as many as the second, which are there at once."""
+"""Blocks for each multiprocessor. A kernel with fewer than the first is split, into about as many
+as the second, which are resident together."""
 SMALL = 1 << 14
-"""Points that are not worth a second kernel."""
+"""A kernel of fewer points is not worth a second kernel."""
 CHUNK, CHUNK_DOWN, LEAST_ROWS = 1 << 11, 64, 8
-"""Points of a chunk at least: of a row, of a column, and of a column beside rows if there are so
-many chunks that each multiprocessor has one."""
+"""The least points of a chunk: of a row, of a column, and of a column beside rows once each
+multiprocessor has a chunk."""
 KEPT_BYTES, KEPT_DOWN = 1 << 17, 1 << 7
-"""Of one value of all points of a row, which a block's registers hold; the points of a column of
-which a thread has room for its part."""
+"""The bytes of a row's value that a block's registers hold, and the points of a column whose share
+a thread can hold. Longer rows are "long" for online softmax."""
 SWEPT_BYTES = 1 << 19
-"""What a row may load and store that is gone over several times by one kernel: about what a block
-keeps, if each value is loaded once."""
+"""The bytes that a row of a kernel of several passes may load and store: about what a block keeps
+if it loads each value once."""
 ROWS_BESIDE = 1 << 15
-"""Columns that are added up beside their rows, each in a place of its own thread, at most."""
+"""The most columns that are reduced beside their rows: each has a place in its thread."""
 
 
 def improved_for(
     program: LoopProgram, target: Target, *, deterministic: bool = True
 ) -> LoopProgram:
-    """The program with its work divided for a GPU's multiprocessors. `deterministic`: whether it
-    computes the same bits at each call (K-12)."""
+    """Returns the program fused and scheduled for a target. `deterministic`: it computes the same
+    bits at each call (K-12)."""
     program = fused(program, SWEPT_BYTES)
     online = with_online(program, _is_long)
     program = program if online is program else fused(online, SWEPT_BYTES)
@@ -90,7 +89,7 @@ def improved_for(
 
 
 def _is_long(kernel: Kernel) -> bool:
-    """Whether a block does not keep a value of all points of a row."""
+    """Whether a row is too long for a block to keep a value of all its points."""
     if 0 in kernel.extents or kernel.space == len(kernel.extents):
         return False
     count = inner_points(kernel)
@@ -102,8 +101,8 @@ def _is_long(kernel: Kernel) -> bool:
 
 # ----------------------------------------------------------------------------------------- chunks
 def _chunks_beside(kernel: Kernel, columns: Kernel, target: Target) -> int:
-    """How many chunks the rows are divided into that columns are added up beside: one is a block's,
-    and has partial results of all columns."""
+    """Returns the number of chunks of rows beside which columns are reduced. A block computes a
+    chunk, and holds partial results of all columns."""
     count, width = kernel.extents
     threads = min(power_above(-(-width // SMALL_SHARE)), _most_threads(kernel))
     if width * _kept_bytes(kernel, columns) > _room_of_block(kernel, threads, target):
@@ -115,27 +114,27 @@ def _chunks_beside(kernel: Kernel, columns: Kernel, target: Target) -> int:
 
 
 def _kept_bytes(kernel: Kernel, columns: Kernel) -> int:
-    """What a block keeps of a row's point while it adds up columns: sums, and what it loads."""
+    """Returns the bytes that a block holds for each column: its sums and its loads."""
     loads = {v.args[0]: v.dtype.itemsize for v in loads_of(kernel) if all(v.args[1].coefficients)}
     sizes = [v.dtype.itemsize for each in reduces_of(columns) for v in each.values]
     return sum(loads.values()) + sum(sizes)
 
 
 def _room_of_block(kernel: Kernel, threads: int, target: Target) -> int:
-    """Bytes that a block which has a multiprocessor alone may keep."""
+    """Returns the bytes that a block can hold if it has a multiprocessor alone."""
     others = registers_of_others(kernel.body, width_along(kernel, len(kernel.extents) - 1))
     registers = max(min(target.registers // threads - others, MOST_KEPT), 0)
     return 4 * registers * threads + max(target.shared - STATIC_SHARED, 0)
 
 
 def _partial_bytes(kernel: Kernel) -> int:
-    """What storing and loading the partial results of a chunk moves."""
+    """Returns the bytes of storing and loading the partial results of a chunk."""
     sizes = [v.dtype.itemsize for each in reduces_of(kernel) for v in each.values]
     return 2 * rows(kernel) * sum(sizes)
 
 
 def _chunks(kernel: Kernel, target: Target) -> int:
-    """How many chunks each row is divided into; 1: the kernel stays as it is."""
+    """Returns the number of chunks of each row; 1 for a kernel that is not split."""
     if 0 in kernel.extents or points(kernel) < SMALL or not is_divisible(kernel):
         return 1
     units, least = rows(kernel), CHUNK
@@ -155,7 +154,7 @@ def _chunks(kernel: Kernel, target: Target) -> int:
 
 # ------------------------------------------------------------------------------------------ lanes
 def scheduled_kernel(kernel: Kernel, target: Target) -> Kernel:
-    """The kernel with lanes for the threads that shall compute a row."""
+    """Returns the kernel with lanes for the threads that compute a row."""
     kernel = attrs.evolve(kernel, vector=axis_of_memory(kernel))
     if 0 in kernel.extents or not any(type(each) is Reduce for each in kernel.body):
         return kernel
@@ -164,7 +163,7 @@ def scheduled_kernel(kernel: Kernel, target: Target) -> Kernel:
 
 
 def with_neighbours(kernel: Kernel) -> Kernel:
-    """The kernel, in which a thread combines its neighbours before other threads see anything."""
+    """Returns the kernel with `near` set: a thread combines its own neighbours first."""
     if 0 in kernel.extents or is_in_order(kernel) or is_of_columns(kernel):
         return kernel
     layout, _ = layout_of(kernel, 1)
@@ -172,13 +171,13 @@ def with_neighbours(kernel: Kernel) -> Kernel:
 
 
 def on_reduces(kernel: Kernel, change: Callable[[Reduce], Reduce]) -> Kernel:
-    """The kernel with its reductions changed."""
+    """Returns the kernel with its reductions changed."""
     body = [change(each) if type(each) is Reduce else each for each in kernel.body]
     return attrs.evolve(kernel, body=tuple(body))
 
 
 def _lanes(kernel: Kernel, target: Target) -> int:
-    """As many lanes as a row's threads have neighbours, together."""
+    """Returns the lanes of a kernel: the neighbours of all threads of a row."""
     if kernel.space == len(kernel.extents):
         return 1
     k = kernel.vector
@@ -191,7 +190,7 @@ def _lanes(kernel: Kernel, target: Target) -> int:
 
 
 def _team(kernel: Kernel, width: int, target: Target) -> int:
-    """Threads of a row: so many that each has a small share, but that memory is read in runs."""
+    """Returns the threads of a row: enough for small shares, few enough for coalesced runs."""
     size = min([v.dtype.itemsize for s in kernel.body if type(s) is Reduce for v in s.values])
     count = inner_points(kernel)
     is_alone = in_order(kernel) or rows(kernel) < target.multiprocessors
@@ -202,11 +201,11 @@ def _team(kernel: Kernel, width: int, target: Target) -> int:
 
 
 def _most_threads(kernel: Kernel) -> int:
-    """Of a row: so many that each has registers for what is not kept, and some more."""
+    """Returns the most threads of a row that leave each enough registers."""
     return MOST_THREADS // 2 if computes_wide(kernel.body) else MOST_THREADS
 
 
 def _lanes_down(kernel: Kernel, axis: int) -> int:
-    """Threads that go down the same columns: enough to fill a block, if there are points."""
+    """Returns the threads that share the same columns: enough to fill a block."""
     beside = threads_beside(kernel.extents[axis], width_along(kernel, axis), WARP)
     return min(BLOCK // beside, max(power_above(inner_points(kernel)) // 4, 1))

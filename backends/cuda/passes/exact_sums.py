@@ -1,10 +1,11 @@
-"""Sums of floats at positions that are read, which no order of points changes: whole numbers.
+"""Reproducible sums of floats in a scatter: fixed-point numbers, whose order does not matter.
 
-The largest exponent at an address is a maximum of whole numbers. All values there, as multiples of
-what that exponent leaves room for, are a sum of whole numbers. Both are atomic operations whose
-order changes nothing, and hold more bits than a float that is rounded at each step: 62 less those
-that the number of points takes, twice as many for float64. What is no number is counted.
-Input: expressions of the loop IR; output: such. Spec: `specs/cuda_printer.md`.
+Atomic additions of floats round in the order in which threads come. Here one pass finds the largest
+exponent at each address by an atomic maximum of integers. A second pass adds all values there as
+64-bit integers scaled by that exponent. Both are exact in any order, and keep more bits than a
+float that is rounded at each step: 62 minus log2 of the number of points, twice that for float64.
+Infinities and NaNs are counted. Input and output: expressions of the loop IR. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -17,34 +18,34 @@ from aotlite.backends.loops.expr import Scalar, bits, cast, const, make, where
 from aotlite.ir.dtypes import DType, float64, int32, int64
 
 NOTHING, NEGATIVE_ZERO, ZERO = 0, 1, 2
-"""Codes below those of exponents: no value, none but -0.0, none but zeros. Sums know the sign."""
+"""Codes below those of exponents: no value; only -0.0; only zeros of both signs."""
 _FIRST = 2
 _SPECIAL = 2047 + _FIRST
-"""Of addresses where something is infinite, or not a number."""
+"""The code of addresses with an infinity or NaN."""
 _BIAS = 1023
 MOST = (1 << 31) - 1
-"""Points of a row, whose infinities of each sign are counted in 31 bits."""
+"""The most points of a row: infinities of each sign are counted in 31 bits."""
 
 
 @attrs.frozen
 class ExactSum:
-    """How values of a dtype are added up, of so many points at most."""
+    """The exact sum of values of a dtype, of at most `points` values."""
 
     dtype: DType
     points: int
 
     @property
     def room(self) -> int:
-        """Bits of a value in a sum of 64, of which the points take some, and the sign one."""
+        """The bits of a value in a 64-bit sum: carries of the points and the sign take the rest."""
         return 62 - (self.points - 1).bit_length()
 
     @property
     def parts(self) -> int:
-        """Sums of whole numbers that a sum is made of."""
+        """The number of integer sums that make up one sum."""
         return 2 if self.dtype is float64 else 1
 
     def code(self, value: Scalar) -> Scalar:
-        """How large a value is, as an int32: its exponent."""
+        """Returns the magnitude of a value as an int32: its exponent, or a code below."""
         wide = cast(value, float64)
         word = bits(wide, int64)
         field = make("bit_and", make("shr", word, 52), 2047)
@@ -53,7 +54,7 @@ class ExactSum:
         return cast(where(make("eq", wide, 0.0), zero, exponent), int32)
 
     def terms(self, value: Scalar, code: Scalar) -> list[Scalar]:
-        """What a value adds to the sums of an address with this largest code. int64"""
+        """Returns the int64 terms that a value adds to the sums of an address with this code."""
         wide, special = cast(value, float64), make("eq", code, _SPECIAL)
         first, second = self._scale(code, 1)
         scaled = where(special, const(0.0, float64), wide) * first * second
@@ -65,7 +66,7 @@ class ExactSum:
         return found
 
     def added(self, old: Scalar, sums: list[Scalar], code: Scalar) -> Scalar:
-        """What was there, and the sums of an address with this largest code."""
+        """Returns the old value plus the sums of an address with this code."""
         total = cast(sums[0], float64)
         if self.parts == 2:
             total = total + cast(sums[1], float64) * math.ldexp(1.0, -self.room)
@@ -76,8 +77,8 @@ class ExactSum:
         return where(make("eq", code, NOTHING), old, cast(cast(old, float64) + total, self.dtype))
 
     def _scale(self, code: Scalar, sign: int) -> tuple[Scalar, Scalar]:
-        """The power of two by which values are multiples of 1, or its inverse: two factors, since
-        it may be no float64 itself."""
+        """Returns two factors whose product is the power of two that scales values to integers, or
+        its inverse: a single float64 might not hold it."""
         exponent = where(code <= _FIRST, const(1, int32), code - _FIRST)
         power = cast(self.room + _BIAS - 1 - exponent, int64)
         half = make("shr", power, 1)
@@ -85,12 +86,12 @@ class ExactSum:
 
 
 def _power(exponent: Scalar) -> Scalar:
-    """Two to a power between -1022 and 1023."""
+    """Returns 2 to a power between -1022 and 1023."""
     return bits(make("shl", exponent + _BIAS, 52), float64)
 
 
 def _counted(wide: Scalar) -> Scalar:
-    """The number of positive infinities, and of negative ones times 2^31; a NaN is both."""
+    """Returns 1 for inf and 2^31 for -inf; their sum for NaN."""
     above, below = const(1, int64), const(1 << 31, int64)
     found = where(make("eq", wide, math.inf), above, 0)
     found = where(make("eq", wide, -math.inf), below, found)

@@ -1,8 +1,8 @@
-"""Checks of values that the host has: looked at there, so that no call waits for them.
+"""Checks of values that lie on the host are done there, before any launch.
 
-Input: a lowered program; output: the same without these checks, and what looks at them before
-anything is launched. What the generator itself gives is not looked at. Spec:
-`specs/cuda_backend.md` (CUB-1).
+A check on the device makes the call wait for it. Input: a lowered program; output: the program
+without checks that depend on host values alone, and functions that do them. Values of a random
+generator are trusted. Spec: `specs/cuda_backend.md` (CUB-1).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import RNG_INPUTS
 
 Refuses = Callable[[Mapping[int, Any]], bool]
-"""Whether a check refuses the arrays of these buffers."""
+"""From the arrays of buffers to whether a check refuses them."""
 
 
 def without_host_checks(
     program: LoopProgram, graph: Graph
 ) -> tuple[LoopProgram, tuple[Refuses, ...]]:
-    """The program without checks that depend on values of the host alone; what looks at them."""
+    """Returns the program without checks of host values, and functions that do these checks."""
     hosted, generators = set[int](), set[int]()
     for node, number in zip(graph.placeholders, program.inputs, strict=True):
         if number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
@@ -54,7 +54,7 @@ def without_host_checks(
 
 
 def _is_of(steps: Sequence[Step], known: set[int]) -> bool:
-    """Whether kernels depend on nothing else."""
+    """Whether the steps are kernels that depend on known buffers alone."""
     own = {number for step in steps for number in writes(step)}
     return all(type(step) is Kernel and reads(step) <= known | own for step in steps)
 

@@ -1,8 +1,8 @@
-"""Checks brought together, so that a call waits for the device once.
+"""Checks of a program are moved together, so that a call waits for the device once.
 
-Input and output: a program in its final order. What checks need is computed first, then all flags
-are read at once, then comes the rest. A check stays behind what it needs where that itself is only
-right after another check. Spec: `specs/cuda_backend.md` (CUB-1).
+The steps that checks need come first, then all flags are read together, then the rest runs. A check
+stays where it is if it needs a step that is valid only after another check. Input and output: a
+program in its final order. Spec: `specs/cuda_backend.md` (CUB-1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aotlite.backends.loops.program import (
 
 
 def with_checks_together(program: LoopProgram) -> LoopProgram:
-    """The program with its checks next to each other, as early as they can be."""
+    """Returns the program with its checks together, as early as possible."""
     steps = program.steps
     places = [k for k, step in enumerate(steps) if type(step) is ValueCheck]
     if not places:
@@ -44,7 +44,8 @@ def with_checks_together(program: LoopProgram) -> LoopProgram:
 
 
 def _trusts(step: Step, inputs: set[int]) -> bool:
-    """Whether a step is only right, or only wanted, after the checks that come before it."""
+    """Whether a step may run only after the checks before it: it accesses memory at loaded
+    positions, is an extern, or writes an input."""
     if type(step) is Kernel:
         places = [load.args[1] for load in loads_of(step)]
         places += [store.address for store in stores_of(step)]
@@ -54,7 +55,7 @@ def _trusts(step: Step, inputs: set[int]) -> bool:
 
 
 def needed_by(steps: Sequence[Step], place: int) -> set[int]:
-    """The steps that must come before this one, itself not among them."""
+    """Returns the steps that must run before this one."""
     needed: set[int] = set()
     waiting = [place]
     while waiting:
@@ -67,7 +68,7 @@ def needed_by(steps: Sequence[Step], place: int) -> set[int]:
 
 
 def _must_follow(first: Step, second: Step) -> bool:
-    """Whether the second step has to come after the first one, for what they read and write."""
+    """Whether the second step must follow the first, by what they read and write."""
     if type(first) is ValueCheck:
         return False
     written = writes(first)

@@ -1,9 +1,10 @@
-"""Products of 16-bit matrices as such: a GPU multiplies them as they lie, and adds up in float32.
+"""Mixed-precision products: tensor cores multiply 16-bit matrices directly, and sum in float32.
 
-Input: a lowered program, in which such matrices are copied as float32, multiplied, and the product
-is rounded; output: one in which the product reads what was copied, and gives what was rounded. The
-value is the same: 16-bit numbers are exact in float32. A copy stays where the matrix does not lie
-as BLAS reads it, and is one of 16 bits then. Spec: `specs/cuda_backend.md` (CUB-8).
+    b2 = f32(b0); b3 = f32(b1); b4 = b2 @ b3; b5 = bf16(b4)    ->    b5 = b0 @ b1
+
+Lowering widens the operands and rounds the product; this pass removes these copies. The value is
+the same, since 16-bit numbers are exact in float32. If an operand does not lie as BLAS reads it,
+its copy stays, in 16 bits. Spec: `specs/cuda_backend.md` (CUB-8).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ HALVES = (dtypes.float16, dtypes.bfloat16)
 
 @attrs.frozen
 class _Cast:
-    """A kernel that copies a buffer to another one, in another dtype."""
+    """A kernel that copies a buffer to another one in another dtype."""
 
     place: int
     extents: tuple[int, ...]
@@ -42,14 +43,14 @@ class _Cast:
 
 
 def narrowed(program: LoopProgram) -> LoopProgram:
-    """The program with products of 16-bit matrices."""
+    """Returns the program with products of 16-bit matrices."""
     for gemm in [step for step in program.steps if type(step) is Gemm]:
         program = _narrowed(program, gemm) or program
     return program
 
 
 def _narrowed(program: LoopProgram, gemm: Gemm) -> LoopProgram | None:
-    """The program with one product narrowed; None where it is no such product."""
+    """Returns the program with one product narrowed; None if it is no such product."""
     operands = [_writer(program, window.buffer) for window in (gemm.a, gemm.b)]
     rounded = _reader(program, gemm.c.buffer)
     a, b = operands
@@ -76,7 +77,7 @@ def _narrowed(program: LoopProgram, gemm: Gemm) -> LoopProgram | None:
 
 # ---------------------------------------------------------------------------------------- patterns
 def _writer(program: LoopProgram, number: int) -> _Cast | None:
-    """The copy that a temporary is, read by one product alone."""
+    """Returns the copy that writes a temporary which one product alone reads; else None."""
     users = _users(program, number)
     if len(users) != 2 or type(program.steps[users[1]]) is not Gemm:
         return None
@@ -84,7 +85,7 @@ def _writer(program: LoopProgram, number: int) -> _Cast | None:
 
 
 def _reader(program: LoopProgram, number: int) -> _Cast | None:
-    """The copy that alone reads a product."""
+    """Returns the copy that alone reads a product's result; else None."""
     users = _users(program, number)
     if len(users) != 2 or type(program.steps[users[0]]) is not Gemm:
         return None
@@ -93,7 +94,7 @@ def _reader(program: LoopProgram, number: int) -> _Cast | None:
 
 
 def _users(program: LoopProgram, number: int) -> list[int]:
-    """The steps that use a temporary; nothing for memory that others see."""
+    """Returns the steps that use a temporary; nothing for other buffers."""
     kinds = {buffer.number: buffer.kind for buffer in program.buffers}
     if kinds[number] is not BufferKind.TEMPORARY:
         return []
@@ -101,7 +102,7 @@ def _users(program: LoopProgram, number: int) -> list[int]:
 
 
 def _cast(step: Step, place: int) -> _Cast | None:
-    """The step as a copy between float32 and 16 bits."""
+    """Returns the step as a copy between float32 and a 16-bit float; None if it is none."""
     if type(step) is not Kernel or step.space < len(step.extents) or len(step.body) != 1:
         return None
     store = step.body[0]
@@ -123,7 +124,8 @@ def _operand(
     window: MatrixWindow,
     shape: tuple[int, ...],
 ) -> MatrixWindow:
-    """The matrix where it was before it was copied; or its copy, in 16 bits."""
+    """Returns the window of the copy's source, if BLAS reads it there; else of the copy, which is
+    made one of 16 bits."""
     found = _before(cast, window, shape)
     if found is not None:
         steps[cast.place] = None
@@ -136,7 +138,7 @@ def _operand(
 def _result(
     steps: list[Step | None], buffers: dict[int, ProgramBuffer], cast: _Cast, window: MatrixWindow
 ) -> MatrixWindow:
-    """Where the rounded product goes: where it was copied to, if that lies alike."""
+    """Returns the window of the rounded product: in the copy's target, if the layouts agree."""
     address: Affine = cast.source.args[1]
     into = cast.into
     old, new = buffers[window.buffer], buffers[into.buffer]
@@ -155,7 +157,7 @@ def _retype(
     number: int,
     value: Scalar,
 ) -> None:
-    """The copy without a change of dtype; the buffer has 16 bits an element."""
+    """Makes the copy keep its 16-bit dtype, and the buffer one of 16-bit elements."""
     buffers[number] = attrs.evolve(buffers[number], dtype=value.dtype)
     kernel = steps[cast.place]
     assert type(kernel) is Kernel
@@ -164,7 +166,7 @@ def _retype(
 
 
 def _before(cast: _Cast, window: MatrixWindow, shape: tuple[int, ...]) -> MatrixWindow | None:
-    """The window in the source of a copy; None where BLAS does not read it there."""
+    """Returns the window in the source of a copy; None if BLAS cannot read it there."""
     source: Affine = cast.source.args[1]
     address = cast.into.address
     if window.start != address.start:
@@ -184,7 +186,7 @@ def _before(cast: _Cast, window: MatrixWindow, shape: tuple[int, ...]) -> Matrix
 
 
 def _readable(row: int, column: int, rows: int, columns: int) -> tuple[int, int] | None:
-    """The strides as BLAS takes them: one is 1, the other at least as long as a line."""
+    """Returns strides that BLAS takes: one is 1, the other at least a row's or column's length."""
     if (column == 1 or columns == 1) and (row >= columns or rows == 1):
         return max(row, columns), 1
     if (row == 1 or rows == 1) and (column >= rows or columns == 1):
@@ -193,8 +195,8 @@ def _readable(row: int, column: int, rows: int, columns: int) -> tuple[int, int]
 
 
 def _stride(pairs: Sequence[tuple[int, int, int]], step: int, extent: int) -> int | None:
-    """The source's stride of an axis of the copy, which may be several axes of the kernel; 0 where
-    it does not move, None where no stride says it."""
+    """Returns the source's stride along an axis of the copy, which may be several axes of the
+    kernel. 0: it does not move. None: it has no single stride."""
     if extent == 1 or step == 0:
         return 0
     by_step = {into: (n, own) for n, into, own in pairs if n > 1}

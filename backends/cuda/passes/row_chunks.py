@@ -1,8 +1,8 @@
-"""Into how many chunks rows are divided, of which blocks make partial results.
+"""The number of chunks of a split reduction, by a model of the time that is lost.
 
-A model of what is lost: multiprocessors that wait for the last blocks, memory that too few threads
-ask for, partial results that are stored and loaded again, points that are left over. Nothing here
-is measured. Spec: `specs/cuda_printer.md`.
+Lost are multiprocessors that wait for the last blocks, bandwidth that too few threads use, the
+traffic of partial results, and a kernel for points left over. Nothing is measured. Spec:
+`specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import attrs
 from aotlite.backends.cuda.target import Target
 
 BUSY = 0.6
-"""The share of the blocks which are there at once that keeps memory busy."""
+"""The share of resident blocks that keeps memory busy."""
 ALONE = 0.5
-"""The time that a block takes if no others run, over that among as many as there is room for."""
+"""The time of a block that runs alone, over its time among all resident ones."""
 LAUNCH_BYTES = 1 << 24
-"""What memory could move while one more kernel, for the points that are left over, is begun and
-waited for: some microseconds."""
+"""The bytes that memory moves in the time of one more launch, some microseconds."""
 FEW_LEFT = 1 / 8
-"""Points that are left over, of as many as there are chunks, at most."""
+"""The most points left over, as a share of the number of chunks."""
 
 
 @attrs.frozen
@@ -28,19 +27,19 @@ class Division:
 
     extent: int
     blocks: int
-    """Of a chunk."""
+    """The blocks of a chunk."""
     room: int
-    """Blocks that a multiprocessor holds at once."""
+    """The resident blocks of a multiprocessor."""
     moved: int
-    """Bytes, of all of the axis."""
+    """The bytes that the whole axis moves."""
     partial_bytes: int
-    """What storing and loading the partial results of a chunk moves."""
+    """The bytes of storing and loading the partial results of a chunk."""
     most: int | None = None
-    """Chunks, at most."""
+    """The most chunks."""
 
 
 def best_chunks(division: Division, target: Target) -> int:
-    """The number of chunks of which the model says that least is lost; of several the least.
+    """Returns the number of chunks with the least loss by the model; of equal ones the smallest.
 
     Of 8,192 rows a whole multiprocessor computes at a time, 128 chunks keep 128 of 132 busy, as
     256 would, with half the partial results:
@@ -57,7 +56,7 @@ def best_chunks(division: Division, target: Target) -> int:
 
 
 def cost(division: Division, chunks: int, target: Target) -> float:
-    """The time over that of moving everything once, on multiprocessors that are all busy."""
+    """Returns the time, relative to moving everything once with all multiprocessors busy."""
     left = division.extent % chunks
     more = chunks * division.partial_bytes
     lost = 0.0
@@ -71,7 +70,7 @@ def cost(division: Division, chunks: int, target: Target) -> float:
 
 
 def _waiting(blocks: int, room: int, target: Target) -> float:
-    """The time of so many equal blocks over that of as much work in no blocks."""
+    """Returns the time of equal blocks, relative to the same work perfectly divided."""
     together = room * target.multiprocessors
     full, last = divmod(blocks, together)
     busiest = -(-last // target.multiprocessors) * target.multiprocessors

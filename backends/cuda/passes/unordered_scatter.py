@@ -1,12 +1,14 @@
-"""Stores at positions that are read, made such that no order of points matters.
+"""Scatters made independent of the order of points, so that all points run at once (K-12).
 
-Input: a program whose passes are done; output: the same, bit for bit, where stores whose result no
-order changes are marked (K-12), so that all points are computed at once: whole numbers that are
-added up, and what all points store alike. Where the last of several numbers stays, a kernel before
-finds which point is the last one at each address, and all store what that one has. Other stores
-are marked only if whoever compiles does not ask for the same bits at each call. Sums of many
-floats are sums of whole numbers instead (`exact_sums.py`): other bits, but the same at each call.
-Spec: `specs/cuda_printer.md`.
+    b1[i] += n, integers                    marked as it is: atomics give the same bits in any order
+    b1[i] = v, the last one stays           a kernel finds the last point of each address by an
+                                            atomic maximum, then all points store that one's value
+    b1[i] += x, floats                      an exact sum of integers (`exact_sums.py`), if that is
+                                            faster than stripes (`owner_scatter.py`)
+
+With `deterministic=False` all scatters are marked, whatever the order does to their bits. Input: a
+program after its other passes; output: one with the same results; but exact sums have other bits,
+which are the same at each call. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
 EXACT = frozenset(("sum", "prod", "max", "min", "any", "all"))
-"""Combinations of which whole numbers have the same result in any order."""
+"""Combiners whose result on integers does not depend on the order."""
 BYTES = 16
-"""That a multiprocessor moves in a cycle, to and from memory, roughly."""
+"""The bytes that a multiprocessor moves in a cycle, roughly."""
 LAUNCH = 2000
-"""Cycles that one more kernel takes."""
+"""The cycles of one more launch."""
 SECTOR = 32
-"""Bytes that one access somewhere moves."""
+"""The bytes that one scattered access moves."""
 
 
 def with_unordered(
     program: LoopProgram, target: Target, *, deterministic: bool = True
 ) -> LoopProgram:
-    """The program with stores in any order, where that is right and worth it."""
+    """Returns the program with stores in any order where that is right and faster."""
     if not any(_is_candidate(step) for step in program.steps):
         return program
     buffers, steps = list(program.buffers), list[Step]()
@@ -63,7 +65,7 @@ def with_unordered(
 
 
 def _is_candidate(step: Step) -> bool:
-    """Whether a kernel does nothing but store, at positions that are read along inner axes."""
+    """Whether a kernel only scatters: stores alone, at loaded positions along inner axes."""
     if type(step) is not Kernel or 0 in step.extents or in_order(step):
         return False
     step = without_lets(step)
@@ -78,7 +80,7 @@ def _is_candidate(step: Step) -> bool:
 
 
 class _Scatter:
-    """One kernel of stores."""
+    """The rewriting of one kernel of stores."""
 
     def __init__(self, kernel: Kernel, buffers: list[ProgramBuffer], target: Target) -> None:
         self.kernel = without_lets(kernel)
@@ -87,7 +89,7 @@ class _Scatter:
         self.points = math.prod([kernel.extents[k] for k in self.inner])
 
     def kernels(self, *, deterministic: bool) -> list[Step]:
-        """What computes the same; the kernel itself where some store needs its order."""
+        """Returns the kernels that replace it; itself if a store needs its order."""
         stores = stores_of(self.kernel)
         body = [self._marked(store, deterministic=deterministic) for store in stores]
         ordered = [store for store in body if not store.unordered]
@@ -110,12 +112,12 @@ class _Scatter:
         return attrs.evolve(store, unordered=free or not deterministic)
 
     def _varies(self, value: Scalar, k: int) -> bool:
-        """Whether points along an axis may have other values."""
+        """Whether a value may differ between points along an axis."""
         return self.kernel.extents[k] > 1 and varies_along(value, k)
 
     # --- sums of floats
     def _is_worth_exactly(self, store: Store) -> bool:
-        """Whether sums of whole numbers take less time than stripes, by a model of both."""
+        """Whether exact sums take less time than stripes, by a model of both."""
         rows = math.prod(self.kernel.extents[: self.kernel.space])
         size, itemsize = self._size(store.buffer), store.value.dtype.itemsize
         places = 4 + 8 * ExactSum(store.value.dtype, self.points).parts
@@ -124,7 +126,8 @@ class _Scatter:
         return self._time(moved_bytes, 3) < self._stripes(store)
 
     def _by_exact_sums(self, store: Store) -> list[Step]:
-        """What empties sums and exponents, what finds the largest ones, what adds, what stores."""
+        """Returns the kernels that clear sums and exponents, find the largest exponents, add, and
+        store."""
         kernel, dtype = self.kernel, store.value.dtype
         exact, size = ExactSum(dtype, self.points), self._size(store.buffer)
         codes = self._temporary(dtypes.int32, size)
@@ -151,7 +154,7 @@ class _Scatter:
 
     # --- the last one stays
     def _is_worth(self, store: Store) -> bool:
-        """Whether it takes less time than stripes, by a model of both."""
+        """Whether finding the last points takes less time than stripes, by a model of both."""
         rows = math.prod(self.kernel.extents[: self.kernel.space])
         places, _, forms = self._places(store)
         units = self.points if forms is not None else self.points * rows
@@ -159,7 +162,8 @@ class _Scatter:
         return self._time(moved_bytes, 2) < self._stripes(store)
 
     def _by_last(self, store: Store) -> list[Step]:
-        """What empties a place for each address, what finds the last point there, what stores."""
+        """Returns the kernels that clear a place for each address, find the last point there, and
+        store."""
         kernel = self.kernel
         size, address, forms = self._places(store)
         dtype = dtypes.int32
@@ -178,8 +182,8 @@ class _Scatter:
         return [first, last, attrs.evolve(kernel, body=(put,))]
 
     def _places(self, store: Store) -> tuple[int, Affine, Forms | None]:
-        """How many places there are for points, where a point's is, and the inner axes alone as
-        forms where no space axis has a say: rows beside each other have the same last point."""
+        """Returns the number of places, the address of a point's place, and forms of the inner axes
+        if neighbouring rows share their last points; else None."""
         address, space = store.address, self.kernel.space
         size = self._size(store.buffer)
         if any(varies_along(v, k) for v, _ in address.dynamic for k in range(space)):
@@ -196,14 +200,14 @@ class _Scatter:
         return (size - 1) // grain + 1, first, forms
 
     def _point(self) -> Scalar:
-        """The number of a point of a row, in order."""
+        """Returns the number of a point of its row, in order."""
         total: Scalar = const(0, dtypes.int64)
         for k in self.inner:
             total = total * self.kernel.extents[k] + axis(k) if k > self.inner[0] else axis(k)
         return total
 
     def _of(self, value: Scalar, point: Scalar) -> Scalar:
-        """A value at another point of the row, by its number."""
+        """Returns a value at another point of the row, given by its number."""
         kernel, count = self.kernel, len(self.kernel.extents)
         forms = [unit(k, count) for k in range(count)]
         step = 1
@@ -217,11 +221,11 @@ class _Scatter:
 
     # --- both
     def _time(self, moved_bytes: int, launches: int) -> float:
-        """Cycles that more kernels take."""
+        """Returns the estimated cycles of kernels that move so many bytes."""
         return moved_bytes / (BYTES * self.target.multiprocessors) + launches * LAUNCH
 
     def _stripes(self, store: Store) -> int:
-        """Cycles that stripes take."""
+        """Returns the estimated cycles of stripes."""
         rows = math.prod(self.kernel.extents[: self.kernel.space])
         return cycles(rows, self.points, store, self._size(store.buffer), self.target)
 

@@ -1,1 +1,2 @@
-"""Kernels of rows that groups of threads reduce, as CUDA C++. Spec: `specs/cuda_printer.md`."""
+"""The template of kernels of rows, each of which a team of threads reduces. Spec:
+`specs/cuda_printer.md`."""

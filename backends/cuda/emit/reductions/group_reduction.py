@@ -1,9 +1,13 @@
-"""How the threads of a team combine partial results, in the order of the IR.
+"""The combination of a team's partial results: registers, shared memory, then warp shuffles.
 
-Lane l of a reduction is partial (k, t, v) of its threads: l = (k * workers + t) * width + v. A
-thread's neighbours v are combined first, as `near` says; where they are not, they are at last, and
-where they are rows of their own, they stay so. Between, halves go over a thread's own k, then over
-threads: through shared memory down to a warp, by shuffles within one.
+Lane l of a reduction is partial (k, t, v): number k of thread t, neighbour v of its `width` ones,
+with l = (k * workers + t) * width + v. The order of combination is the IR's:
+
+    1. neighbours v within a thread, if `near` says so (with `near=1` they come last; neighbours
+       that are rows of their own are never combined)
+    2. halves over a thread's own k, in registers
+    3. halves over threads t: through shared memory down to a warp, by shuffles within it
+
 Spec: `specs/cuda_printer.md`.
 """
 
@@ -19,28 +23,29 @@ from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Reduce
 
 _SYMMETRIC = frozenset(("sum", "prod", "any", "all"))
-"""Combiners that give the same bits with their operands exchanged, but for payloads of NaNs."""
+"""Combiners that are commutative bit for bit, but for NaN payloads: all threads of a xor shuffle
+then have the same result."""
 EVERY = "0xffffffffu"
 
 
 class GroupReduction:
-    """Writes the lines that make one result of a team's partial results."""
+    """Prints the combination of a team's partial results."""
 
     def __init__(self, body: Body, layout: ThreadLayout, *, has_gaps: bool) -> None:
         self.body, self.layout, self.width = body, layout, layout.width
         every = EVERY if layout.threads >= WARP else f"{(1 << layout.threads) - 1:#x}u"
         self.mask = "lanes" if has_gaps and layout.along and layout.team < WARP else every
-        """Names the threads of a warp that take part: all, or those whose team has a row."""
+        """The mask of the threads of a warp that take part: all, or those whose team has a row."""
         self.shared: dict[str, str] = {}
-        """Declarations of shared arrays, by name."""
+        """The declarations of shared arrays, by name."""
         self.arrays: dict[int, str] = {}
         self.results: dict[int, str] = {}
-        """The shared arrays of what is to be combined, and of what is, by the reduction's names."""
+        """The shared arrays of partial results and of results, by the reduction's names."""
 
     def lines(self, group: Sequence[Reduce], workers: int) -> list[str]:
-        """Of reductions of one pass, which have as many lanes: all threads then have the results.
+        """Returns the lines that combine the reductions of one pass, which have equal lanes.
 
-        `workers` threads of the team have taken part.
+        `workers` threads of the team have partial results. All threads have the results afterwards.
         """
         layout = self.layout
         lanes = workers * layout.width if layout.along else workers
@@ -60,7 +65,7 @@ class GroupReduction:
         return found
 
     def _neighbours(self, reduce: Reduce, count: int) -> Iterator[str]:
-        """Halves of each of a thread's groups of neighbours."""
+        """Combines, in halves, each of a thread's groups of neighbours."""
         width = self.layout.width
         half = width // 2
         while half:
@@ -72,7 +77,7 @@ class GroupReduction:
             half //= 2
 
     def _own(self, reduce: Reduce, count: int, step: int, near: int = 1) -> Iterator[str]:
-        """Halves of a thread's own partial results, of which each `near`-th counts."""
+        """Combines a thread's own partial results in halves; only each `near`-th is one."""
         half = count // 2
         place = "k" if near == 1 else f"k * {near}"
         while half:
@@ -90,12 +95,16 @@ class GroupReduction:
         return [*scope.lines, *sets]
 
     # --- shared memory
+    # Note [two barriers of a block's reduction]
+    #     s[threadIdx.x] = a;  BARRIER  r[column] = halves of s;  BARRIER  a = r[column]
+    # Arrays s and r are used again by the next reduction and the next row, without another barrier.
+    # s: a thread reads it between the barriers, and the next write of s comes after the second.
+    # r: it is read after the second barrier, and the next write of r comes after the first barrier
+    # of the next reduction, which every thread reaches only when it has read r. With one array in
+    # the place of two, a fast thread would overwrite what a slow one has yet to read.
     def _through_shared(self, group: Sequence[Reduce], workers: int) -> list[str]:
-        """Halves of threads that are not side by side in a warp: a thread takes a column of them.
-
-        Two barriers: what is read behind the one is written before it, and again only behind the
-        other, so that neither the next reduction nor the next row needs a barrier of its own.
-        """
+        """Combines threads of different warps through shared memory: each thread takes a column of
+        their partial results."""
         layout = self.layout
         writing = max(workers * layout.side, layout.pitch)
         rows, columns = writing // layout.pitch, layout.pitch * self.width
@@ -120,12 +129,12 @@ class GroupReduction:
         return [*write, barrier, head, *halves, "}", barrier, *unrolled(each_v, reads)]
 
     def _declare(self, name: str, kind: str, count: int) -> str:
-        """The name of a shared array, which each pass uses again."""
+        """Declares a shared array, which all passes share, and returns its name."""
         self.shared[name] = f"__shared__ {kind} {name}[{count}];"
         return name
 
     def _column(self, reduce: Reduce, rows: int, columns: int) -> list[str]:
-        """The halves of one column, in registers."""
+        """Combines one column in halves, in registers."""
         lines = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind = array_type(value.dtype)
@@ -146,7 +155,7 @@ class GroupReduction:
 
     # --- a warp
     def _of_warp(self, reduce: Reduce, workers: int) -> list[str]:
-        """Halves of neighbouring threads; then all of them have the result."""
+        """Combines neighbouring threads of a warp in halves; all of them have the result."""
         near = min(self.layout.team, WARP)
         half = min(workers, near) // 2
         lines = self._shuffled(reduce, half) if half else []
@@ -155,7 +164,7 @@ class GroupReduction:
         return lines
 
     def _shuffled(self, reduce: Reduce, half: int) -> list[str]:
-        """Combines what threads have with what those so far away have, then half as far."""
+        """Combines by shuffles: with the thread `half` away, then half as far, and so on."""
         way = "xor" if reduce.kind in _SYMMETRIC else "down"
         own = "half" if self.layout.team >= WARP else f"half, {self.layout.team}"
         far = []
@@ -170,7 +179,7 @@ class GroupReduction:
         return unrolled(f"for (i32 half = {half}; half; half /= 2)", lines)
 
     def _from_first(self, reduce: Reduce, near: int) -> list[str]:
-        """The first thread's results for all `near` ones."""
+        """Broadcasts the first thread's results to its `near` neighbours."""
         takes = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind, source = array_type(value.dtype), f"threadIdx.x & {WARP - near}"

@@ -1,8 +1,13 @@
-"""Kernels of rows: a team of threads takes a row, or some rows side by side, and their points.
+"""The template of kernels of rows: a team of threads reduces a row, or some rows side by side.
 
-The threads go over the points as the lanes of reductions say; what several passes need stays in
-registers where a thread's share is small, and is loaded again where it is not. Statements are
-sorted into passes, and points printed, as the C printer does. Spec: `specs/cuda_printer.md`.
+    for (first = blockIdx.x; first < rows; first += gridDim.x) {
+        f32 a0[4];                                       // partial results of a thread: its lanes
+        for (steps) a0[v] += x[...];                     // a pass: loads, then points
+        combine a0 over the team                         // `group_reduction`
+        for (steps) b1[...] = x[...] / a0[0]; }          // the next pass; x stays in registers
+
+Values that several passes need stay in registers if a thread's share is small
+(`register_operands`). Passes and points are those of the C printer. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from aotlite.ir.dtypes import DType
 
 
 class ReductionKernel:
-    """Rows of the space axes, each computed by a team of threads."""
+    """Prints a kernel whose rows are computed by teams of threads."""
 
     def __init__(
         self,
@@ -48,7 +53,7 @@ class ReductionKernel:
     def printed(
         self, facts: KernelFacts, kinds: dict[int, DType], library: FunctionTexts, target: Target
     ) -> KernelCode:
-        """The loops of a block over its rows."""
+        """Returns the body: the loops of a block over its rows."""
         self._set_axes(facts)
         units = self._units()
         self.index = IndexTypes.of(self.extents, self.statements).position
@@ -86,11 +91,11 @@ class ReductionKernel:
     # --- rows
     @property
     def _abreast(self) -> int:
-        """Units that a block takes at a time."""
+        """The units that a block takes at a time."""
         return self.layout.teams if self.layout.along else 1
 
     def _units(self) -> int:
-        """What a team takes at once: rows, the rows that go in order, or a block's columns."""
+        """Returns the number of units: rows, runs of rows in order, or a block's columns."""
         last = self.space - self.geometry.ordered
         if self.layout.along:
             return math.prod(self.extents[:last])
@@ -99,11 +104,11 @@ class ReductionKernel:
 
     @property
     def _panels(self) -> int:
-        """Blocks that the rows side by side are divided among."""
+        """The number of blocks among which rows side by side are divided."""
         return -(-self.extents[self.axis] // (self.layout.teams * self.layout.width))
 
     def _lines(self, units: int) -> list[str]:
-        """The whole body: constants, shared memory, loops."""
+        """Returns the whole body: shared memory, constants, loops."""
         unit, aligned = self._unit(units), self.steps.aligned
         room = ["extern __shared__ block16 room[];"] * bool(self.steps.keeping.shared_bytes)
         first = [*room, *self.combining.shared.values(), *self._threads(), *constants_of(self.row)]
@@ -131,7 +136,7 @@ class ReductionKernel:
         ]
 
     def _unit(self, units: int) -> list[str]:
-        """The lines of a unit; what is beyond the last one does nothing."""
+        """Returns the lines of a unit. Teams beyond the last one do nothing."""
         if not self.layout.along:
             return self._panel()
         place = "first" if self._abreast == 1 else "first + own"
@@ -148,7 +153,7 @@ class ReductionKernel:
         return [*lines, "if (live) {", *inside, "}"]
 
     def _rows_in_order(self) -> list[str]:
-        """The rows of a unit, one after the other; what they add up stays in registers."""
+        """Returns the rows of a unit, one after the other. Their sums stay in registers."""
         steps, first = self.steps, self.space - self.geometry.ordered
         together = math.prod(self.extents[first : self.space])
         head = (
@@ -161,7 +166,7 @@ class ReductionKernel:
         return [*sums, *rows, *steps.sums(back=True)]
 
     def _panel(self) -> list[str]:
-        """The lines of columns that a block computes at once; the last ones may not be there."""
+        """Returns the lines of the columns of a block, of which the last may not exist."""
         k, kind, panels = self.axis, self.index, self._panels
         extent, wide = self.extents[k], self.layout.teams * self.layout.width
         others = [each for each in range(self.space) if each != k]
@@ -174,13 +179,13 @@ class ReductionKernel:
 
     @property
     def live(self) -> bool:
-        """Whether some threads compute what is not there."""
+        """Whether some threads have no row or column of their own."""
         if self.layout.along:
             return self._units() % self._abreast > 0
         return self.extents[self.axis] % (self.layout.teams * self.layout.width) > 0
 
     def _row_stores(self, stores: Sequence[Store]) -> None:
-        """One thread of a team stores what is of row level."""
+        """Prints row-level stores, which one thread of a team does."""
         if not stores:
             return
         self._wait(self.reuses)
@@ -195,7 +200,7 @@ class ReductionKernel:
         return inside.lines
 
     def _wait(self, needed: bool) -> None:
-        """A barrier of all threads that work on a row."""
+        """Prints a barrier of all threads of a row."""
         threads = self.layout.team if self.layout.along else self.layout.threads
         if needed and threads > 1:
             warp = f"__syncwarp({self.combining.mask});"
@@ -204,7 +209,7 @@ class ReductionKernel:
 
     # --- passes
     def _pass(self, each: Pass) -> None:
-        """The loops of a pass over the inner points, and its results."""
+        """Prints the loops of a pass over the inner points, and its reductions' results."""
         width = self.layout.width if self.layout.along else 1
         workers = min(each.lanes // width, self.layout.team) if each.reduces else self.layout.team
         workers = max(workers, 1)
@@ -222,7 +227,7 @@ class ReductionKernel:
                 self._result(reduce)
 
     def _work(self, each: Pass) -> PointWork:
-        """What the pass computes at each point, with what is kept read from where it is."""
+        """Returns the work of a pass at each point, with kept values replaced by their places."""
         facts, hidden = self.body.facts, self.body.hidden
         computed = facts.computed(each.roots)
         new = [s for s in self.passes.kept if s in computed and s not in hidden]
@@ -234,7 +239,7 @@ class ReductionKernel:
         return PointWork(work.scans, tuple(saved), work.reduces, work.stores)
 
     def _keep(self, value: Scalar) -> Scalar:
-        """The name of a value that is computed once, and then stays in registers."""
+        """Returns the name of a value that is computed once and stays in registers."""
         leaf = self.body.new_name(value.dtype)
         text, axes = f"k{leaf.args[0] - HIDDEN}", self.body.facts.axes(value)
         count = self.steps.keeping.steps * self.layout.width
@@ -246,7 +251,8 @@ class ReductionKernel:
         return leaf
 
     def _partials(self, statement: Reduce | Scan, lanes: int) -> None:
-        """Declares a thread's partial results, or the state of a scan, which a pass may repeat."""
+        """Declares a thread's partial results, or the state of a scan, and sets them to the
+        identity. A scan that is repeated is declared once."""
         kinds = [value.dtype for value in statement.values]
         starts = combiner(statement.kind).identity(kinds)
         count = self.layout.width
@@ -264,7 +270,7 @@ class ReductionKernel:
             self.row.lines += unrolled(head, [f"a{number}[k] = {text};"])
 
     def _result(self, reduce: Reduce) -> None:
-        """Makes the names of a reduction known."""
+        """Makes the names of a reduction known to later stages."""
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind, leaf = value.dtype, name(number, value.dtype)
             if self.layout.along:

@@ -1,7 +1,8 @@
-"""What a thread of a team keeps from one pass over its points to the next.
+"""Register allocation of kernels of rows: values that a thread keeps from one pass to the next.
 
-Input: a kernel's statements and its layout; output: how many bytes of each point may stay, and
-which loads do. A row is then read once. Spec: `specs/cuda_printer.md`.
+A softmax loads its row once: a thread holds its share in registers, or in shared memory if those do
+not suffice. Input: a kernel's statements and its layout; output: the bytes of each point that may
+stay, and the loads that do. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
 
 MOST_KEPT = 64
-"""Registers of a thread for what is kept."""
+"""The most registers of a thread for kept values."""
 OTHERS, OF_NEIGHBOUR, OTHERS_WIDE = 24, 2, 72
-"""Registers of a thread for all else, and more for each of its neighbours; the third is all where
-it computes with 64 bits."""
+"""The registers of a thread for everything else, and more for each of its neighbours; the third
+stands for both if it computes with 64-bit floats."""
 RESERVED = 1 << 10
-"""Bytes of shared memory that each block takes beside its own."""
+"""The bytes of shared memory that CUDA reserves for each block."""
 MOST_STEPS = 32
-"""Steps that are written out."""
+"""The most steps that are unrolled. Arrays stay in registers only in unrolled loops."""
 
 
 class RegisterOperands:
-    """What stays in registers, or in shared memory where there is no room."""
+    """The values that stay in registers, or in shared memory if registers do not suffice."""
 
     def __init__(
         self,
@@ -50,23 +51,22 @@ class RegisterOperands:
         self.steps = -(-self.points // (layout.team * stride))
         is_kept = self.steps <= MOST_STEPS and not self._is_looped(body)
         self.budget = self._budget(body, target) if is_kept else 0
-        """Bytes of each point that a thread has registers for."""
+        """The bytes of each point for which a thread has registers."""
         self.shared_bytes, self.room = 0, self._room(body, target) if is_kept else 0
         self.sums: list[Store] = []
-        """Stores that combine where the thread keeps what it combines, while rows go one after the
-        other."""
+        """Combining stores whose sums a thread keeps while rows come one after the other."""
         self.shared_sums: dict[int, int] = {}
-        """Those of them that do so in shared memory, by buffer; where."""
+        """For the sums that are kept in shared memory, by buffer, their place there."""
         if geometry.ordered:
             self._keep_sums(body)
         self.loads: set[Scalar] = set()
-        """Loads that stay."""
+        """The loads that stay."""
         self.shared: dict[Scalar, int] = {}
-        """Those of them that stay in shared memory, each in places of its own thread; where."""
+        """For the loads that stay in shared memory, their place there."""
         self.is_any = False
 
     def _is_looped(self, body: Sequence[Statement]) -> bool:
-        """Whether a thread goes over its points in loops that are not written out."""
+        """Whether a thread's loops over its points are not unrolled."""
         lanes = [each.lanes for each in body if type(each) is Reduce]
         width = self.layout.width if self.layout.along else 1
         in_order = any(type(each) is Scan for each in body)
@@ -78,8 +78,8 @@ class RegisterOperands:
         return 4 * max(min(room, MOST_KEPT), 0) // (self.steps * self.layout.width)
 
     def _room(self, body: Sequence[Statement], target: Target) -> int:
-        """Bytes of shared memory for what is kept: of a multiprocessor's what combining leaves, in
-        as many parts as there are blocks whose registers are full."""
+        """Returns the bytes of shared memory for kept values: the share of one block, with as many
+        resident blocks as full registers allow, after the arrays of reductions."""
         sizes = [v.dtype.itemsize for each in body if type(each) is Reduce for v in each.values]
         used = sum(sizes) * (self.layout.threads + self.layout.pitch) * self.layout.width
         free = target.shared - min(used + RESERVED, STATIC_SHARED)
@@ -88,12 +88,12 @@ class RegisterOperands:
         return max(free, 0) // max(blocks, 1)
 
     def _bytes(self, itemsize: int) -> int:
-        """Of the neighbours of all threads of a block."""
+        """Returns the bytes of one value of all points of a block."""
         count = self.steps * self.layout.threads * self.layout.width
         return -(-count * itemsize // ACCESS) * ACCESS
 
     def _place(self, itemsize: int) -> int | None:
-        """Where in shared memory all threads keep such an element of each point, if it has room."""
+        """Reserves shared memory for one value of each point. Returns its place; None if full."""
         place, after = self.shared_bytes, self.shared_bytes + self._bytes(itemsize)
         if after > self.room:
             return None
@@ -101,7 +101,7 @@ class RegisterOperands:
         return place
 
     def _keep_sums(self, body: Sequence[Statement]) -> None:
-        """Those that there is room for, in half of the registers or else in shared memory."""
+        """Chooses the sums that are kept: in half of the registers, or else in shared memory."""
         stores = [
             each for each in body if type(each) is Store and each.combine and not each.each_row
         ]
@@ -120,8 +120,8 @@ class RegisterOperands:
             self.sums.append(each)
 
     def choose(self, found: Passes) -> None:
-        """Sets the loads that stay, of those that several passes need: first what rows have of
-        their own, and of that what most passes need, while there is room."""
+        """Chooses the loads that stay, of those that several passes need. First come loads of the
+        row's own elements, and of those the ones that most passes need, while there is room."""
         order = [each for stage in found.stages for each in stage.passes]
         uses, live = self._uses(order, set(found.kept))
         several = [load for load, places in uses.items() if len(places) > 1]
@@ -139,14 +139,15 @@ class RegisterOperands:
         self.is_any = bool(self.loads or found.kept or self.sums)
 
     def _is_own(self, load: Scalar) -> bool:
-        """Whether rows load it at addresses of their own; else it is found in a cache."""
+        """Whether rows load it at different addresses. Others share it, and find it in a cache."""
         address = load.args[1]
         return bool(address.dynamic) or any(address.coefficients[: self.space])
 
     def _uses(
         self, order: Sequence[Pass], kept: set[Scalar]
     ) -> tuple[dict[Scalar, list[int]], list[int]]:
-        """The passes that need each load; the bytes of computed values that live behind each."""
+        """Returns the passes that need each load, and the bytes of kept values alive after each
+        pass."""
         uses: dict[Scalar, list[int]] = {}
         places: dict[Scalar, list[int]] = {}
         ready: set[Scalar] = set()
@@ -165,8 +166,8 @@ class RegisterOperands:
         return uses, live
 
     def _computed(self, roots: Iterable[Scalar], ready: set[Scalar]) -> dict[Scalar, None]:
-        """All that a pass computes, and what it takes from those before it, but not its parts; in
-        an order that is always the same."""
+        """Returns all that a pass computes, without the operands of values that are `ready`; as a
+        dict, whose order is deterministic."""
         found: dict[Scalar, None] = {}
         todo = list(roots)[::-1]
         while todo:
@@ -177,7 +178,7 @@ class RegisterOperands:
         return found
 
     def is_loaded_ahead(self, scalar: Scalar) -> bool:
-        """Whether it is loaded for all points of some steps before any of them is computed."""
+        """Whether a scalar is a load that is issued for several steps before they compute."""
         if scalar.op != "load" or not self.facts.safe(scalar):
             return False
         address = scalar.args[1]
@@ -187,17 +188,17 @@ class RegisterOperands:
 
 
 def registers_of_others(body: Sequence[Statement], width: int) -> int:
-    """Registers of a thread for what is not kept, if it takes so many neighbours at a time."""
+    """Returns the registers of a thread for everything but kept values."""
     return OTHERS_WIDE if computes_wide(body) else OTHERS + OF_NEIGHBOUR * width
 
 
 def computes_wide(body: Sequence[Statement]) -> bool:
-    """Whether a kernel computes with floats of 64 bits, each of which takes two registers."""
+    """Whether a kernel computes with float64, each of which takes two registers."""
     kinds = {value.dtype for each in body for value in values_of(each)}
     return any(kind.is_floating_point and kind.itemsize > 4 for kind in kinds)
 
 
 def steps_at_once(sizes: Iterable[int], width: int, lanes: int, room: int) -> int:
-    """Steps of a loop's body: so many bytes are under way at once, and a thread's lanes done."""
+    """Returns the steps of a loop's body: enough loads in flight, whole sets of lanes."""
     wanted = room // max(sum(sizes) * width, 16)
     return lanes * max(1 << max(wanted.bit_length() - 1, 0) >> (lanes.bit_length() - 1), 1)

@@ -1,10 +1,13 @@
-"""Which threads compute which points of a kernel of rows, told by the kernel and the target alone.
+"""The thread layout of kernels of rows: which threads compute which points.
 
-A *team* of threads computes a row, or some neighbouring rows where those lie side by side in
-memory; each thread takes `width` neighbours at a time. Lanes of reductions are spread over a team:
-thread t of W has the lanes t*width ... t*width + width-1 of every W*width, which is the order of
-the IR. Read by the schedule, which sets lanes, and by the printer, which finds the team in them.
-Spec: `specs/cuda_printer.md`.
+A *team* of threads computes a row, or `width` neighbouring rows if those lie side by side in
+memory. A thread takes `width` neighbours at a time. With team 4, width 2, `along` a row of 24:
+
+    point   0 1 | 2 3 | 4 5 | 6 7 | 8 9 | ...            step 0: points 0 to 7, step 1: 8 to 15
+    thread   0  |  1  |  2  |  3  |  0  | ...            lanes of thread 0: 0 and 1 of 8
+
+So the lanes of the IR are spread over the team. The schedule sets lanes by this layout, and the
+printer finds the team in them. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -30,49 +33,50 @@ from aotlite.backends.loops.program import (
 
 WARP = 32
 MOST_THREADS = 1024
-"""Of a block."""
+"""The most threads of a block."""
 ACCESS = 16
-"""Bytes of the widest access to memory."""
+"""The bytes of the widest access to memory."""
 MOST_WIDTH = 8
-"""Neighbours of a thread: those of 16-bit elements in one access."""
+"""The most neighbours of a thread: the 16-bit elements of one access."""
 BLOCK = 256
-"""Threads of a block of several teams."""
+"""The threads of a block of several teams."""
 STATIC_SHARED = 48 << 10
-"""Bytes of shared memory that a kernel may have without asking."""
+"""The bytes of shared memory that a kernel may declare statically."""
 
 
 @attrs.frozen
 class ThreadLayout:
-    """How many threads compute a row together, and how they go over its points."""
+    """The layout of a kernel's threads: teams, and the points that a thread takes at a time."""
 
     team: int
-    """Threads of a row, or of `width` neighbouring ones: a power of two."""
+    """The threads of a row, or of `width` neighbouring rows: a power of two."""
     width: int
-    """Neighbours that a thread takes at a time."""
+    """The neighbours that a thread takes at a time."""
     teams: int
-    """Teams of a block; 1 where a team along its row has more threads than a warp."""
+    """The teams of a block; 1 if a team along its row has more threads than a warp."""
     along: bool = True
-    """Whether the neighbours are points of one row; else they are rows side by side, and so are the
-    teams of a block."""
+    """Whether the neighbours are points of one row. Else they are neighbouring rows, and the teams
+    of a block lie side by side."""
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The threads of a block."""
         return self.team * self.teams
 
     @property
     def side(self) -> int:
-        """How far a team's next thread is in the block."""
+        """The distance in the block between neighbouring threads of a team."""
         return 1 if self.along else self.teams
 
     @property
     def pitch(self) -> int:
-        """Threads side by side, whose partial results are combined last, or not at all."""
+        """The neighbouring threads that shared memory does not combine: those of a warp, or teams
+        side by side."""
         return WARP if self.along else self.teams
 
 
 def width_along(kernel: Kernel, axis: int) -> int:
-    """How many neighbours along an axis a thread takes, so that accesses are wide."""
+    """Returns how many neighbours along an axis a thread takes, so that accesses are wide."""
     if axis < 0:  # a kernel of one point
         return 1
     sizes = [
@@ -85,14 +89,13 @@ def width_along(kernel: Kernel, axis: int) -> int:
 
 
 def accesses(kernel: Kernel) -> list[tuple[Affine, int]]:
-    """The addresses that a kernel loads and stores, with the bytes of an element."""
+    """Returns (address, bytes of an element) of a kernel's loads and stores."""
     loads = [(value.args[1], value.dtype.itemsize) for value in loads_of(kernel)]
     return loads + [(store.address, store.value.dtype.itemsize) for store in stores_of(kernel)]
 
 
 def is_vector(address: Affine, axis: int, width: int) -> bool:
-    """Whether `width` neighbours along an axis, from a multiple of it on, are neighbours in memory
-    from a multiple of it on."""
+    """Whether aligned groups of `width` neighbours along an axis are aligned in memory."""
     if _step(address, axis) != 1 or address.start % width:
         return False
     others = [c for k, c in enumerate(address.coefficients) if k != axis]
@@ -105,13 +108,13 @@ def _step(address: Affine, axis: int) -> int:
 
 
 def _is_read(address: Affine, axis: int) -> bool:
-    """Whether a position that is read may differ between neighbours along the axis."""
+    """Whether a loaded position may differ between neighbours along the axis."""
     return any(varies_along(value, axis) for value, _ in address.dynamic)
 
 
 # ---------------------------------------------------------------------------------------- layouts
 def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[ThreadLayout, int]:
-    """The layout of a kernel whose reductions have their lanes, and the axis of neighbours."""
+    """Returns the layout of a kernel whose lanes are set, and the axis of a thread's neighbours."""
     last, rows = len(kernel.extents) - 1, math.prod(kernel.extents[: kernel.space])
     lanes = [each.lanes for each in kernel.body if type(each) is Reduce]
     if 0 in kernel.extents:
@@ -128,7 +131,7 @@ def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[ThreadLayout, int]:
 
 
 def is_of_columns(kernel: Kernel) -> bool:
-    """Whether threads side by side have rows side by side."""
+    """Whether neighbouring threads have neighbouring rows."""
     k = kernel.vector
     return k is not None and k < kernel.space and not in_order(kernel) and not is_in_order(kernel)
 
@@ -140,10 +143,11 @@ def _of_columns(kernel: Kernel, axis: int, lanes: int) -> ThreadLayout:
 
 
 def hands_over(kernel: Kernel, layout: ThreadLayout) -> bool:
-    """Whether threads may touch memory that others of a row, or of the next one, have written.
+    """Whether threads may access memory that other threads of the row, or of the next row, wrote:
+    then barriers are needed.
 
-    A buffer whose accesses all are stores and loads at one address of element level is a thread's
-    own, since all passes give a point to the same thread; so is what one thread stores for a row.
+    A buffer that is accessed at one element-level address only is private to threads, since all
+    passes give a point to the same thread. So is a row's store, which one thread does.
     """
     lanes = {each.lanes for each in kernel.body if type(each) is Reduce}
     width = layout.width if layout.along else 1
@@ -157,12 +161,12 @@ def _is_shared(found: list[_Access]) -> bool:
 
 
 _Access = tuple[Affine, bool | None]
-"""An address, and whether it is one thread's, each point's thread's, or None: all threads' of a
-row."""
+"""(address, who accesses it: True, one thread of a row; False, the thread of each point; None, all
+threads of a row)."""
 
 
 def _accessed(kernel: Kernel) -> dict[int, list[_Access]]:
-    """Where a kernel stores, and loads, in the buffers that it writes."""
+    """Returns the accesses of a kernel to the buffers that it writes."""
     found: dict[int, list[_Access]] = {}
     for store in stores_of(kernel):
         found.setdefault(store.buffer, []).append((store.address, store.each_row))
@@ -176,17 +180,18 @@ def _accessed(kernel: Kernel) -> dict[int, list[_Access]]:
 
 
 def threads_beside(extent: int, width: int, most: int) -> int:
-    """Threads that have neighbouring rows, `width` each."""
+    """Returns the number of threads side by side that have `width` neighbouring rows each."""
     return min(power_above(extent // width), most)
 
 
 def power_above(number: int) -> int:
-    """The least power of two that is not less."""
+    """Returns the least power of two that is at least `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def is_in_order(kernel: Kernel) -> bool:
-    """Whether the points of a row go one after the other: a scan, or stores to one address."""
+    """Whether the points of a row must come one after the other: in a scan, or if several store at
+    one address."""
     inner = range(kernel.space, len(kernel.extents))
     stores = [each for each in stores_of(kernel) if not each.each_row]
     scans = any(type(each) is Scan for each in kernel.body)
@@ -194,7 +199,7 @@ def is_in_order(kernel: Kernel) -> bool:
 
 
 def most_team(kernel: Kernel, width: int) -> int:
-    """The most threads whose partial results fit into shared memory, those of one pass at once."""
+    """Returns the most threads whose partial results of one pass fit into shared memory."""
     depth: dict[int, int] = {}
     sizes: dict[int, int] = {}
     for each in kernel.body:
@@ -208,7 +213,7 @@ def most_team(kernel: Kernel, width: int) -> int:
 
 
 def teams_of(team: int, units: int, multiprocessors: int) -> int:
-    """Teams of a block: enough threads, but no fewer blocks than multiprocessors for that."""
+    """Returns the teams of a block: enough threads, but at least one block a multiprocessor."""
     if team > WARP:
         return 1
     teams = BLOCK // team
@@ -218,5 +223,5 @@ def teams_of(team: int, units: int, multiprocessors: int) -> int:
 
 
 def is_stored_once(stores: Sequence[Store], buffer: int) -> bool:
-    """Whether one store alone goes to the buffer."""
+    """Whether exactly one store goes to the buffer."""
     return sum([each.buffer == buffer for each in stores]) == 1

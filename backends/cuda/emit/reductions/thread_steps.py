@@ -1,8 +1,11 @@
-"""How a thread of a team goes over its points: loads first, then what is computed, then stores.
+"""The loops of a pass: how a thread of a team goes over its points.
 
-In each step the threads of a team take neighbouring bundles of `width` points, or each one point of
-`width` rows side by side. Steps whose number is small are written out, all others in a loop of some
-steps at a time: then several accesses are under way at once. Spec: `specs/cuda_printer.md`.
+    for (s = 0; s < 4; ++s) x0[s*w .. ] = loads of step s        // several loads are in flight
+    for (s = 0; s < 4; ++s) for (v = 0; v < w; ++v) a0[v] += x0[s*w + v]
+
+In each step the threads of a team take neighbouring groups of `width` points, or one point of
+`width` rows side by side each. A small number of steps is unrolled; else a loop takes some steps at
+a time. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -30,39 +33,40 @@ from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
 
 MOST_LANES = 8
-"""A thread's lanes for which its partial results are told apart when the text is compiled."""
+"""The most lanes of a thread whose partial results get constant indices, and so registers."""
 UNDER_WAY, FEW_UNDER_WAY = 128, 32
-"""Bytes that a thread asks for at once; the second where registers are kept for other things."""
+"""The bytes of loads in flight of a thread; the second if registers hold kept values."""
 
 
 @attrs.frozen
 class StepRange:
-    """Steps of a loop's body, counted from `base`; `ragged`: maybe beyond the last point."""
+    """The steps of a loop's body, counted from `base`. `ragged`: some may lie beyond the last
+    point, so that each is tested."""
 
     begin: int | str
     end: int | str
     ragged: bool
     base: str = ""
     group: str = ""
-    """The first step of those whose loads have arrays of their own."""
+    """The first step of a group whose loads share arrays."""
     few: bool = False
-    """Whether two steps are under way at once, since what is loaded goes on to shared memory."""
+    """Whether only two steps are unrolled, since their loads go on to shared memory."""
 
 
 @attrs.frozen
 class Access:
-    """Elements of all steps between memory and a local array."""
+    """The copy of elements of all steps between memory and a local array."""
 
     local: str
     first: str
-    """Where a step's neighbours lie there."""
+    """The index of a step's first neighbour in the local array."""
     buffer: int
     address: Affine
     dtype: DType
     back: bool = False
-    """To memory."""
+    """Whether it is a copy to memory."""
     pace: int = 1
-    """From one neighbour to the next in the local array."""
+    """The distance of neighbours in the local array."""
 
 
 class ThreadSteps:
@@ -82,14 +86,14 @@ class ThreadSteps:
         self.points, self.keeping, self.index = keeping.points, keeping, index
         self.stride = layout.width if layout.along else 1
         self.aligned: set[int] = set()
-        """Buffers that vectors are loaded from or stored to."""
+        """The buffers with vectorized accesses, whose alignment the kernel tests."""
         self.names: dict[Scalar, str] = {}
         self.loaded: set[Scalar] = set()
-        """What lies in registers already."""
+        """The loads that are kept already."""
 
     # --- loops
     def lines(self, work: PointWork, workers: int) -> list[str]:
-        """The loops of one pass, in which so many threads of the team take part."""
+        """Returns the loops of one pass, in which `workers` threads of the team take part."""
         loads = self._loads(work)
         lines = self._all(work, loads, workers)
         for load in loads:
@@ -105,7 +109,8 @@ class ThreadSteps:
         return [f"if (member < {workers}) {{", *lines, "}"] if workers < self.layout.team else lines
 
     def _written_out(self, count: int, work: PointWork, loads: Sequence[Scalar]) -> list[str]:
-        """All steps: first the loads of what is kept, then groups of steps with all others."""
+        """Returns all steps unrolled: first the kept loads, then groups of steps with other
+        loads."""
         team = self.layout.team
         whole = self.points // (team * self.stride)
         kept = [load for load in loads if load in self.keeping.loads]
@@ -130,14 +135,14 @@ class ThreadSteps:
         return lines
 
     def _parts(self) -> list[StepRange]:
-        """All steps of the team: those of which none is beyond the last point, then the others."""
+        """Returns all steps of the team as two ranges: complete steps, then the ragged one."""
         pace = self.layout.team * self.stride
         whole, count = self.points // pace, -(-self.points // pace)
         parts = [StepRange(0, whole, False), StepRange(whole, count, True)]
         return [part for part in parts if part.begin != part.end]
 
     def kept_arrays(self) -> list[str]:
-        """The declarations of what stays in registers, and in shared memory."""
+        """Returns the declarations of kept values, in registers and in shared memory."""
         keeping = self.keeping
         names = sorted(keeping.loads, key=self._name)
         lines = self._declared(
@@ -151,11 +156,11 @@ class ThreadSteps:
         return lines
 
     def _is_short(self, count: int, loads: Sequence[Scalar], work: PointWork) -> bool:
-        """Whether all steps are written out: what is kept has its place then, and little is few."""
+        """Whether all steps are unrolled: they are few, or values are kept in registers."""
         return self.keeping.is_any or count <= self._at_once(work, loads, self.layout.team)
 
     def _looped(self, work: PointWork, loads: Sequence[Scalar], workers: int) -> list[str]:
-        """A loop of some steps at a time, then the last ones."""
+        """Returns a loop of some steps at a time, then the remaining ones."""
         at_once = self._at_once(work, loads, workers)
         pace = at_once * workers * self.stride
         whole = self.points // pace * pace
@@ -186,7 +191,7 @@ class ThreadSteps:
         return steps_at_once(sizes, self.layout.width, lanes, room)
 
     def _lanes(self, reduce: Reduce, workers: int) -> int:
-        """Lanes of a thread, beside those of its neighbours."""
+        """Returns the lanes of a thread for each of its neighbours."""
         return reduce.lanes // (workers * self.stride)
 
     # --- a part
@@ -205,7 +210,7 @@ class ThreadSteps:
         return f"point < {self.points}"
 
     def _turns(self, part: StepRange, workers: int, lines: Sequence[str]) -> list[str]:
-        """The steps of a part."""
+        """Returns the loop over the steps of a part."""
         base = f"{part.base} + " if part.base else ""
         member = "member" if self.layout.team > 1 else ""
         place = f"s * {workers} + {member}" if member else "s"
@@ -217,7 +222,7 @@ class ThreadSteps:
         return ["#pragma unroll 2", *lines[1:]] if part.few else lines
 
     def positions(self, axes: Sequence[int], index: str, stem: str = "i") -> list[str]:
-        """The declarations of positions along axes, of a point's number in row-major order."""
+        """Returns declarations of positions along axes, from a point's row-major number."""
         found, step = [], 1
         wide = "u32" if self.index == "i32" else "u64"
         for place, k in reversed(list(enumerate(axes))):
@@ -236,7 +241,7 @@ class ThreadSteps:
 
     # --- loads
     def _loads(self, work: PointWork) -> list[Scalar]:
-        """What the pass loads, and no pass before it has kept."""
+        """Returns the loads of the pass that no earlier pass has kept."""
         computed = self.body.facts.in_order(work.roots)
         found = [each for each in computed if self.keeping.is_loaded_ahead(each)]
         return [each for each in found if each not in self.loaded]
@@ -252,7 +257,7 @@ class ThreadSteps:
         ]
 
     def _place(self, load: Scalar, group: str = "") -> None:
-        """From now on it is read where it was loaded to."""
+        """Makes a load's value known in its local array."""
         own = f"{self._first(group, load in self.keeping.shared)} + v"
         text = from_memory(load.dtype, f"{self._name(load)}[{own}]")
         axes = self.body.facts.axes(load)
@@ -260,17 +265,17 @@ class ThreadSteps:
 
     @property
     def element(self) -> str:
-        """Of an array of all steps: at the step and the neighbour that are computed."""
+        """The index in an array of all steps, of the present step and neighbour."""
         return f"{self._first('')} + v"
 
     def _first(self, group: str, is_shared: bool = False) -> str:
-        """Where a step's neighbours lie in an array: a thread's own, or all threads'."""
+        """Returns the index of a step's first neighbour in a thread's or the shared array."""
         step = f"(s - {group})" if group else "s"
         step = f"(s * {self.layout.threads} + threadIdx.x)" if is_shared else step
         return f"{step} * {self.layout.width}"
 
     def _ahead(self, part: StepRange, loads: Sequence[Scalar], workers: int) -> list[str]:
-        """The loads of all steps of a part."""
+        """Returns the loads of all steps of a part."""
         found = []
         for load in loads:
             group = "" if load in self.keeping.loads else part.group
@@ -280,8 +285,8 @@ class ThreadSteps:
         return self._moves(part, found, workers)
 
     def _moves(self, part: StepRange, found: Sequence[Access], workers: int) -> list[str]:
-        """Between memory and local arrays: by vectors, or by elements where some buffer begins
-        between two."""
+        """Returns copies between memory and local arrays: by vectors if buffers are aligned, else
+        by elements."""
         width = self.layout.width
         vectors = [
             each
@@ -310,7 +315,7 @@ class ThreadSteps:
         return self._turns(part, workers, lines)
 
     def _copy(self, each: Access, place: str, is_vector: bool) -> list[str]:
-        """The neighbours of one step."""
+        """Returns the copy of one step's neighbours."""
         width = self.layout.width
         local = f"{each.local} + {each.first}"
         ends = (place, local) if each.back else (local, place)
@@ -323,8 +328,8 @@ class ThreadSteps:
 
     # --- sums that rows in order share
     def sums(self, *, back: bool) -> list[str]:
-        """Takes what stores combine with to registers, before the first row, or back to memory
-        behind the last one: at each point of a row it is the same thread's."""
+        """Returns the lines that load the sums of rows in order before the first row, or store them
+        (`back`) after the last one. Each point of a row belongs to the same thread throughout."""
         kinds = self.body.kinds
         found, lines = list[Access](), list[str]()
         for store in self.keeping.sums:
@@ -338,7 +343,8 @@ class ThreadSteps:
         return lines
 
     def _new_sum(self, store: Store) -> list[str]:
-        """The array of what a store combines with, of its identity where that is what it is."""
+        """Returns the declaration of a sum's array, filled with the identity if that is its
+        start."""
         dtype, local = self.body.kinds[store.buffer], f"q{store.buffer}"
         count, pace = self.keeping.steps * self.layout.width, self._pace(store)
         kind = memory_type(dtype)
@@ -354,13 +360,13 @@ class ThreadSteps:
         return [*lines, *unrolled(head, [f"{local}[k * {pace}] = {text};"])]
 
     def _pace(self, store: Store) -> int:
-        """From one of a thread's elements of a sum to the next one: in shared memory those of the
-        other threads lie between, so that a warp's are in different banks."""
+        """Returns the distance between a thread's elements of a sum. In shared memory elements of
+        other threads lie between, so that a warp accesses different banks."""
         return self.layout.threads if store.buffer in self.keeping.shared_sums else 1
 
     # --- points
     def _scope(self, stem: str) -> CScope:
-        """A scope of one point; `stem` is of its position along the axis of neighbours."""
+        """Returns the scope of one point; `stem` names its position along the neighbours' axis."""
         inner = range(self.space, len(self.extents))
         scope = CScope(self.body.row, sum(1 << k for k in {*inner, self.axis}))
         for k in inner:
@@ -369,7 +375,7 @@ class ThreadSteps:
         return scope
 
     def _point(self, work: PointWork, workers: int) -> tuple[CScope, list[Store]]:
-        """What is computed at one point, and the vectors that are stored behind a step."""
+        """Returns the scope of one point's work, and the stores that are vectors after a step."""
         vectors = [each for each in work.stores if self._is_vector(each, work.stores)]
         self.body.lines = {each.buffer: f"y{each.buffer}[v]" for each in vectors}
         width = self.layout.width
@@ -399,7 +405,7 @@ class ThreadSteps:
         return partial
 
     def _step(self, scope: CScope) -> list[str]:
-        """All neighbours of a step, one after the other."""
+        """Returns the loop over the neighbours of a step."""
         k = self.axis
         position = f"const {self.index} i{k} = j{k} + v;"
         width = self.layout.width
@@ -424,7 +430,7 @@ class ThreadSteps:
 
     # --- rows side by side
     def row_stores(self, stores: Sequence[Store]) -> list[str]:
-        """Stores of row level, of all neighbours."""
+        """Returns row-level stores of all neighbouring rows."""
         vectors = [each for each in stores if self._is_vector(each, stores)]
         self.body.lines = {each.buffer: f"y{each.buffer}[v]" for each in vectors}
         scope = CScope(self.body.row, 1 << self.axis)
@@ -433,7 +439,7 @@ class ThreadSteps:
         return [*self.arrays(vectors), *self._step(scope), *self._stored(vectors)]
 
     def arrays(self, vectors: Sequence[Store]) -> list[str]:
-        """The declarations of the lines that stores of vectors go to first."""
+        """Returns declarations of local arrays for vectorized stores."""
         kinds, width = self.body.kinds, self.layout.width
         return [
             f"alignas(16) {memory_type(kinds[each.buffer])} y{each.buffer}[{width}];"
@@ -442,5 +448,5 @@ class ThreadSteps:
 
 
 def place_of(text: str, axes: int, dtype: DType) -> LocalElement:
-    """An element of a local array, which is the same in all scopes that know its axes."""
+    """Returns an element of a local array with one text in all scopes that know its axes."""
     return LocalElement(axes, lambda _: text, dtype)

@@ -1,8 +1,7 @@
-"""Accesses of several neighbours at once, in CUDA C++.
+"""Vectorized accesses of kernels of rows, in CUDA C++.
 
-`copy_block` moves as many bytes as it says by accesses of at most 16, whose address is a multiple
-of that; a kernel asks once whether all of its buffers begin so, since an input's window may begin
-anywhere. Spec: `specs/cuda_printer.md`.
+`copy_block` copies bytes by aligned accesses of at most 16. A kernel tests its buffers' alignment
+once, since an input is a window that may begin anywhere. Spec: `specs/cuda_printer.md`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ INLINE void copy_block(To *to, const From *from)
 
 
 def copied(nbytes: int, to: str, source: str) -> str:
-    """The statement that copies so many bytes, a power of two, between places of that alignment."""
+    """Returns the statement that copies `nbytes` bytes, a power of two, between aligned places."""
     if nbytes == 1:
         return f"*({to}) = *({source});"
     block = min(nbytes, ACCESS)
@@ -34,11 +33,11 @@ def copied(nbytes: int, to: str, source: str) -> str:
 
 
 def are_aligned(buffers: Sequence[int], nbytes: int) -> str:
-    """The condition that buffers begin at multiples of so many bytes."""
+    """Returns the condition that buffers begin at multiples of `nbytes`."""
     places = " | ".join([f"(u64)b{number}" for number in buffers])
     return f"(({places}) & {nbytes - 1}) == 0"
 
 
 def unrolled(head: str, lines: Sequence[str]) -> list[str]:
-    """A loop of few known turns, written out by the compiler."""
+    """Returns a loop that the compiler unrolls."""
     return ["#pragma unroll", f"{head} {{", *lines, "}"]
