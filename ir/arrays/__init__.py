@@ -1,8 +1,8 @@
-"""The one protocol through which storages are reached, and its NumPy implementation.
+"""`ArrayBackend`: the protocol of array libraries, and its NumPy implementation.
 
-Ground floor. Everything above asks an `ArrayBackend` for four things (allocate, strided view, copy,
-namespace) and never assumes NumPy; `tests/` carry a pure-Python implementation to prove it.
-Offsets and strides count elements. Spec: `specs/arrays.md`.
+Ground floor. All other code reaches memory through this protocol (allocate, strided view, copy,
+namespace of functions) and does not assume NumPy; a pure-Python implementation in `tests/` proves
+that. Offsets and strides count elements. Spec: `specs/arrays.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Buffer = Any
 
 
 class ArrayGeometry(Protocol):
-    """How a result lies in memory: what array libraries read of a `TensorMeta`."""
+    """The part of a `TensorMeta` that array libraries read."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -41,11 +41,11 @@ class ArrayGeometry(Protocol):
 
     @property
     def dense(self) -> bool:
-        """Every element of the span is an element of the tensor, once."""
+        """Whether each element of the span is exactly one element of the tensor."""
 
 
 class ArrayBackend(Protocol):
-    """What an array library gives: flat buffers, strided views of them, and functions on views.
+    """An array library: flat buffers, strided views of them, and functions on views.
 
     `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...),
     which kernels call on the arrays that `strided` returns. An array has `tolist()`, the Array
@@ -69,50 +69,48 @@ class ArrayBackend(Protocol):
         """The array over `buffer` with this geometry; it shares the buffer's memory."""
 
     def copy(self, destination: Array, source: Any) -> None:
-        """Writes `source` (array, nested lists or number) into `destination`: broadcasts and
-        casts.
-        """
+        """Writes `source` (array, nested lists or number), broadcast and cast, to `destination`."""
 
     def adopt(self, result: Array, meta: ArrayGeometry) -> Buffer:
-        """A buffer that holds a kernel's fresh `result` with the geometry of `meta` at offset 0.
+        """A buffer that holds a kernel's `result` with the geometry of `meta`, at offset 0.
 
-        Never memory that anybody else can see: a result that is a view, or is of another geometry,
-        is copied.
+        It shares no memory with other objects: a result that is a view, or has another geometry, is
+        copied.
         """
 
     def quiet(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)` with the library's warnings about numbers (overflow, nan) off."""
+        """`function(*args)` without the library's floating-point warnings (overflow, nan)."""
 
     def quieted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function` as one that `quiet` is told of once: calling it costs less."""
+        """A function that calls `function` by `quiet`, with less overhead."""
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
         """The namespace's function of this name, if its result is always new memory.
 
-        How the result lies in memory depends on the operands' dtypes, shapes and strides alone.
-
-        Of an elementwise one, or one that joins arrays, the result is contiguous where the operands
-        are. None if there is no such promise.
+        The layout of the result must depend only on the operands' dtypes, shapes and strides; that
+        of an elementwise function, or of one that joins arrays, must be contiguous where the
+        operands are. None if the library does not promise this.
         """
 
 
 def copied(arrays: ArrayBackend, source: Any, meta: ArrayGeometry) -> Buffer:
-    """A new buffer with the geometry of `meta` that holds `source`."""
+    """A copy of `source` in a new buffer, with the geometry of `meta`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
     arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
     return buffer
 
 
 def kernel_on(arrays: ArrayBackend, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel as whoever runs a graph calls it: NumPy's warnings are off for the whole run."""
+    """The kernel without warnings. For NumPy it is itself: an interpreter turns NumPy's warnings
+    off for the whole run."""
     return kernel if arrays is NUMPY else arrays.quieted(kernel)
 
 
 def host_array(array: Any) -> np.ndarray:
-    """The values of any library's array as one of NumPy: itself if it is one, else a copy."""
+    """The NumPy array with the values of any library's array: itself, or else a copy."""
     if isinstance(array, (np.ndarray, np.generic)):
         return np.asarray(array)
-    fetch = getattr(array, "get", None)  # CuPy's way to the host, and the only one
+    fetch = getattr(array, "get", None)  # CuPy's only way to the host
     if fetch is None:
         return np.array(array.tolist(), array.dtype).reshape(array.shape)
     if array.dtype in _FLOAT8:  # which CuPy can only move as bytes
@@ -123,24 +121,24 @@ def host_array(array: Any) -> np.ndarray:
 
 
 QUIET: list[Callable[..., Any]] = []
-"""Ways into contexts without NumPy's warnings that no call is in at the moment."""
+"""The pool of contexts without NumPy's warnings that are not in use (`Context.run` of each)."""
 
 
+# Note [quiet contexts]
+#     x.exp() / y                      # eager: two kernels; NumPy would warn of overflow and 0/0
+# NumPy keeps its error state in a context variable. Entering a `contextvars.Context` in which it
+# was set once costs a tenth of `np.errstate`. But a context that is entered cannot be entered again,
+# be it by another thread or by a kernel that calls back into aotlite. So each call takes one from
+# the pool `QUIET`, or makes one, and puts it back.
 def quiet_context() -> Callable[..., Any]:
-    """`quiet_call(function, *args)` that calls a function without NumPy's warnings.
-
-    NumPy keeps its error state in a context variable. Entering a context in which it was set once
-    costs a tenth of `np.errstate`. One that runs cannot be entered again, by another thread or by
-    what it calls, hence the stock `QUIET`, from which one is taken for each call, and put back: an
-    error that comes out of one is the function's own.
-    """
+    """`run(function, *args)` of a new context, which calls a function without NumPy's warnings."""
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
     return context.run
 
 
 def _quieted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`NUMPY.quiet` of one function, for two thirds of its time."""
+    """`NUMPY.quiet` for one function, in two thirds of the time."""
     take, put_back = QUIET.pop, QUIET.append
 
     def call(*args: Any) -> Any:
@@ -175,16 +173,16 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "cumsum": np.add.accumulate,
     "cumprod": np.multiply.accumulate,
 }
-"""What the functions of these names call, after looking at their arguments for half of the time."""
+"""The ufunc methods behind these functions, which spend half of their time on their arguments."""
 
 
 _FLOAT8 = (float8_e4m3fn.numpy, float8_e5m2.numpy)
 _SATURATING = float8_e4m3fn.numpy
-"""It has no infinity, and as in PyTorch what is too large for it becomes its largest number."""
+"""float8_e4m3fn has no infinity: as in PyTorch, larger numbers become its largest one."""
 
 
 class NumpyArrays:
-    """NumPy's arrays over any C-contiguous buffer (an ndarray, usually of bytes)."""
+    """NumPy as an `ArrayBackend`; a buffer is a C-contiguous ndarray, usually of bytes."""
 
     name = "numpy"
     namespace: Any = np
@@ -240,7 +238,7 @@ class NumpyArrays:
 
     def adopt(self, result: Any, meta: ArrayGeometry) -> np.ndarray:
         if not meta.shape and isinstance(result, np.generic):
-            # Of an array without dimensions NumPy makes a scalar.
+            # NumPy returns a scalar for a 0-d array.
             if result.dtype is meta.dtype.numpy and result.dtype.kind != "V":
                 return np.asarray(result)
         elif (
@@ -263,7 +261,7 @@ class NumpyArrays:
 
 
 def _is_copied_whole(result: Any, meta: ArrayGeometry) -> bool:
-    """Whether NumPy's own copy of the array is the buffer."""
+    """Whether a C-ordered copy of the array has the geometry of `meta`, and can be the buffer."""
     return (
         type(result) is np.ndarray
         and meta.contiguous

@@ -1,7 +1,7 @@
-"""Devices by name: the host's, and CUDA's, which are reached through CuPy.
+"""`device_named`: the device of a name: the CPU's, or CUDA's through CuPy.
 
-CuPy is imported when the first device is asked for; what is missing is told then, with what to do.
-Spec: `specs/cuda_device.md` (DEV-1, DEV-2).
+CuPy is imported for the first CUDA device. If it or the driver is missing, the error then says what
+to install. Spec: `specs/cuda_device.md` (DEV-1, DEV-2).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ def device_named(name: str, *, op: str = "device") -> Device:
     if name != CPU.name:
         raise noted(
             DeviceError(f"{op}: device is {name!r}, expected 'cpu', 'cuda', or 'cuda:0' and so on"),
-            "A Device object is taken, too.",
+            "A Device object is accepted, too.",
         )
     return CPU
 
 
 @attrs.frozen(eq=False)
 class Library:
-    """CuPy, or what behaves like it, and its devices by their index."""
+    """CuPy, or an emulation of it, and its devices by index."""
 
     cupy: Any
     cupyx: Any
     devices: dict[int, Device] = attrs.field(factory=dict, init=False)
     name: str = "cuda"
-    """What the names of its devices begin with."""
+    """The part of its devices' names before the colon."""
     made_by: Any = device_named
 
     def device(self, index: int) -> Device:
@@ -64,7 +64,7 @@ class Library:
 
 
 _LOADED: list[Library] = []
-"""The library that 'cuda' means; empty until it is asked for."""
+"""A stack, whose last library is the one that 'cuda' means; empty until the first use."""
 
 
 def library() -> Library:
@@ -87,7 +87,7 @@ def library() -> Library:
 
 @contextmanager
 def using(other: Library) -> Iterator[None]:
-    """Has 'cuda' mean the devices of another library: tests' emulation of one."""
+    """A block in which 'cuda' means the devices of another library: for emulations in tests."""
     _LOADED.append(other)
     try:
         yield
@@ -108,13 +108,13 @@ def cuda_device(index: int | None = None, *, op: str = "device") -> Device:
     if index >= count:
         raise noted(
             DeviceError(f"{op}: device is 'cuda:{index}', expected an index below {count}"),
-            "CUDA_VISIBLE_DEVICES says which devices a process sees.",
+            "CUDA_VISIBLE_DEVICES decides which devices a process sees.",
         )
     return found.device(index)
 
 
 def device_count(found: Library) -> int:
-    """How many devices there are, at least one. Raises DeviceError with the reason for none."""
+    """The number of devices, at least one. Raises DeviceError with the reason if there are none."""
     try:
         count = int(found.cupy.cuda.runtime.getDeviceCount())
     except found.cupy.cuda.runtime.CUDARuntimeError as error:
@@ -147,7 +147,7 @@ def _without_driver(error: Any) -> DeviceError:
 
 
 def why_unavailable() -> Exception | None:
-    """The error that asking for a CUDA device raises; None where there is one."""
+    """The error that `cuda_device()` would raise; None where there is a device."""
     try:
         device_count(library())
     except (DeviceError, MissingExtraError) as error:

@@ -1,4 +1,4 @@
-"""`Device`: where a tensor's storage lives, and the array library that reaches it there.
+"""`Device`: where a tensor's storage is, and the array library for it.
 
 Devices have names: 'cpu', 'cuda', 'cuda:1'. Spec: `specs/cuda_device.md` (DEV-1).
 """
@@ -14,9 +14,9 @@ from aotlite.ir.arrays import NUMPY, ArrayBackend
 
 @attrs.frozen(eq=False, repr=False)
 class Device:
-    """A place for storages. Two devices are the same iff they are the same object.
+    """A device, compared by identity.
 
-    `made_by` is what gives the device of this name in any process.
+    `made_by(name)` returns the same device in any process; pickles hold it.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Device:
 
     @property
     def index(self) -> int | None:
-        """Which of the devices of this type; None where there is but one."""
+        """The index in the name; None for one without, such as 'cpu'."""
         index = self.name.partition(":")[2]
         return int(index) if index.isdecimal() else None
 
-    # Copies and pickles are the same object. Of a device that only some program knows there are no
-    # pickles: it is not found by this name.
+    # Copies and pickles are the same object. A device that a program made itself, without
+    # `made_by`, cannot be pickled: no such name is found.
     def __reduce__(self) -> str | tuple[Callable[[str], Device], tuple[str]]:
         return "CPU" if self.made_by is None else (self.made_by, (self.name,))
 
@@ -51,6 +51,6 @@ CPU = Device("cpu", NUMPY)
 
 
 def is_cuda(name: str) -> bool:
-    """Whether this is how a CUDA device is printed: 'cuda:0'."""
+    """Whether this is the name of a CUDA device with its index: 'cuda:0'."""
     kind, _, index = name.partition(":")
     return kind == "cuda" and index.isdecimal()

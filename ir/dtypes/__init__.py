@@ -1,8 +1,8 @@
-"""The dtypes, and PyTorch's rules of promotion between them.
+"""The dtypes, and PyTorch's type promotion.
 
-Ground floor: imports `aotlite.ir.errors` only.
-There is one `DType` object per dtype, so that `is` compares them.
-Differences from PyTorch: there is no complex32, so a complex number with float16 gives complex64.
+Ground floor: imports `aotlite.ir.errors` only. There is one `DType` object per dtype, so that `is`
+compares them. Differs from PyTorch in that there is no complex32: a complex number with float16
+gives complex64.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ COMPLEX: Final = 3
 
 
 class DType:
-    """A type of elements: its names, its kind, its size in bytes, NumPy's dtype for it.
+    """A type of elements: its names, kind, size in bytes, and NumPy dtype.
 
     Kinds are ordered: BOOL < INTEGER < FLOATING < COMPLEX.
 
@@ -184,7 +184,8 @@ def by_name(name: str) -> DType:
 
 
 def advice_on_ndarrays(value: object) -> str | None:
-    """What to call where an ndarray, or a sequence with one, stands for a tensor; else None."""
+    """The note for an error about an ndarray, or a list with one, where a tensor is expected; None
+    for other values."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     if any(isinstance(item, np.ndarray) for item in items):
         return "from_numpy(array) is a tensor on the same memory, tensor(array) a copy"
@@ -228,10 +229,10 @@ _OF_TYPE: Final[dict[object, DType]] = {
 
 
 def as_dtype(value: T) -> T | DType:
-    """Returns the dtype that a Python type stands for where a dtype is taken; all else as it is.
+    """The dtype that a Python type stands for as an argument `dtype`; other values are returned.
 
-    That of what the type holds, as in PyTorch: `float` is float64, though a tensor made of floats
-    is of the default dtype.
+    As in PyTorch, `float` stands for float64, although a tensor made of floats has the default
+    dtype.
 
     >>> as_dtype(float), as_dtype(int), as_dtype(float32), as_dtype(None)
     (aotlite.float64, aotlite.int64, aotlite.float32, None)
@@ -240,7 +241,7 @@ def as_dtype(value: T) -> T | DType:
 
 
 def dtype_of_scalar(value: Number) -> DType:
-    """Returns the dtype that a tensor made of this Python number alone has.
+    """The dtype of a tensor that is made of this Python number alone.
 
     >>> dtype_of_scalar(True), dtype_of_scalar(2), dtype_of_scalar(2.0), dtype_of_scalar(2j)
     (aotlite.bool, aotlite.int64, aotlite.float32, aotlite.complex64)
@@ -255,7 +256,7 @@ def dtype_of_scalar(value: Number) -> DType:
     raise DTypeError(f"dtype_of_scalar: value is a {got}, expected bool, int, float or complex")
 
 
-# Pairs for which neither dtype holds the other.
+# Pairs in which neither dtype can hold the other.
 _MEETING: Final = {
     frozenset((uint8, int8)): int16,
     frozenset((float16, bfloat16)): float32,
@@ -324,7 +325,7 @@ def _joined(a: DType | None, b: DType) -> DType:
 
 
 def _outranked(high: DType | None, low: DType | None) -> DType | None:
-    """Returns the dtype of rank `high` after a lower rank has had its say."""
+    """The promotion of dtype `high` by a lower rank, which counts only if its kind is higher."""
     if high is None:
         return low
     if low is None or low.kind <= high.kind:
@@ -336,7 +337,7 @@ def _outranked(high: DType | None, low: DType | None) -> DType | None:
 
 
 def can_cast_in_place(result: DType, destination: DType) -> bool:
-    """Whether an in-place op may store `result` into `destination`: no kind may be lost (TEN-9).
+    """Whether an in-place op may store `result` in `destination`: no lower kind (TEN-9).
 
     >>> can_cast_in_place(float64, float16), can_cast_in_place(float32, int64)
     (True, False)

@@ -1,4 +1,4 @@
-"""`finfo` and `iinfo`: what numbers a dtype can hold. Names are PyTorch's.
+"""`finfo` and `iinfo`: the numerical limits of dtypes, as in PyTorch.
 
 Ground floor: imports dtypes and errors only.
 """
@@ -19,7 +19,7 @@ __all__ = ["finfo", "iinfo"]
 
 @attrs.frozen(init=False)
 class finfo:
-    """The limits of a floating dtype; of a complex one those of its parts.
+    """The limits of a floating dtype; for a complex one, those of its parts.
 
     >>> from aotlite.ir.dtypes import float16
     >>> finfo(float16).max, finfo(float16).eps
@@ -50,7 +50,7 @@ class finfo:
             float(found.min),
             tiny,
             tiny,
-            float(f"1e-{found.precision}"),  # of the decimal text: rounding it again would show
+            float(f"1e-{found.precision}"),  # from decimal text: exactly PyTorch's number
             dtype.to_real().name,
         )
 

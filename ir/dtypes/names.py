@@ -1,6 +1,6 @@
 """PyTorch's second names of dtypes: `float` for float32, `long` for int64, and so on.
 
-A module of their own, since some are names of Python's types.
+They have a module of their own, as some of them shadow Python's types.
 """
 
 from aotlite.ir.dtypes import bool_ as bool

@@ -1,2 +1,1 @@
-"""Files and folders that other users may reach: who can turn a path, and files that are whole or
-absent."""
+"""Safe writing where other users can write too: trust in paths, and atomic files."""

@@ -1,7 +1,7 @@
-"""Files with names that others can foresee: no link is followed, and a file is there whole or not.
+"""Atomic files in folders that other users may write, such as /tmp.
 
-For what is written next to what other users write: dumps, scripts. Ground floor. Spec:
-`specs/pipeline.md` (PIP-9).
+For dumps and scripts, whose names others can guess. No symbolic link of another user is followed,
+and a reader sees a whole file or none. Ground floor. Spec: `specs/pipeline.md` (PIP-9).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from aotlite.ir.filesystem import trust
 
 
 def write(folder: str | os.PathLike[str], name: str, text: str) -> None:
-    """Writes a file of a folder, which is made; it replaces what has that name, a link too.
+    """Writes `text` to a file in a folder, which it makes if missing; replaces a file or a link.
 
-    Raises OSError where that is impossible, and where another user's link leads to the folder;
-    what had the name is as it was then.
+    Raises OSError where that fails, or where a link of another user is on the path to the folder;
+    then the old file is unchanged.
     """
     data = text.encode("utf-8", "backslashreplace")
     with _at(os.fspath(folder)) as (place, handle):
@@ -33,14 +33,14 @@ def write(folder: str | os.PathLike[str], name: str, text: str) -> None:
 
 
 def make(folder: str | os.PathLike[str]) -> None:
-    """Makes a folder, where there is none. Raises OSError as `write` does."""
+    """Makes a folder if it does not exist. Raises OSError as `write` does."""
     with _at(os.fspath(folder)):
         pass
 
 
 @contextmanager
 def _at(folder: str) -> Iterator[tuple[str, int | None]]:
-    """How paths in a folder begin, and the descriptor that they are relative to."""
+    """(prefix of paths in a folder, descriptor that they are relative to or None)."""
     if not trust.HAS_DESCRIPTORS:
         os.makedirs(folder, exist_ok=True)
         yield folder, None

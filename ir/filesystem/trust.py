@@ -1,8 +1,8 @@
-"""Whether another user can turn the way to a folder elsewhere. Ground floor.
+"""Whether another user can redirect a path, by a symbolic link or by replacing a folder.
 
-A path is walked from the root, folder by folder, and links are followed here instead of by the
-system: what each one is was looked at before anything behind it. Spec: `specs/cpu_toolchain.md`
-(CC-15), `specs/pipeline.md` (PIP-9).
+Ground floor. A path is walked from the root, folder by folder, each opened below the one before.
+Links are followed here and not by the system, so that each is checked before it is followed.
+Spec: `specs/cpu_toolchain.md` (CC-15), `specs/pipeline.md` (PIP-9).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ HAS_DESCRIPTORS = os.open in os.supports_dir_fd
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _PASSED = getattr(os, "O_PATH", os.O_RDONLY)
-"""How a folder is opened that is only gone through; where the system can, none need be readable."""
+"""The flag for folders on the way: with O_PATH they need not be readable."""
 _MOST_LINKS = 40
-"""As many as Linux follows."""
+"""The most links that are followed, as in Linux."""
 
 
 @attrs.frozen
 class Step:
-    """A folder or a link on the way to a folder; a link stands before what it leads to."""
+    """A folder or a link on the path to a folder; a link comes before its target."""
 
     path: str
     status: os.stat_result
@@ -38,23 +38,23 @@ class Step:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it belongs neither to this process's user nor to root."""
+        """Whether its owner is neither this process's user nor root."""
         return self.status.st_uid not in (os.geteuid(), 0)
 
     @property
     def is_open(self) -> bool:
-        """Whether others can put something else in the place of what is in a folder.
+        """Whether other users can replace the files in this folder.
 
-        A sticky bit, as that of /tmp, keeps users from renaming what is not theirs.
+        With the sticky bit, as on /tmp, users cannot rename files of others.
         """
         mode = self.status.st_mode
         return not self.is_link and bool(mode & OTHERS) and not mode & stat.S_ISVTX
 
 
 def steps(path: str) -> list[Step]:
-    """The folders and links on the way to a folder, from the root on; the folder is the last.
+    """The folders and links on the path to a folder, from the root on; the folder is the last.
 
-    Raises OSError where there is no such folder, or where it cannot be looked at.
+    Raises OSError if the folder does not exist, or the path cannot be searched.
     """
     walk = _Walk(path)
     os.close(walk.handle)
@@ -62,21 +62,22 @@ def steps(path: str) -> list[Step]:
 
 
 def opened(path: str, *, make: bool = False) -> int:
-    """A descriptor of a folder, to which no link of another user leads; made where asked for.
+    """An open descriptor of a folder, which is made if missing and `make` is set.
 
-    Raises PermissionError at such a link, OSError where there is no such folder.
+    Raises PermissionError for a link of another user on the path, OSError if there is no such
+    folder.
     """
     walk = _Walk(path, make=make, is_strict=True)
     try:
-        # That of a folder that is only gone through writes nothing.
+        # The walk's own descriptor may be O_PATH, with which no file can be made.
         return os.open(".", _FOLDER, dir_fd=walk.handle)
     finally:
         os.close(walk.handle)
 
 
 def opener(path: str, flags: int) -> int:
-    """A descriptor of a file, as the function `open` asks for one: no link of another user is
-    followed, to the file or above it."""
+    """An `opener` for the function `open` that follows no link of another user, to the file or on
+    the path to it."""
     if not HAS_DESCRIPTORS:
         return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o666)
     for _ in range(_MOST_LINKS):
@@ -93,7 +94,7 @@ def opener(path: str, flags: int) -> int:
 
 
 def _target(folder: str, name: str, handle: int) -> str | None:
-    """Where a link in a folder leads; None where there is none."""
+    """The target of the link of this name in a folder; None if it is no link."""
     try:
         step = Step(os.path.join(folder, name), os.lstat(name, dir_fd=handle))
     except FileNotFoundError:
@@ -109,7 +110,7 @@ def _is_own_link(step: Step) -> bool:
 
 
 def user(number: int) -> str:
-    """A user as messages call one."""
+    """The name of a user, for messages."""
     import pwd  # which Windows does not have
 
     try:
@@ -119,8 +120,8 @@ def user(number: int) -> str:
 
 
 class _Walk:
-    """Goes down a path; each folder is opened below the one before, so that what was looked at is
-    what is gone through. Strict: no link of another user is followed."""
+    """Walks down a path. Each folder is opened below the one before, so that nobody can exchange a
+    folder between the check and its use. `is_strict`: refuses links of other users."""
 
     def __init__(self, path: str, *, make: bool = False, is_strict: bool = False) -> None:
         self.handle = os.open("/", _FOLDER | _PASSED)
@@ -145,7 +146,7 @@ class _Walk:
             self._follow(os.readlink(name, dir_fd=self.handle))
             return
         self._enter(os.open(name, _FOLDER | _PASSED | os.O_NOFOLLOW, dir_fd=self.handle), step.path)
-        # Of what was opened: what has the name may have been exchanged.
+        # The status of the opened folder: the name may have been exchanged meanwhile.
         self.steps[-1] = Step(step.path, os.fstat(self.handle))
 
     def _step(self, name: str) -> Step:

@@ -7,8 +7,8 @@ from aotlite.ir.collector import collector_paused
 from aotlite.ir.op import OPS
 from aotlite.ir.op.operand import install_methods
 
-# Each module declares the ops of one subject; what one needs of another it imports. All of it
-# stays: the collector would look at it again and again, a tenth of the time to the first tensor.
+# Each module declares the ops of one subject, and imports those of others that it uses. All these
+# objects stay alive: the collector, visiting them repeatedly, would take a tenth of the import.
 with collector_paused():
     for _module in walk_packages(__path__, f"{__name__}."):
         import_module(_module.name)
@@ -16,4 +16,4 @@ with collector_paused():
     install_methods()
 
 BUILT_IN = frozenset(OPS.values())
-"""These ops: what they do is written in this package's files; users may declare others."""
+"""The ops of this package. Users may declare others."""

@@ -1,4 +1,4 @@
-"""Composites that are other names of ops: `multiply` for `mul`, `arccos` for `acos`, ..."""
+"""PyTorch's second names of ops, as composites: `multiply` for `mul`, `arccos` for `acos`, ..."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ALIASES = {
     "not_equal": "ne",
     "subtract": "sub",
 }
-"""PyTorch's other names, each of which has an in-place form if the op has."""
+"""Second name -> op. A second name has an in-place form if its op has one."""
 
 
 def _alias(name: str, target: str) -> None:

@@ -1,9 +1,9 @@
 """Collectives as pure ops: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, wait.
 
-Each takes one tensor a rank, all of one shape and dtype, and gives one a rank. They are computed in
-one process here; an engine that has ranks of its own puts other kernels under the same nodes.
-Results are sums, products and extremes in the order of the ranks, so that each of them is the same
-bits on every rank and in every run. Rules: COL-1 to COL-8. Spec: `specs/collectives.md`.
+Each takes one tensor per rank, all of one shape and dtype, and returns one per rank. The kernels
+here compute in one process; a distributed engine runs the same nodes with kernels of its own. A
+reduction goes in the order of the ranks, so that its result has the same bits on every rank and in
+every run. Rules: COL-1 to COL-8. Spec: `specs/collectives.md`.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Metas = tuple[TensorMeta, ...]
 Arrays = tuple[Any, ...]
 
 LINEAR: dict[str, Refused] = {"sum": BOOL | STORED, "avg": BOOL | INTEGER | STORED}
-"""Reductions whose gradient reads no value, and the kinds of dtype of which they are not formed."""
+"""Linear reductions, whose gradient reads no value -> the kinds of dtype that they refuse."""
 
 NONLINEAR: dict[str, Refused] = {
     "product": BOOL | FLOAT8,
     "max": COMPLEX | FLOAT8,
     "min": COMPLEX | FLOAT8,
 }
-"""The others: ops of their own, because their gradients save operands."""
+"""The other reductions. They have ops of their own, because their gradients save operands."""
 
 
 # ------------------------------------------------------------------------------------ meta rules
 def _ranks(name: str, tensors: Metas) -> TensorMeta:
-    """The meta that all ranks have. COL-1."""
+    """The meta that all ranks' tensors have in common. Raises where they differ (COL-1)."""
     if not tensors:
         raise ArgumentError(f"{name}: argument 'tensors' is empty, expected one tensor a rank")
     first = tensors[0]
@@ -57,7 +57,7 @@ def _ranks(name: str, tensors: Metas) -> TensorMeta:
                     f"{name}: the tensor of rank {rank} has shape {meta.shape}, expected "
                     f"{first.shape}, that of rank 0"
                 ),
-                "Ranks have shards of one size: pad the dimension that is cut. (COL-1)",
+                "All ranks must have shards of one size: pad the sharded dimension. (COL-1)",
             )
         if meta.dtype is not first.dtype:
             raise DTypeError(
@@ -82,7 +82,7 @@ def _check_reduction(name: str, meta: TensorMeta, op: str, known: Mapping[str, R
 
 
 def _cut(name: str, meta: TensorMeta, dim: int, ranks: int) -> Any:
-    """The size of a rank's part of a dimension. COL-2."""
+    """The size of one rank's part of a dimension (COL-2)."""
     size = meta.shape[dim]
     if size % ranks:
         raise noted(
@@ -90,7 +90,7 @@ def _cut(name: str, meta: TensorMeta, dim: int, ranks: int) -> Any:
                 f"{name}: dimension {dim} has size {size}, expected a multiple of {ranks}, the "
                 "number of ranks"
             ),
-            "Ranks have shards of one size: pad the dimension that is cut. (COL-2)",
+            "All ranks must have shards of one size: pad the sharded dimension. (COL-2)",
         )
     return size // ranks
 
@@ -158,7 +158,7 @@ _COMBINES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def _reduced(xp: Any, dtype: DType, arrays: Sequence[Any], op: str) -> Any:
-    """The ranks' arrays combined, rank 0 first; 16-bit floats are rounded once. COL-3."""
+    """The reduction of the ranks' arrays, rank 0 first; 16-bit floats are rounded once (COL-3)."""
     operands = [wide(xp, a, dtype) for a in arrays]
     total = reduce(lambda a, b: _COMBINES[op](xp, a, b), operands)
     if op == "avg":
@@ -167,12 +167,12 @@ def _reduced(xp: Any, dtype: DType, arrays: Sequence[Any], op: str) -> Any:
 
 
 def _windows(xp: Any, metas: Metas, array: Any) -> Arrays:
-    """One array for every rank; each of them is copied, since none is memory of its own."""
+    """The same array for every rank; `adopt` copies each, as none is memory of its own."""
     return tuple([xp.broadcast_to(array, meta.shape) for meta in metas])
 
 
 def _blocks(xp: Any, array: Any, ranks: int, dim: int) -> Arrays:
-    """The array cut into as many parts along a dimension."""
+    """The array split along a dimension into one part per rank."""
     shape = array.shape
     part = shape[dim] // ranks
     apart = xp.reshape(array, (*shape[:dim], ranks, part, *shape[dim + 1 :]))
@@ -212,7 +212,7 @@ def _wait(xp: Any, metas: Metas, tensors: Sequence[Any]) -> Arrays:
 
 # ------------------------------------------------------------------------------------- gradients
 def waited(name: str, tensors: Sequence[Any], *args: Any) -> list[Any]:
-    """The results of a collective on operands, waited for: what formulas and classes call."""
+    """The results of a collective, after `wait`: gradient formulas and wrapper classes call it."""
     sent = _call(OPS[name], tensors, *args)
     return list(_call(OPS["wait"], sent))
 
@@ -228,7 +228,7 @@ def _averaged(totals: Sequence[Any], op: str) -> list[Any]:
 
 
 def _of_nonlinear(tensors: Sequence[Any], totals: Sequence[Any], op: str) -> list[Any]:
-    """The gradients of what was reduced; `totals` is that of the whole result, on every rank."""
+    """The gradients of the ranks' operands; `totals` is the result's gradient, on every rank."""
     if op == "product":
         gathered = waited("all_gather", [x._do("unsqueeze", 0) for x in tensors], 0)
         pairs = enumerate(zip(totals, gathered, strict=True))
@@ -240,12 +240,12 @@ def _of_nonlinear(tensors: Sequence[Any], totals: Sequence[Any], op: str) -> lis
 
 
 def _is_best(x: Any, best: Any) -> Any:
-    """Where the result is this rank's: nan is, of any rank."""
+    """Where the extreme is this rank's element; a nan of any rank counts as the extreme."""
     return x._do("eq", best)._do("logical_or", x._do("isnan"))
 
 
 def _others(gathered: Any, rank: int) -> Any:
-    """The product of all ranks but one, which are along the first dimension."""
+    """The product over all ranks but one; ranks are along the first dimension."""
     rows = [gathered._do("select", 0, i) for i in range(gathered.shape[0]) if i != rank]
     if not rows:
         return gathered.new_ones(gathered.shape[1:])
@@ -312,24 +312,23 @@ BROADCAST = _collective(
     "broadcast(Tensor[] tensors, int source=0)", _broadcast_rule, _broadcast, _broadcast_vjp
 )
 WAIT = _collective("wait(Tensor[] tensors)", _wait_rule, _wait, lambda grads: list(grads))
-"""What a collective gave, complete: nobody reads a result before. Of results that are there, a
-copy."""
+"""The completed results of a collective; nobody may read them before. In one process, a copy."""
 
 
 @composite("all_reduce(Tensor[] tensors, str op='sum') -> Tensor[]", is_method=False)
 def all_reduce(tensors: tuple[Any, ...], op: str) -> Any:
-    """The ranks' tensors combined: 'sum', 'avg', 'product', 'max' or 'min', the same on each."""
+    """The reduction ('sum', 'avg', 'product', 'max', 'min') of the ranks' tensors, for each rank."""
     return _call(OPS[reduction("all_reduce", op)], tensors, op)
 
 
 @composite("reduce_scatter(Tensor[] tensors, int dim=0, str op='sum') -> Tensor[]", is_method=False)
 def reduce_scatter(tensors: tuple[Any, ...], dim: int, op: str) -> Any:
-    """The ranks' tensors combined, of which each rank gets its part along a dimension."""
+    """The reduction of the ranks' tensors, of which each rank gets its part along a dimension."""
     return _call(OPS[reduction("reduce_scatter", op)], tensors, dim, op)
 
 
 def reduction(name: str, op: str) -> str:
-    """The name of the collective that forms this reduction. Raises ArgumentError for no such."""
+    """The name of the op for this reduction. Raises ArgumentError for an unknown reduction."""
     if op not in LINEAR and op not in NONLINEAR:
         raise ArgumentError(
             f"{name}: argument 'op' is {op!r}, expected one of {[*LINEAR, *NONLINEAR]}"

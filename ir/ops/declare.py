@@ -1,7 +1,7 @@
 """The forms in which ops are declared: `pointwise`, `pure`, `view`, `multi_view`, `inplace_of`, ...
 
-Each enters the op table, derives what can be derived (in-place variants, scatter forms, casts of
-operands) and refuses a declaration that leaves something out. Spec: `specs/op_declaration.md`.
+Each adds ops to the op table. It derives what follows from the declaration (in-place forms, scatter
+forms, casts of operands), and refuses an incomplete one. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def pointwise_rule(
 ) -> Callable[..., TensorMeta]:
     """The meta rule of a pointwise op: broadcast, promote, keep the operands' layout.
 
-    At the positions `wrapped`, PyTorch makes a number a tensor of no dimensions: an operand like
-    others, which decides where layouts are ambiguous. Numbers at the positions `literal` are no
-    operands: they do not promote.
+    At the positions `wrapped`, PyTorch turns a number into a 0-d tensor, an operand that counts
+    where layouts are ambiguous. Numbers at the positions `literal` are not operands, and do not
+    take part in promotion.
     """
 
     def rule(*key: Any) -> TensorMeta:
@@ -144,18 +144,17 @@ def pointwise(
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
-    A kernel that is but a function of the namespace on the operands in order is given by its name.
-    `scalar` gives one element of the result, of one element of each operand, in functions of
-    `ir/scalar.py`. `vjp` has a formula for each operand that gets a gradient. `refuses` names kinds
-    of dtype (`ir/ops/kinds.py`). `inplace` declares the op that writes its first operand, too.
-    `expands` is the op in simpler ops, `linear` the operands in which it is linear (OPS-24).
+    A kernel that only calls a function of the namespace on the operands, in order, is given by that
+    function's name. `scalar` gives one element of the result as an expression of one element of
+    each operand (`ir/scalar.py`). `vjp` has a formula for each operand that gets a gradient.
+    `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also declares the in-place form.
+    `expands` is the decomposition, `linear` the operands in which the op is linear (OPS-24).
 
-    `result` maps the promoted dtype to the result's, `computes` to that of the operands in the
-    kernel (default: the result's, or the promoted one where the result is bool); 16-bit floats are
-    computed in float32 and rounded once, if it `widens`. A number in a tensor's place, and one
-    named in `rounds`, is first what the dtype has "held" of it, "wide" if floats are not rounded,
-    "unwrapped" if integers do not wrap. `rule` is for an op whose layout is not what
-    `pointwise_rule` gives.
+    `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
+    the kernel; by default that is the result's, or the promoted one where the result is bool. With
+    `widens`, 16-bit floats are computed in float32 and rounded once. `numbers` says how a number in
+    a tensor's place, or one of a parameter in `rounds`, is rounded (`PureOp.numbers`). `rule` is
+    for an op whose layout differs from that of `pointwise_rule`.
     """
     parsed = schema_of(schema)
     names = [parameter.name for parameter in parsed.parameters]
@@ -212,10 +211,10 @@ def pointwise_kernel(
     widens: bool = True,
     literal: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """`compute(xp, *operands)` on operands cast to the dtype that it computes in.
+    """The kernel that casts the operands to the dtype it computes in, and calls `compute`.
 
-    Numbers at the positions `held` become what the operands' dtype holds of them, as `numbers`
-    says; those at the positions `literal` have no part in what that dtype is.
+    Numbers at the positions `held` are rounded to the operands' dtype, as `numbers` says. Numbers
+    at the positions `literal` do not take part in promotion.
     """
     found: dict[tuple[Any, ...], DType] = {}
 
@@ -243,7 +242,7 @@ def pointwise_kernel(
 
 
 def is_plain_call(op: PureOp, key: tuple[Any, ...]) -> bool:
-    """Whether the kernel is but the op's `function`, or `compute`, on the operands as they are."""
+    """Whether the kernel equals the op's `function`, or `compute`, on the operands as they are."""
     if op.computes is None:
         return False
     computed = op.computes(common_dtype(key))
@@ -260,9 +259,9 @@ def _operand_dtype(args: Sequence[Any]) -> DType:
 
 
 def _narrowed(xp: Any, args: tuple[Any, ...], target: Any, numbers: str) -> tuple[Any, ...]:
-    """Operands of other dtypes rounded to 16 bits, as the op's dtype holds them.
+    """The operands of other dtypes, rounded to the op's 16-bit dtype.
 
-    As in PyTorch, a tensor of no dimensions that is not the first operand counts as a number.
+    As in PyTorch, a 0-d tensor that is not the first operand is treated like a number.
     """
     return tuple(
         [
@@ -292,8 +291,8 @@ def pure(
 ) -> PureOp:
     """Declares a pure op by its meta rule and a `kernel(xp, meta, *args)`.
 
-    `facts` are fields of `PureOp` that not all ops have: `loops`, `expands`, `additive`,
-    `namespaced`, `dims`, `linear`, `workspace`.
+    `facts` are optional fields of `PureOp`: `loops`, `expands`, `additive`, `namespaced`, `dims`,
+    `linear`, `workspace`.
     """
     parsed = schema_of(schema)
 
@@ -320,8 +319,8 @@ def data_dependent(
 ) -> DataOp:
     """Declares an op whose result's shape depends on values: `outline(*key)` gives an `Outline`.
 
-    `kernel(xp, outline, *args)` gives the array, whose shape is the result's. `advice` says what a
-    captured program does instead ("use where").
+    `kernel(xp, outline, *args)` returns the array; its shape is the result's. `advice` says what a
+    captured program can do instead ("use where").
     """
     parsed = schema_of(schema)
 
@@ -362,7 +361,7 @@ def inplace_of(
 
 
 def _listed(parameters: Sequence[Parameter]) -> str:
-    """The text of parameters that follow another in a schema."""
+    """The text of parameters, each after a comma, to continue a schema."""
     keyword_only = [p for p in parameters if p.keyword_only]
     words = [str(p) for p in parameters if not p.keyword_only]
     if keyword_only:
@@ -380,9 +379,9 @@ def view(
     keeps_all: bool = False,
     **facts: Any,
 ) -> ViewOp:
-    """Declares a view op. With `put=None` the inverse write is the derived `<name>_scatter` op.
+    """Declares a view op. With `put=None` its inverse is the derived op `<name>_scatter`.
 
-    `facts` are fields of `ViewOp` that few ops have: `recasts`, `copies`.
+    `facts` are optional fields of `ViewOp`: `recasts`, `copies`.
     """
     parsed = schema_of(schema)
     name = parsed.name
@@ -412,12 +411,11 @@ def _scatter_put(name: str) -> Callable[..., Any]:
 def scatter_of(
     viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., Any] | None = None
 ) -> PureOp:
-    """Derives `<view>_scatter(self, src, ...)`: a copy of self whose part seen through the view is
-    src.
+    """Derives `<view>_scatter(self, src, ...)`: a copy of `self` with the viewed part replaced.
 
-    One kernel serves every view: copy the parent, apply the view's own geometry, write. The copy
-    keeps the parent's very strides, gaps included, as in PyTorch. `vjp` is for a view that speaks
-    of memory, whose gradients must be laid out like the result.
+    One kernel serves every view: it copies the parent, takes the view of the copy, and writes `src`
+    to it. The copy has the parent's exact strides, gaps included, as in PyTorch. `vjp` is for
+    `as_strided`, whose gradients must have the result's strides.
     """
     view_args = viewed.schema.parameters[1:]
     viewed_names = [parameter.name for parameter in view_args]
@@ -483,13 +481,13 @@ def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
 
 
 def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
-    """Declares a multi-output view by its equal single views."""
+    """Declares a multi-output view; `parts` gives the equal single view of each result."""
     op: MultiViewOp = register(MultiViewOp(schema_of(schema), parts, cost=Cost.VIEW))
     return op
 
 
 def geometry_of(viewed: ViewOp, name: str) -> GeometryOp:
-    """Derives the op that gives its operand the geometry of `viewed` in place (TEN-24)."""
+    """Derives the in-place form of a view: it changes its operand's shape and strides (TEN-24)."""
     rest = _listed(viewed.schema.parameters[1:])
     schema = schema_of(f"{name}(Tensor(a!) self{rest}) -> Tensor(a!)")
     op: GeometryOp = register(GeometryOp(schema, viewed.rule, cost=Cost.VIEW, view=viewed))

@@ -1,7 +1,7 @@
-"""Ops with effects: printing, calling back into Python; and where chains of tokens begin and end.
+"""The ops with effects: printing and calling back into Python; also the ends of token chains.
 
-`effect` declares one: from the declaration follow the op and its pure form. Rules: TOK-1, TOK-3,
-TOK-6. Spec: `specs/tokens.md`.
+`effect` declares one, and derives its pure form. Rules: TOK-1, TOK-3, TOK-6. Spec:
+`specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def effect(
     kernel: Callable[..., Any],
     vjp: Formulas,
 ) -> EffectOp:
-    """Declares an op that lets something of the type `effect` happen.
+    """Declares an op with an effect of type `effect`, and its pure form.
 
-    `kernel(xp, meta, *args)` is called with copies of the operands, arrays of NumPy, and gives the
-    results that `meta` says; None where the schema has no results. Raises TokenError for a schema
-    that shares or writes memory.
+    `kernel(xp, meta, *args)` performs the effect. It gets copies of the operands, as NumPy arrays,
+    and returns the results with the metas `meta`, or None where the schema has no results. Raises
+    TokenError for a schema that aliases or writes memory.
     """
     parsed = schema_of(schema)
     check_effect(parsed, effect)
@@ -109,7 +109,7 @@ MAKE_TOKEN: TokenOp = register(
         kernel=lambda arrays, meta, effect: new_token(),
     )
 )
-"""The token that a chain begins with, in a graph that takes none."""
+"""The first token of a chain, in a graph that has no token inputs."""
 
 SINK_TOKENS: TokenOp = register(
     TokenOp(
@@ -119,7 +119,8 @@ SINK_TOKENS: TokenOp = register(
         kernel=lambda arrays, meta, tokens: new_token(),
     )
 )
-"""Where chains end in a graph that returns none of their tokens. Nobody reads its result."""
+"""Takes the last tokens of the chains, in a graph that has no token outputs. Its result is unused.
+"""
 
 
 # -------------------------------------------------------------------------------------- printing
@@ -144,7 +145,7 @@ def _print_rule(format: str, tensors: tuple[TensorMeta, ...]) -> tuple[()]:
 
 
 def _fields(format: str) -> list[tuple[int, str]]:
-    """For each field of a format the number of the tensor that it shows, and how."""
+    """(index of the tensor, format spec) of each field of a format."""
     found: list[tuple[int, str]] = []
     try:
         for _, name, how, _ in Formatter().parse(format):
@@ -162,12 +163,12 @@ def _fields(format: str) -> list[tuple[int, str]]:
 
 
 def _print(xp: Any, meta: Any, format: str, tensors: tuple[Any, ...]) -> None:
-    # Looked up when it is called, so that whoever has replaced sys.stdout gets it.
+    # By Python's print, which looks up sys.stdout now: it may have been replaced.
     builtins.print(format.format(*[_shown(each) for each in tensors]))
 
 
 def _shown(array: Any) -> Any:
-    """The array as it is formatted: of no dimensions, a number."""
+    """The array for formatting; a number for a 0-d array."""
     return array.item() if not np.shape(array) else array
 
 
@@ -192,7 +193,7 @@ def _callback_rule(
 
 
 def metas_of(results: str) -> tuple[TensorMeta, ...]:
-    """The metas that the text of a callback's results says: "f32[2, 3]; i64[]"."""
+    """The metas of a callback's results, from their text: "f32[2, 3]; i64[]"."""
     return tuple([meta_from_text(text.strip()) for text in results.split(";") if text.strip()])
 
 
@@ -212,7 +213,8 @@ def _call_back(
 
 
 def _result(function: HostFunction, index: int, found: Any, meta: TensorMeta) -> Any:
-    """What a callback gave, which is to be of the shape and dtype that were said; or a number."""
+    """A callback's result as an array. Raises ArgumentError if it is not of the declared meta; a
+    Python number is accepted for any dtype."""
     if type(found) in (bool, int, float, complex) and not meta.shape:
         return np.asarray(found, meta.dtype.numpy)
     shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
@@ -222,7 +224,7 @@ def _result(function: HostFunction, index: int, found: Any, meta: TensorMeta) ->
             ArgumentError(
                 f"host_callback: result {index} of {function.name} is {got}, expected {meta}"
             ),
-            "The argument 'results' says what a callback gives.",
+            "The argument 'results' declares the results of a callback.",
         )
     return found
 

@@ -1,7 +1,7 @@
-"""What expansions share: an op as simpler ones, in operand methods (`PureOp.expands`).
+"""Helpers of decompositions: ops written as simpler ops, in operand methods (`PureOp.expands`).
 
-An expansion has the parameters of its op and computes what the kernel computes up to rounding:
-16-bit floats are computed in float32 and rounded once, infinities and nan come out alike.
+A decomposition has the parameters of its op, and computes the same as the kernel up to rounding.
+16-bit floats are computed in float32 and rounded once; infinities and nan are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def dims_of(x: Any, dim: Given) -> tuple[int, ...]:
 
 
 def count_of(x: Any, dims: tuple[int, ...]) -> int:
-    """Elements that each result of a reduction is made of."""
+    """The number of elements that each result of a reduction reduces."""
     return sizes.numel([x.shape[d] for d in dims])
 
 
@@ -46,8 +46,8 @@ def over(x: Any, count: Any) -> Any:
 
 
 def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
-    """The operand with mean 0 and variance 1 over these dimensions, and what these were."""
-    # In the words of the formulas of gradients, so that a backward can share what is computed.
+    """(the operand with mean 0 and variance 1 over these dimensions, its mean, its variance)."""
+    # In the same ops as the gradient formulas, so that CSE can share them with the backward.
     mean = x.mean(dims, True)
     centered = x - mean
     var = (centered * centered).mean(dims, True)
@@ -55,7 +55,7 @@ def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
 
 
 def affine(unit: Any, weight: Any, bias: Any) -> Any:
-    """The operand times weight, plus bias, in its dtype; None is none."""
+    """The operand times weight, plus bias, in the operand's dtype; either may be None."""
     unit = unit if weight is None else unit * widened(weight)
     return unit if bias is None else unit + widened(bias)
 

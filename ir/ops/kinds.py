@@ -1,8 +1,7 @@
-"""Which kinds of dtype ops take, and how they refuse the others.
+"""The kinds of dtype that ops refuse, and the errors for them.
 
-What PyTorch refuses is refused here too: bool where an op has no meaning for it, and the dtypes
-that are for storage, of which PyTorch has next to no arithmetic: 8-bit floats, and unsigned
-integers of 16 to 64 bits.
+They are those of PyTorch: bool where an op has no meaning for it, and the dtypes for storage, for
+which PyTorch has hardly any arithmetic: 8-bit floats, and unsigned integers of 16 to 64 bits.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.binding import NUMBERS
 
 Refused = frozenset[str]
-"""Kinds of dtype that a pointwise op has no meaning for."""
+"""The kinds of dtype that a pointwise op refuses."""
 
 NOTHING: Refused = frozenset()
 BOOL: Refused = frozenset(("bool",))
 ANY_BOOL: Refused = frozenset(("any bool",))
-"""A bool among the operands, whatever they are promoted to."""
+"""Any bool operand, whatever the promoted dtype."""
 WIDE: Refused = frozenset(("wide unsigned",))
 FLOAT8: Refused = frozenset(("float8",))
 STORED: Refused = WIDE | FLOAT8

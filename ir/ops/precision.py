@@ -1,4 +1,4 @@
-"""In which dtype a kernel computes: 16-bit floats are summed in float32 and rounded once."""
+"""The dtype that a kernel computes in: 16-bit floats are summed in float32, and rounded once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums that end in this dtype are formed."""
+    """The dtype for sums whose result has this dtype: float32 for 16-bit floats, else the same."""
     return dtypes.float32 if dtype in _NARROW else dtype
 
 
 def number_in(dtype: DType, number: Any) -> Any:
-    """What a tensor of this dtype holds of a number: integers wrap, 16-bit floats are rounded."""
+    """The number as an element of this dtype: integers wrap, 16-bit floats are rounded."""
     kind = type(number)
     if kind is int and dtype.kind == dtypes.INTEGER:
         bits = 8 * dtype.itemsize
@@ -30,30 +30,29 @@ def number_in(dtype: DType, number: Any) -> Any:
 
 
 def taken_by(dtype: DType, number: Any) -> Any:
-    """A number as arrays of the dtype take it: extension dtypes take no int above 2**63."""
+    """A number that arrays of the dtype accept: extension dtypes accept no int above 2**63."""
     if type(number) is int and number >= 1 << 63 and dtype.kind == dtypes.FLOATING:
         return float(number)
     return number
 
 
 def widened(operand: Any, dtype: DType | None = None) -> Any:
-    """An operand of a formula in the dtype in which sums that end in `dtype`, or its own, are
-    formed.
+    """An operand cast to the accumulator of `dtype` (default: its own dtype).
 
-    Of a gradient formula, the engine casts the gradient back.
+    For gradient formulas: the engine casts the gradient back.
     """
     return operand.to(accumulator(dtype or operand.dtype))
 
 
 def cast(xp: Any, a: Any, dtype: DType) -> Any:
-    """The array in this dtype; itself, not a copy, if it is in it already."""
+    """The array in this dtype; the array itself if it has it."""
     if a.dtype == dtype.numpy:
         return a
     return converted(xp, a, dtype)
 
 
 def converted(xp: Any, a: Any, dtype: DType) -> Any:
-    """A copy of the array in this dtype. Of complex numbers reals keep the real part, quietly."""
+    """A copy of the array in this dtype. A real dtype keeps the real part, without a warning."""
     if dtype is dtypes.float8_e4m3fn:
         a = saturated(xp, a)
     elif not (dtype.is_complex or dtype is dtypes.bool_) and is_complex(a):
@@ -67,17 +66,17 @@ def is_complex(a: Any) -> bool:
 
 
 LARGEST = 448.0
-"""Of float8_e4m3fn, which has no infinity."""
+"""The largest float8_e4m3fn, which has no infinity."""
 
 
 def saturated(xp: Any, a: Any) -> Any:
-    """What float8_e4m3fn holds of each element: as in PyTorch the largest number, not nan."""
+    """The array with elements too large for float8_e4m3fn set to its largest, as in PyTorch."""
     real = xp.real(a) if is_complex(a) else a
     return xp.clip(xp.astype(real, xp.float64), -LARGEST, LARGEST)
 
 
 def wide(xp: Any, a: Any, dtype: DType) -> Any:
-    """The array in the dtype in which sums that end in `dtype` are formed."""
+    """The array in the accumulator of `dtype`."""
     return cast(xp, a, accumulator(dtype))
 
 

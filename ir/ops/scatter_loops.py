@@ -1,7 +1,7 @@
-"""The loops of ops that put a part into a copy of a whole: `select_scatter` and its like.
+"""The loops of `select_scatter` and its like, which replace a part of a copy.
 
-Told to the writer of `specs/lowering.md`. Where a condition on positions says which part an element
-is of, one kernel chooses, which fuses with what makes both; else the part is stored over the copy.
+Where a condition on positions decides whether an element is in the part, one kernel selects, which
+fuses with the producers of both. Else the part is stored over the copy. Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Loops = Callable[..., Any]
 
 
 def stored_over(viewed: ViewOp) -> Loops:
-    """The loops of the scatter of a view: a copy, in which what the view sees is replaced."""
+    """The loops of the scatter of a view: copies the whole, then stores the part over it."""
 
     def loops(k: Any, meta: TensorMeta, whole: Any, part: Any, *args: Any) -> Any:
         seen, start = viewed.rule(meta, *args)

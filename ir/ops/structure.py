@@ -1,4 +1,4 @@
-"""Ops that belong to the IR itself: taking one result of an op that has several; wrapping tensors.
+"""Ops of the IR itself: `getitem`, which takes one of several results, and `wrap`.
 
 Spec: `specs/graph.md`.
 """
@@ -38,7 +38,7 @@ GETITEM: ResultOp = register(
 
 @attrs.define(eq=False, slots=True, repr=False)
 class WrapOp(Op):
-    """`wrap(parts, kind, ...)`: a wrapper that a program made of tensors. Not in pure graphs."""
+    """`wrap(parts, kind, ...)`: a wrapper subclass built from tensors. Not in pure graphs."""
 
     pure: ClassVar[bool] = True
 
@@ -58,4 +58,4 @@ WRAP = WrapOp(
     _no_rule,
     cost=Cost.FACTORY,
 )
-"""Not among the ops that programs call: a wrapper is made by its class (SUB-1)."""
+"""Not in the op table: programs make a wrapper by its class (SUB-1)."""

@@ -1,15 +1,15 @@
-"""Graphs in files: versioned JSON that is data and nothing else.
+"""Graphs in files: versioned JSON that is data, and no code.
 
-Ground floor. `dumps` and `loads` work on text, `save` and `load` on files. Loading runs no code
-that the file brings: an op is looked up by name in the table of all ops, and every other word is
-compared with a closed list. It takes time and memory linear in the length of the file, whatever
-stands in it; what is read has been verified. Spec: `specs/serialize.md`.
+Ground floor. `dumps` and `loads` work on text, `save` and `load` on files. It is safe to load a
+file that anybody wrote. No code from the file runs: ops are looked up by name in the op table, and
+every other word in a closed list. Time and memory are linear in the length of the file. The graph
+is verified. Spec: `specs/serialize.md`.
 
-    limits   what both sides refuse
+    limits   limits that both sides check
     writer   graph -> text
-    parser   text -> JSON values, bounded
-    reader   JSON values -> graph
-    windows  no view leaves the memory of its operand
+    parser   text -> JSON values, with bounded memory
+    reader   JSON values -> graph;  values: its words, numbers and records
+    windows  checks that no view leaves the memory of its operand
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from aotlite.ir.meta.text import HOST
 __all__ = ["MAX_BYTES", "dumps", "load", "loads", "save"]
 
 MAX_BYTES: Final = 1 << 28
-"""How long a file may be unless the caller says otherwise: 256 MiB."""
+"""The default limit on the length of a file: 256 MiB."""
 
 
 def dumps(graph: Graph, *, places: bool = True) -> str:
-    """The text of a graph, one line a node; the same graph always gives the same text.
+    """The text of a graph, one line a node; equal graphs give equal texts.
 
-    Without `places` the user's files and lines are left out, which differ from machine to machine.
-    Raises GraphError for a graph that `verify` refuses, UnsupportedError for what no file holds.
+    `places=False` leaves out the user's files and lines, which differ from machine to machine.
+    Raises GraphError for an invalid graph, UnsupportedError for one that no file can hold.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -67,9 +67,9 @@ def dumps(graph: Graph, *, places: bool = True) -> str:
 def loads(
     text: str | bytes, *, max_bytes: int = MAX_BYTES, devices: Mapping[str, Device] = HOST
 ) -> Graph:
-    """The graph that `dumps` wrote; FormatError says where any other text is wrong.
+    """The graph of a text that `dumps` wrote. Raises FormatError, which says where it is wrong.
 
-    `devices`: those that the text may name. Constants are read-only arrays.
+    `devices` are those that the text may name. Constants are read-only arrays.
 
     >>> from aotlite.ir.graph.builder import Builder
     >>> from aotlite.ir.meta import tensor_meta
@@ -87,7 +87,7 @@ def loads(
         try:
             verify(graph, stage="serialize")
         except GraphError as error:
-            # Somebody made this graph up: its lines may be of any length.
+            # `dumps` did not write this graph: its lines may have any length.
             notes = [note[:1_000] for note in error.__notes__]
             raise noted(FormatError(str(error)[:1_000]), *notes) from None
         if (stray := stray_window(graph.nodes)) is not None:
@@ -100,7 +100,7 @@ def _stray(node: str, shown: str) -> str:
 
 
 def save(graph: Graph, path: str | os.PathLike[str], *, places: bool = True) -> None:
-    """Writes `dumps(graph)` to a file; one that is there is replaced."""
+    """Writes `dumps(graph)` to a file, which it replaces if it exists."""
     text = dumps(graph, places=places)
     with open(path, "w", encoding="ascii", newline="\n") as file:
         file.write(text)
@@ -112,7 +112,7 @@ def load(
     max_bytes: int = MAX_BYTES,
     devices: Mapping[str, Device] = HOST,
 ) -> Graph:
-    """The graph in a file; `loads` of its bytes. Of a longer file no more than that is read."""
+    """The graph in a file, by `loads`. It reads at most `max_bytes + 1` bytes."""
     with open(path, "rb") as file:
         text = file.read(max_bytes + 1)
     try:

@@ -1,8 +1,8 @@
-"""What a saved graph may hold, so that reading one takes time and memory linear in its length.
+"""The limits of saved graphs, by which reading one takes time and memory linear in its length.
 
-Ground floor. Both sides ask here: the writer refuses what the reader would. A few meta rules take
-time beyond all bounds for some arguments (a split into a billion parts, the exact overlap test on
-strides made to be hard); `Work` finds these calls before their rule runs.
+Ground floor. The writer checks them as well, so that it refuses whatever the reader would. A few
+meta rules take unbounded time for some arguments (a split into a billion parts, the exact overlap
+test on adversarial strides); `Work` refuses such calls before the rule runs.
 Spec: `specs/serialize.md`.
 """
 
@@ -47,26 +47,28 @@ __all__ = [
 ]
 
 DEPTH: Final = 8
-"""Brackets inside one another; the format needs six."""
+"""The deepest nesting of brackets; the format needs six."""
 DIGITS: Final = 600
-"""Digits of a number: converting longer ones takes quadratic time, and Python may refuse."""
+"""The most digits of a number. Converting longer ones takes quadratic time, and Python may refuse.
+"""
 INTEGER: Final = (1 << 63) - 1
-"""The magnitude of sizes, strides, offsets, positions: of every integer but a `Scalar`."""
+"""The largest magnitude of sizes, strides, offsets and positions: of all integers but a `Scalar`.
+"""
 RANK: Final = 64
-"""Dimensions of a tensor, as in NumPy, and items of an `int[]` that speaks of dimensions."""
+"""The most dimensions of a tensor, as in NumPy, and items of an `int[]` with one per dimension."""
 TEXT: Final = 1_000
-"""Characters of a name: each is printed as often as its node."""
+"""The most characters of a name."""
 WORK: Final = 5_000_000
 WORK_PER_NODE: Final = 100
-"""Steps that the meta rules of a graph may take, all together: so many, and so many a node."""
+"""The steps that all meta rules of a graph may take together: WORK + WORK_PER_NODE * nodes."""
 
 
 # ------------------------------------------------------------------------------------- geometry
 def geometry_fault(shape: Shape, stride: Stride, itemsize: int) -> tuple[str, str] | None:
-    """(what it is, what is expected) where memory of this geometry cannot be addressed.
+    """(got, expected) for an error, where this geometry is not addressable; None if it is.
 
-    Sizes and strides are not negative. Nothing overflows when multiplied with another of them:
-    sizes of 0 count as 1, so that the row-major strides of the shape can be addressed too.
+    Sizes and strides must not be negative, and products of them must not overflow. Sizes of 0
+    count as 1, so that the row-major strides of the shape do not overflow either.
 
     >>> geometry_fault((2, 3), (3, 1), 4) is None, geometry_fault((1 << 40, 1 << 40), (0, 0), 4)
     (True, ('2 dimensions of 1208925819614629174706176 elements', 'less than 2**63 bytes'))
@@ -90,7 +92,9 @@ def geometry_fault(shape: Shape, stride: Stride, itemsize: int) -> tuple[str, st
 
 # ----------------------------------------------------------------------------------------- roles
 def role_fits(role: Role) -> bool:
-    """Whether a role is of what its class says: `Gradient(of=Seed())` can be made, and is none.
+    """Whether the parts of a role have the types that its class declares.
+
+    Python can construct `Gradient(of=Seed())`, which means nothing.
 
     >>> from aotlite.ir.graph.role import Primal, Seed
     >>> role_fits(Gradient(of=Primal(0))), role_fits(Gradient(of=Seed()))
@@ -119,19 +123,19 @@ def _whole(role: Any) -> Any:
 
 # ---------------------------------------------------------------------- calls whose rule is slow
 class Work:
-    """Counts what the meta rules of a graph of so many nodes cost, before they run (SER-9)."""
+    """Estimates the cost of a graph's meta rules before they run, against a budget (SER-9)."""
 
     __slots__ = ("left", "most", "tangled")
 
     def __init__(self, nodes: int) -> None:
         self.left = self.most = WORK + WORK_PER_NODE * nodes
         self.tangled: set[TensorMeta] = set()
-        """Metas that the exact overlap test was paid for: its results are remembered."""
+        """Metas whose overlap test was counted. Its result is cached, so it runs once."""
 
     def fault(self, op: Op, args: tuple[Any, ...], meta: Result) -> tuple[str, str] | None:
-        """(what it is, what is expected) for a call that must not be checked by its rule.
+        """(got, expected) for a call whose meta rule would take too long; None if it may run.
 
-        The arguments are of the schema's types; the result is what somebody claims.
+        The arguments have the schema's types; `meta` is the result that the file claims.
         """
         if type(meta) is TensorMeta:
             rank = len(meta.shape)
@@ -146,14 +150,14 @@ class Work:
         return found
 
     def results(self, args: tuple[Any, ...], meta: Result, count: int | None) -> Any:
-        """What is wrong with the number of results; a count of None leaves it to the rule."""
+        """The fault of a wrong number of results; None for a count of None: the rule checks it."""
         claimed = len(meta) if type(meta) is tuple else None
         if count is None or count == claimed:
             return None
         return ("one result" if claimed is None else f"{claimed} results"), f"{count} results"
 
     def scatter(self, args: tuple[Any, ...], meta: Result) -> Any:
-        """Pays for the overlap test that the rule of a scatter makes on its first operand."""
+        """Counts the overlap test that the rule of a scatter runs on its first operand."""
         into: TensorMeta = args[0].meta
         if into not in self.tangled:
             self.tangled.add(into)
@@ -162,10 +166,10 @@ class Work:
 
 
 def overlap_steps(shape: Shape, stride: Stride) -> int:
-    """At most how many steps `has_internal_overlap` takes (`ir/geometry/overlap.py`), roughly.
+    """A rough upper bound of the steps of `has_internal_overlap` (`ir/geometry/overlap.py`).
 
-    None where each stride steps over all that the smaller ones reach, or where one is 0. Else it
-    is a search over the differences of indices, which needs none with two dimensions.
+    0 for at most two dimensions, for a stride of 0, and where each stride is larger than the reach
+    of the smaller ones. Otherwise the test searches the differences of indices.
 
     >>> overlap_steps((4, 3), (3, 1)), overlap_steps((5, 5, 5), (10, 11, 12))
     (0, 3000)
@@ -201,7 +205,7 @@ def _unbind(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
 
 
 def _size_of(meta: TensorMeta, dim: int) -> int | None:
-    """The size of a dimension; None where there is none, which the rule refuses at once."""
+    """The size of a dimension; None for a dimension out of range, which the rule refuses."""
     try:
         return meta.shape[sizes.wrap_dim(dim, len(meta.shape))]
     except (AotliteError, IndexError):
@@ -224,9 +228,9 @@ _CHECKS: Final[dict[Op, Callable[[Work, tuple[Any, ...], Result], Any]]] = {
     view_ops.UNFOLD_SCATTER: Work.scatter,
     view_ops.AS_STRIDED_SCATTER: Work.scatter,
 }
-"""Ops whose rule may take longer than its arguments are long."""
+"""Ops whose meta rule may take time that is not linear in the length of its arguments."""
 
 
 def long_lists(op: Op) -> bool:
-    """Whether an `int[]` of the op may be longer than a tensor has dimensions."""
+    """Whether an `int[]` of the op may have more items than a tensor has dimensions."""
     return isinstance(op, MultiViewOp)

@@ -1,9 +1,9 @@
-"""JSON text as Python values, for text that anybody may have written.
+"""`parsed`: JSON text as Python values, for text from an untrusted source.
 
-Ground floor. Takes text or bytes, gives what `json` gives; where that is lenient or slow (keys that
-repeat, `NaN`, integers of a million digits, brackets a million deep) the text is refused, or the
-value replaced by a `Misfit`, which fits nowhere, so that the reader refuses it with its place.
-Spec: `specs/serialize.md`.
+Ground floor. It returns what the `json` module returns, but does not share its weaknesses: repeated
+keys, `NaN`, integers of a million digits, brackets nested a million deep. It refuses such a text,
+or puts a `Misfit` in the place of the value; no reader accepts that, so that the error names the
+value's path. Spec: `specs/serialize.md`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from aotlite.ir.graph.files.limits import DEPTH, DIGITS
 __all__ = ["Misfit", "parsed"]
 
 BYTES_A_MARK: Final = 8
-"""A file may hold one mark (quote, comma, colon, opening bracket) for so many bytes of the limit.
+"""A file may have one mark (quote, comma, colon, opening bracket) per this many bytes of the limit.
 
-A value of two bytes becomes an object of fifty or more: this bounds the memory that it takes.
+A value of two bytes becomes a Python object of fifty or more, so this bounds the memory.
 """
 
 
 @attrs.frozen
 class Misfit:
-    """A value that JSON's own rules or ours forbid. It is of no type that any reader takes."""
+    """Stands for a value that JSON or this format forbids. No reader accepts its type."""
 
     what: str
 
 
 def parsed(text: str | bytes, max_bytes: int) -> Any:
-    """The value that the text spells. FormatError where it is no JSON, or beyond the limits."""
+    """The value of a JSON text. Raises FormatError for other text, and beyond the limits."""
     data = _encoded(text)
     if len(data) > max_bytes:
         got = f"the text is longer than {max_bytes} bytes"
@@ -46,7 +46,7 @@ def parsed(text: str | bytes, max_bytes: int) -> Any:
         raise noted(error, "more are read with a larger max_bytes")
     bare = _outside_strings(data)
     _check_depth(bare)
-    # Asked for every number, these would take a fifth of the time.
+    # Hooks for every number would take a fifth of the time.
     long = _has_long_number(bare)
     try:
         return json.loads(
@@ -64,7 +64,7 @@ def parsed(text: str | bytes, max_bytes: int) -> Any:
 
 
 def _no_json(error: json.JSONDecodeError) -> FormatError:
-    """The error says where the parser gave up, and whether the text ends there or in that word."""
+    """The error with the position at which parsing failed, and a note if the text ends there."""
     end = error.pos > len(error.doc.rstrip()) - len("-Infinity") or "Unterminated" in error.msg
     where = f"line {error.lineno} column {error.colno}: {error.msg}"
     found = FormatError(f"serialize: {where}, expected JSON as dumps writes it")
@@ -80,17 +80,17 @@ def _encoded(text: str | bytes) -> bytes:
 
 
 def _outside_strings(data: bytes) -> bytes:
-    """The text without its strings; of text that is no JSON, up to where the parser gives up."""
+    """The text without its strings; for invalid JSON, correct up to where parsing fails."""
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(data.split(b'"')[::2])
 
 
 def _check_depth(bare: bytes) -> None:
-    """Refuses brackets that are nested deeply, which the parser would follow by recursion.
+    """Refuses deeply nested brackets, on which the recursive parser would overflow the stack.
 
-    Pairs are taken out from the inside. What is left of text that is cut off, or has one bracket
-    too many, is short.
+    It removes pairs from the inside out, DEPTH times. Text that is cut off or has a bracket too
+    many leaves a few brackets, which the parser reports.
     """
     marks = bare.translate(None, _NO_BRACKETS)
     for _ in range(DEPTH):

@@ -1,8 +1,8 @@
-"""Graphs from JSON values: the reading side of `ir/graph/files/__init__.py`.
+"""`graph_of`: the graph of a parsed file.
 
-Ground floor. Takes what `ir/graph/files/parser.py` gives and builds the graph in one pass. Nothing
-is believed: every value is compared with the type that its place has, every word with a closed
-list, every meta with what the op's rule says. Spec: `specs/serialize.md`.
+Ground floor. It takes the JSON values of `ir/graph/files/parser.py` and builds the graph in one
+pass. It trusts nothing: it checks the type of every value, looks up every word in a closed list,
+and compares every meta with that of the op's meta rule. Spec: `specs/serialize.md`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["graph_of"]
 
 Devices = Mapping[str, Device]
 Record = tuple[str, str, Read]
-"""A key that a node need not have, the name of the node's field, the reader of its value."""
+"""An optional key of a node: (key, field of `Node`, reader of the value)."""
 
 _ROOT: Final = frozenset(("format", "version", "name", "metas", "places", "constants", "nodes"))
 _META: Final = frozenset(("dtype", "shape", "stride", "device"))
@@ -59,7 +59,7 @@ _CONSTANT: Final = frozenset(("name", "dtype", "shape", "data"))
 
 
 def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
-    """The graph that the parsed text describes; FormatError with the path of what is wrong."""
+    """The graph of a parsed file. Raises FormatError with the path of the value that is wrong."""
     try:
         _check_version(document)
         root = record(document, _ROOT)
@@ -73,7 +73,7 @@ def graph_of(document: Any, devices: Devices, max_bytes: int) -> Graph:
 
 
 def _check_version(document: Any) -> None:
-    """Before anything else: another version may have other keys."""
+    """Checks format and version first: another version may have other keys."""
     if type(document) is not dict or document.get("format") != FORMAT:
         raise Unread(document, f'an object whose "format" is "{FORMAT}"')
     version = document.get("version")
@@ -88,7 +88,7 @@ def _check_version(document: Any) -> None:
 
 # -------------------------------------------------------------------------------------- the tables
 def _device_of(devices: Devices) -> Any:
-    """Reads the name of a device: of those given, or of a CUDA device where none are."""
+    """A reader of device names: those of `devices`, and any CUDA device where that is `HOST`."""
     given = named(devices, "one of the devices given")
 
     def read(value: Any) -> Any:
@@ -100,7 +100,7 @@ def _device_of(devices: Devices) -> Any:
 
 
 class _Tables:
-    """What the nodes of a file refer to by position, or by a word."""
+    """The tables of a file (metas, places, constants), and readers of references to them."""
 
     def __init__(self, root: Json, devices: Devices) -> None:
         self.device = _device_of(devices)
@@ -144,7 +144,7 @@ class _Tables:
 
 
 def _sizes(value: Any, at: str) -> tuple[int, ...]:
-    """Sizes or strides, no more of them than a tensor may have: what follows multiplies them."""
+    """Sizes or strides. Their number is limited, as checks multiply them."""
     if type(value) is list and len(value) > RANK:
         raise Unread(value, f"at most {RANK} numbers", at)
     return tuple(each(count_from, value, at))
@@ -152,7 +152,7 @@ def _sizes(value: Any, at: str) -> tuple[int, ...]:
 
 # --------------------------------------------------------------------------------------- the nodes
 class _NodeReader:
-    """The nodes that were read so far, under their references."""
+    """Reads the nodes in order; keeps those read so far under their references, such as `%0`."""
 
     def __init__(self, tables: _Tables, max_bytes: int) -> None:
         self.tables = tables
@@ -160,11 +160,11 @@ class _NodeReader:
         self.values: dict[str, Node] = {}
         """Nodes with one result."""
         self.results: dict[str, Node] = {}
-        """Nodes with several."""
+        """Nodes with several results."""
         self.closed = False
         self.readers: dict[Op, list[Read]] = {}
         self.forms: dict[tuple[str, ...], list[Record]] = {}
-        """For each kind of node, with its keys in their order: the records among them."""
+        """(kind of node, its keys in order) -> the optional keys among them."""
         self.scopes: dict[str, Scope] = {}
         self.optional: dict[str, tuple[str, Read]] = {
             "grad_mode": ("grad_mode", bool_from),
@@ -215,7 +215,7 @@ class _NodeReader:
         return node
 
     def _records(self, entry: Json, needed: frozenset[str]) -> list[Record]:
-        """The records of a node that has all keys that it needs, and no unknown ones."""
+        """The optional keys of a node. Raises Unread for a missing or an unknown key."""
         record({key: entry[key] for key in entry if key not in self.optional}, needed)
         return [(key, *self.optional[key]) for key in entry if key in self.optional]
 
@@ -226,7 +226,7 @@ class _NodeReader:
         return Node("placeholder", role, meta=field(entry, "meta", self.tables.meta), role=role)
 
     def get_attr(self, entry: Json) -> Node:
-        """A constant, whose memory is no larger than a file may be."""
+        """A constant. Its strides may not span more memory than a file may have bytes."""
         constant = field(entry, "target", self.tables.constant)
         meta = field(entry, "meta", self.tables.meta)
         if constant.value.shape != meta.shape:
@@ -239,7 +239,7 @@ class _NodeReader:
         return Node("get_attr", constant, meta=meta)
 
     def output(self, entry: Json) -> Node:
-        """What the graph returns, and why."""
+        """The output node."""
         values = tuple(each(self._value, entry["args"], ".args"))
         roles = tuple(each(role_from, entry["role"], ".role"))
         if len(values) != len(roles):
@@ -248,7 +248,7 @@ class _NodeReader:
         return Node("output", "output", (values,), role=roles)
 
     def call(self, entry: Json) -> Node:
-        """A call, compared with the op's schema and with its meta rule."""
+        """A call, checked against the op's schema and meta rule."""
         target = entry["target"]
         op = OPS.get(target) if type(target) is str else None
         if op is None:
@@ -277,13 +277,13 @@ class _NodeReader:
         return tuple(args)
 
     def _check(self, op: Op, args: tuple[Any, ...], meta: Result) -> None:
-        """Compares the result with what the op's rule says, where the rule takes bounded time."""
+        """Compares the claimed meta with that of the meta rule, after checking the rule's cost."""
         fault = self.work.fault(op, args, meta)
         if fault is not None:
             raise Unread(Said(f"a call of {op.name} with {fault[0]}"), fault[1])
         try:
             found = op.infer(args)
-        except Exception as error:  # a rule may fail in any way on what nobody would write
+        except Exception as error:  # a rule may fail in any way on arguments that no program has
             text = cut(str(error) or type(error).__name__, 300)
             raise Unread(Said(f"a call that {op.name} refuses"), f"one it takes: {text}") from None
         if found is not meta and found != meta:
@@ -291,7 +291,7 @@ class _NodeReader:
 
     # --- arguments
     def _readers(self, op: Op) -> list[Read]:
-        """What reads each argument of an op, by its schema."""
+        """A reader for each parameter of an op, by its schema."""
         if op is GETITEM:
             return [self._several, integer_from]
         kinds = [parameter.type.text for parameter in op.schema.parameters]
@@ -355,4 +355,4 @@ _FORMS: Final[dict[str, tuple[Callable[[_NodeReader, Json], Node], frozenset[str
     "call": (_NodeReader.call, frozenset(("op", "target", "args", "meta"))),
     "output": (_NodeReader.output, frozenset(("op", "args", "role"))),
 }
-"""What reads a node of a kind, and the keys that it has."""
+"""Kind of node -> (its reader, its required keys)."""

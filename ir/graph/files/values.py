@@ -1,8 +1,8 @@
-"""Words, numbers and records of a saved graph, each read from the JSON value that stands for it.
+"""Readers of single values of a saved graph: words, numbers, records, roles.
 
-Ground floor, for `ir/graph/files/reader.py`. A reader takes a JSON value and gives what it stands
-for; for any other value it raises `Unread`, which says where it is as it rises. Spec:
-`specs/serialize.md`.
+Ground floor, for `ir/graph/files/reader.py`. A reader takes a JSON value and returns the Python
+value that it encodes. For any other value it raises `Unread`; the readers of the values around it
+add their keys and indices to its path. Spec: `specs/serialize.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotlite.ir.graph.role import Hidden, Role, Saved, parse_role
 from aotlite.ir.provenance.location import Place
 
 Read = Callable[[Any], Any]
-"""Takes a JSON value and gives what it stands for. Raises Unread."""
+"""JSON value -> the Python value that it encodes. Raises Unread."""
 
 _WORDS: Final = {word: float(word) for word in ("nan", "inf", "-inf")}
 _PLACE: Final = frozenset(("file", "line", "function", "text"))
@@ -32,27 +32,27 @@ _PLACE: Final = frozenset(("file", "line", "function", "text"))
 
 # ---------------------------------------------------------------------------------------- errors
 class Unread(Exception):
-    """A value that is not what its place asks for; `graph_of` makes a FormatError of it."""
+    """A value that is not of the expected form; `graph_of` makes a FormatError of it."""
 
     def __init__(self, got: Any, expected: object, at: str = "") -> None:
         self.got = got
         self.expected = expected
         self.at = at
-        """Where it is, from the value that is being read."""
+        """Its path, relative to the value that is being read: `.nodes[2].args[0]`."""
 
     def below(self, at: str) -> Unread:
-        """The same, seen from the value that this one is part of."""
+        """The same error, with the path relative to the value around it."""
         return Unread(self.got, self.expected, at + self.at)
 
     def error(self) -> FormatError:
-        """What the user gets to see."""
+        """The error that users see."""
         at = self.at.removeprefix(".") or "the text"
         return FormatError(f"serialize: {at} is {shown(self.got)}, expected {self.expected}")
 
 
 @attrs.frozen
 class Said:
-    """What an error says that a value is, where its JSON would not tell."""
+    """The description of a value in an error, where its JSON would not help."""
 
     text: str
 
@@ -74,12 +74,12 @@ def shown(value: Any) -> str:
 
 
 def cut(text: str, most: int = 60) -> str:
-    """The text, or its beginning."""
+    """The text, cut to `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def each(read: Read, values: Any, name: str) -> list[Any]:
-    """Every item of a list, read; an error says which one it was."""
+    """The items of a list, each read; an error has the item's index."""
     if type(values) is not list:
         raise Unread(values, "a list", name)
     done: list[Any] = []
@@ -104,7 +104,7 @@ def record(value: Any, keys: frozenset[str]) -> Json:
 
 
 def field(value: Json, key: str, read: Read) -> Any:
-    """What stands behind a key that is there; an error names the key."""
+    """The value of a key that exists, read; an error has the key."""
     try:
         return read(value[key])
     except Unread as error:
@@ -134,7 +134,7 @@ def bool_from(value: Any) -> bool:
 
 
 def text_from(value: Any) -> str:
-    """A text of somebody's choice."""
+    """A free text, such as a name."""
     if type(value) is not str or len(value) > TEXT:
         got = Said(f"a text of {len(value)} characters") if type(value) is str else value
         raise Unread(got, f"a text of at most {TEXT} characters")
@@ -146,7 +146,7 @@ def text_from(value: Any) -> str:
 
 
 def float_from(value: Any) -> float:
-    """A float, also one that JSON has no number for."""
+    """A float, also nan and infinities, which are strings in the file."""
     if type(value) is float:
         return _finite(value)
     if type(value) is str and value in _WORDS:
@@ -172,14 +172,14 @@ def number_from(value: Any) -> bool | int | float | complex:
 
 
 def _finite(value: float) -> float:
-    """What JSON spells `1e999` is no infinity."""
+    """The float itself; an error for an infinity, which Python reads for `1e999`."""
     if math.isfinite(value):
         return value
     raise Unread(Said("a number of more than 1e308"), "one that a float holds")
 
 
 def named(table: Mapping[str, Any], what: str) -> Read:
-    """Reads a word of a closed list."""
+    """A reader of the words of a table."""
 
     def read(value: Any) -> Any:
         if type(value) is str and value in table:
@@ -190,7 +190,7 @@ def named(table: Mapping[str, Any], what: str) -> Read:
 
 
 def indexed(table: list[Any], what: str) -> Read:
-    """Reads a position in a table of the file."""
+    """A reader of positions in a table of the file."""
 
     def read(value: Any) -> Any:
         if type(value) is int and 0 <= value < len(table):
@@ -201,7 +201,7 @@ def indexed(table: list[Any], what: str) -> Read:
 
 
 def role_from(value: Any) -> Role:
-    """The role of a text, or of a text with the field beside it that it leaves out."""
+    """A role: its text, or an object with the text and the field that the text leaves out."""
     text, key, extra = value, "", ""
     if type(value) is dict:
         key = "name" if "name" in value else "place"
@@ -224,19 +224,19 @@ def _completed(role: Any, key: str, extra: str) -> Any:
 
 
 def optional(read: Read) -> Read:
-    """Reads null as None."""
+    """The reader that also takes null, as None."""
     return lambda value: None if value is None else read(value)
 
 
 def place_from(value: Any) -> Place:
-    """A place in somebody's source."""
+    """A line of the user's source."""
     entry = record(value, _PLACE)
     texts = [field(entry, key, text_from) for key in ("file", "function", "text")]
     return Place(texts[0], field(entry, "line", count_from), *texts[1:])
 
 
 def bytes_from(text: Any, size: int) -> bytes:
-    """The bytes that base64 spells: exactly `size`."""
+    """The bytes of a base64 text, exactly `size` of them."""
     wanted = -(-size // 3) * 4
     if type(text) is not str or len(text) != wanted:
         got = Said(f"{len(text)} characters") if type(text) is str else text

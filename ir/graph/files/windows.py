@@ -1,9 +1,9 @@
-"""Whether every window of a graph lies in the memory of what it is a window on.
+"""`stray_window`: finds a view of a graph that leaves the storage of its operand.
 
-Ground floor, for `ir/graph/files/__init__.py`. A meta rule sees shapes and strides, not where a
-window starts in its storage; so a graph that `verify` accepts may ask `as_strided` for memory that
-is somebody else's. A captured graph never does (the capture refuses it), one from a file might.
-Spec: `specs/serialize.md`, SER-14.
+Ground floor, for `ir/graph/files/__init__.py`. A meta has no offset, so `verify` cannot see where
+an `as_strided` starts in its storage: a valid graph may still read memory of another object. A
+captured graph does not (the capture refuses it), but one from a file might. Spec:
+`specs/serialize.md`, SER-14.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_
 __all__ = ["stray_window"]
 
 Room = tuple[int, int]
-"""Elements of a storage, and the one at which a value starts in it."""
+"""(elements of the storage, offset of the value in it)."""
 
 
 def stray_window(nodes: Iterable[Node]) -> tuple[int, str] | None:
-    """(index, elements) of the first node that leaves its operand's storage, None if none does.
+    """(index, elements) of the first node that leaves its operand's storage; None if none does.
 
-    The other views stay inside theirs whatever their arguments: without `as_strided` none can.
+    Only `as_strided` can leave it, so that a graph without it needs no check.
     """
     nodes = tuple(nodes)
     if not any(node.target is AS_STRIDED or node.target is AS_STRIDED_ for node in nodes):
@@ -56,7 +56,7 @@ def _room(node: Node, meta: TensorMeta, rooms: dict[Node, Room]) -> Room:
 
 
 def _part(split: Node, index: int, rooms: dict[Node, Room]) -> Room:
-    """The room of one part of a node with several views."""
+    """The `Room` of one result of a multi-output view."""
     op: Any = split.target
     view, rest = op.parts(split.args)[index]
     size, start = rooms[split.args[0]]

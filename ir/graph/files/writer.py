@@ -1,7 +1,7 @@
-"""Graphs as JSON text: the writing side of `ir/graph/files/__init__.py`.
+"""`text_of`: the JSON text of a graph.
 
-Ground floor. Takes a graph that `verify` accepts and gives text that `ir/graph/files/reader.py`
-reads back; what that one would refuse is refused here. Spec: `specs/serialize.md`.
+Ground floor. It takes a verified graph and returns the text that `ir/graph/files/reader.py` reads.
+It refuses whatever the reader would. Spec: `specs/serialize.md`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["FORMAT", "VERSION", "Json", "in_file_order", "text_of"]
 
 FORMAT: Final = "aotlite graph"
 VERSION: Final = 1
-"""Raised whenever a file means something else than it did, or holds what was unknown before."""
+"""Incremented whenever the meaning of a file changes, or the format gains something."""
 
 Json = dict[str, Any]
 
@@ -54,7 +54,8 @@ def refuse(what: str, got: object, expected: object) -> NoReturn:
 
 
 def text_of(graph: Graph, *, places: bool) -> str:
-    """The text of a valid graph, a line for each node. UnsupportedError for what no file holds."""
+    """The text of a valid graph, one line a node. Raises UnsupportedError for one that no file can
+    hold."""
     writer = _Writer(graph, places=places)
     nodes = [writer.node(index, node) for index, node in enumerate(graph.nodes)]
     document = {
@@ -70,10 +71,9 @@ def text_of(graph: Graph, *, places: bool) -> str:
 
 
 def _lines(text: str) -> str:
-    """The same JSON with a line for each table and entry.
+    """The same JSON with a line break before each table and entry.
 
-    No string is torn: inside one a quotation mark has a backslash before it, and behind its end
-    stands no letter.
+    The patterns do not match inside a string: a quotation mark has a backslash before it there.
     """
     for key in ("dtype", "file", "name", "op"):
         text = text.replace(f'{{"{key}":', f'\n{{"{key}":')
@@ -84,7 +84,7 @@ def _lines(text: str) -> str:
 
 # ------------------------------------------------------------------------------------- the nodes
 class _Writer:
-    """Entries of nodes, and the tables that they refer to, which grow with them."""
+    """Makes the entries of nodes, and collects the tables that these refer to."""
 
     __slots__ = ("_found", "_placed", "_resolved", "constants", "metas", "places", "refs", "work")
 
@@ -98,7 +98,7 @@ class _Writer:
         self._found: dict[str, int] = {}
         """Positions of the constants by name."""
         self._placed: dict[int, int] = {}
-        """Positions of places by the identity of what `Places` keeps, or a node."""
+        """id of a `Place`, which `Places` or a node keeps alive -> its position in the table."""
 
     def node(self, index: int, node: Node) -> Json:
         """The entry of node number `index`."""
@@ -158,7 +158,7 @@ class _Writer:
         return found.setdefault(meta, len(found))
 
     def constant(self, node: Node) -> int:
-        """The position of a constant in the table, which it enters at its first node."""
+        """The position of a constant in the table; adds it at its first node."""
         target: Constant = node.target
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         shape = np.shape(target.value)
@@ -170,7 +170,7 @@ class _Writer:
         return self._found[target.name]
 
     def records(self, node: Node, entry: Json) -> None:
-        """Adds what differs from a node's defaults."""
+        """Adds the optional fields that differ from their defaults."""
         if not node.grad_mode:
             entry["grad_mode"] = False
         if node.phase is not Phase.FORWARD:
@@ -195,7 +195,7 @@ class _Writer:
 
 
 def _integer_fault(op: Op, args: tuple[Any, ...]) -> tuple[str, str] | None:
-    """(what it is, what is expected) where a size or the like is too large, or a list too long."""
+    """(got, expected) where an integer argument is too large, or a list of them too long."""
     for index in _integers(op):
         value = args[index]
         items = value if type(value) is tuple else () if value is None else (value,)
@@ -208,14 +208,14 @@ def _integer_fault(op: Op, args: tuple[Any, ...]) -> tuple[str, str] | None:
 
 @cache
 def _integers(op: Op) -> tuple[int, ...]:
-    """Positions of the arguments that are integers, or lists of them."""
+    """Positions of the parameters of type int, or list of ints."""
     kinds = enumerate(parameter.type.text for parameter in op.schema.parameters)
     return tuple([index for index, kind in kinds if kind.startswith("int")])
 
 
 # ------------------------------------------------------------------------------------ the tables
 def _name(what: str, text: str) -> str:
-    """The text itself, if a file can hold it."""
+    """The text itself; an error if no file can hold it."""
     if len(text) > TEXT:
         refuse(what, f"a text of {len(text)} characters", f"at most {TEXT}")
     if not _encodable(text):
@@ -232,7 +232,7 @@ def _encodable(text: str) -> bool:
 
 
 def _printable(place: Place) -> Place:
-    """The place with texts that a file can hold: it is for people, so what does not fit is cut."""
+    """The place with its texts cut to what a file can hold: only people read them."""
     file, function, text = map(_cut, (place.file, place.function, place.text))
     return Place(file, place.line, function, text)
 
@@ -279,7 +279,7 @@ def _constant(constant: Constant) -> Json:
 
 
 def in_file_order(data: bytes, dtype: DType, order: str = sys.byteorder) -> bytes:
-    """Bytes of this machine's order with each number little-endian, or the other way round."""
+    """The bytes with each number converted between this machine's byte order and little-endian."""
     unit = dtype.to_real().itemsize
     if order == "little" or unit == 1:
         return data
@@ -287,7 +287,7 @@ def in_file_order(data: bytes, dtype: DType, order: str = sys.byteorder) -> byte
 
 
 def _role(role: Any) -> str | Json:
-    """The role's text; where that leaves a field out, an object with the field beside it."""
+    """The role's text; or an object with it and the field that the text leaves out."""
     bare, field, extra = _bared(role)
     if not role_fits(bare) or parse_role(str(bare)) != bare:
         refuse("a role", repr(role), "one whose text says what it is")

@@ -14,7 +14,7 @@ from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops.creation.fill_values import fitted
 from aotlite.ir.ops.declare import pure
 
-# PyTorch counts in none of these.
+# The dtypes for which PyTorch has no arange.
 _UNCOUNTED = frozenset(
     (dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64)
     + (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
@@ -92,7 +92,7 @@ ARANGE: PureOp = pure(
     vjp=None,
     cost=Cost.FACTORY,
 )
-"""`count` numbers from `start` on; the public `arange` computes the count."""
+"""start, start + step, ...: `count` numbers. The public `arange` computes the count."""
 
 
 def _spaced_meta(
@@ -110,7 +110,7 @@ def _spaced_meta(
 
 
 def _ends(op: str, meta: TensorMeta, start: Any, end: Any) -> tuple[Any, Any]:
-    """Both ends, as ints where the dtype has only these."""
+    """Both ends, as ints for an integer dtype."""
     if meta.dtype.kind >= dtypes.FLOATING:
         return start, end
     for name, value in (("start", start), ("end", end)):
@@ -215,4 +215,4 @@ EYE: PureOp = pure(
     vjp=None,
     cost=Cost.FACTORY,
 )
-"""Ones on the diagonal of n rows and m columns (as many as rows, if not said), zeros elsewhere."""
+"""The (n, m) matrix with ones on the diagonal and zeros elsewhere; m is n by default."""

@@ -1,4 +1,4 @@
-"""A Python number that is to be an element: it must be one that the dtype has."""
+"""`fitted`: converts a Python number to an element of a dtype, and refuses one out of its range."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from aotlite.ir.errors import ArgumentError
 
 
 def fitted(op: str, value: Any, dtype: DType) -> Any:
-    """The number as the dtype holds it. Raises ArgumentError for one that is out of its range.
+    """The number converted to the dtype. Raises ArgumentError for one out of its range.
 
-    As in PyTorch fractions are cut off, infinity is in the range of floats, and a negative number
-    stands for its residue in an unsigned dtype.
+    As in PyTorch, fractions are truncated, infinities are in the range of floats, and a negative
+    number wraps in an unsigned dtype.
     """
     if dtype is dtypes.bool_:
         return bool(value)

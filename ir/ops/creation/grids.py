@@ -51,7 +51,8 @@ def _vectors(tensors: tuple[Any, ...]) -> list[Any]:
 
 @composite(is_method=False)
 def cartesian_prod(*tensors: Any) -> Any:
-    """(count, number of vectors): every combination of their elements; of one vector itself."""
+    """Every combination of the vectors' elements: (count, number of vectors); one vector is
+    returned itself."""
     for t in tensors:
         if len(t.shape) != 1:
             raise ShapeError(f"cartesian_prod: a tensor has shape {t.shape}, expected 1 dimension")

@@ -20,7 +20,7 @@ Size = tuple[int, ...]
 def made_like(
     self: Any, made: Any, op: str, requires_grad: bool, memory_format: MemoryFormat | None
 ) -> Any:
-    """A contiguous fresh tensor of the shape of `self` in the layout that was asked for."""
+    """The contiguous new tensor `made`, of the shape of `self`, in the requested memory format."""
     stride = strides_in(memory_format, self.shape, self.stride(), op=op)
     if made.stride() != stride:
         made = made._do("restride", stride)
@@ -75,7 +75,7 @@ def empty_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Any:
-    """A tensor like another whose values are not to be relied on; here zeros, so runs repeat."""
+    """A tensor like another with unspecified values; here zeros, so that runs are reproducible."""
     return _filled_like("empty_like", self, 0, dtype, device, (requires_grad, memory_format))
 
 
@@ -123,7 +123,7 @@ def new_ones(self: Any, size: Size, dtype: DType | None, device: Any, requires_g
 
 @composite(f"new_empty(Tensor self, int[] size, *, {_WISHES}) -> Tensor", spread=True)
 def new_empty(self: Any, size: Size, dtype: DType | None, device: Any, requires_grad: bool) -> Any:
-    """A tensor of this size whose values are not to be relied on; here zeros, so runs repeat."""
+    """A tensor of this size with unspecified values; here zeros, so that runs are reproducible."""
     return _new(self, size, 0, dtype, device, requires_grad)
 
 

@@ -1,4 +1,4 @@
-"""`strided_accumulate`: the adjoint of reading memory through windows."""
+"""`strided_accumulate`: the adjoint of `as_strided`, which adds elements that share an address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _accumulate_meta(
 def _accumulate(
     xp: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
 ) -> Any:
-    """Sums each element of `grad` into the place its window has in contiguous memory."""
+    """Adds each element of `grad` to its address in contiguous memory of this size."""
     total = xp.zeros((meta.numel,), dtype=meta.dtype.numpy)
     if 0 in grad.shape:
         return xp.reshape(total, size)
@@ -57,7 +57,7 @@ def _accumulate(
 def _accumulate_loops(
     k: Any, meta: TensorMeta, grad: Any, size: Any, stride: tuple[int, ...], offset: int
 ) -> Any:
-    """Zeros, then the windows: in order where they meet."""
+    """Zeros, then the elements added, in order where addresses repeat."""
     if accumulator(meta.dtype) is not meta.dtype or meta.dtype is bool_:
         return None  # sums are rounded one by one
     dims = sorted(range(grad.ndim), key=lambda dim: -stride[dim])
@@ -92,4 +92,4 @@ STRIDED_ACCUMULATE = pure(
     },
     cost=Cost.INDEXING,
 )
-"""The adjoint of reading windows: zeros of `size` with self added in at the windows' places."""
+"""The adjoint of `as_strided`: zeros of `size`, with `self` added at the view's addresses."""

@@ -30,7 +30,7 @@ from aotlite.ir.ops.index.positions import (
 def check_window(
     name: str, self: TensorMeta, dim: int, index: TensorMeta, other: TensorMeta | None = None
 ) -> None:
-    """The index spans no more than self (except along `dim`), and no more than `other`."""
+    """Raises ShapeError unless the index is within self (except along `dim`) and within `other`."""
     dim = sizes.wrap_dim(dim, len(self.shape), op=name)
     mine, its = extents(self.shape), extents(index.shape)
     if index.numel == 0:
@@ -110,7 +110,7 @@ GATHER: PureOp = pure(
 
 @composite("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor")
 def gather(self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
-    """The elements at the places of `index` along `dim`, in the index's shape."""
+    """The elements at positions `index` along `dim`, in the index's shape."""
     if sparse_grad:
         raise ArgumentError("gather: argument 'sparse_grad' is True, expected False")
     return self._do("gather", dim, index)
@@ -159,7 +159,7 @@ def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, s
 
 
 def _added_at_one(k: Any, meta: TensorMeta, a: Any, added_: tuple[int, Any, Any]) -> Any:
-    """One place a line: where each element sees whether it is the one, which fuses."""
+    """For an index of one position a line: each element compares its own, so that it fuses."""
     dim, lookup, values = added_
 
     def element(*i: Any) -> Any:
@@ -191,7 +191,7 @@ SCATTER_ADD: PureOp = pure(
 
 
 def padded(grad: Any, shape: tuple[int, ...]) -> Any:
-    """A gradient with zeros behind it in each dimension: what the index does not reach of `src`."""
+    """A gradient padded with zeros to `src`'s shape, for the part that the index does not reach."""
     if len(grad.shape) != len(shape):
         if grad.numel() == 0:  # an empty index of any rank: nothing was read
             return grad.new_zeros(shape)

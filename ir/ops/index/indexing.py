@@ -1,8 +1,8 @@
 """Indexing by tensors: `x[i, :, j]`, `index_put`, `take`, `put`, `take_along_dim`.
 
-An op knows integer indices and the dimensions that they are for; masks become such indices first,
-by `nonzero`, which no capture takes. Where the indexed dimensions lie side by side, the result has
-the shape of the indices in their place, else in front. Rules: TEN-2, TEN-7.
+The ops take integer indices and the dimensions that they index. A mask becomes such indices first,
+by `nonzero`, which cannot be captured. Where the indexed dimensions are adjacent, the shape of the
+indices takes their place in the result's; else it comes first. Rules: TEN-2, TEN-7.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Dims = tuple[int, ...]
 def _picked_layout(
     name: str, self: TensorMeta, indices: Sequence[TensorMeta], dims: Dims
 ) -> tuple[layout.Layout, int, tuple[int, ...]]:
-    """The layout of self with what is picked in the place of the dims; where it begins; its shape.
+    """(layout of self as PyTorch iterates over it, first indexed dimension, shape of the indices).
 
-    Picked dimensions have stride 0: what moves there are the indices.
+    The indexed dimensions have stride 0: there the indices move.
     """
     wrapped = sizes.wrap_dims(dims, len(self.shape), op=name)
     if not self.shape:
@@ -89,7 +89,7 @@ def _index_rule(self: TensorMeta, indices: tuple[TensorMeta, ...], dims: Dims) -
 
 
 def _key(xp: Any, name: str, a: Any, indices: Sequence[Any], dims: Dims) -> tuple[Any, ...]:
-    """The key of the array library. Raises IndexOutOfRangeError."""
+    """The key for NumPy's indexing, after checking ranges. Raises IndexOutOfRangeError."""
     key: list[Any] = [slice(None)] * len(a.shape)
     for index, dim in zip(indices, dims, strict=True):
         check_range(xp, name, index, a.shape[dim], negative=True)
@@ -104,12 +104,12 @@ def _index_kernel(xp: Any, meta: TensorMeta, a: Any, indices: Any, dims: Dims) -
 
 
 def _parts_read(i: Any, begin: int, count: int) -> tuple[Any, list[Any]]:
-    """(positions in the indices, positions in the dimensions that are not indexed)."""
+    """Splits result positions: (those in the indices, those in the other dimensions)."""
     return i[begin : begin + count], [*i[:begin], *i[begin + count :]]
 
 
 def _places(k: Any, a: Any, indices: Sequence[Any], dims: Dims, begin: int) -> Any:
-    """Of positions in what is indexed those in `a`. Checks the indices."""
+    """A function from positions in the result to positions in `a`. Checks the indices."""
     count = max([index.ndim for index in indices])
     for index, dim in zip(indices, dims, strict=True):
         k.check_index(index, -a.shape[dim], a.shape[dim])
@@ -144,7 +144,7 @@ INDEX: PureOp = pure(
     cost=Cost.INDEXING,
     loops=_index_loops,
 )
-"""The elements at integer `indices`, which are broadcast, of the dimensions `dims`."""
+"""The elements at integer `indices`, broadcast to each other, along the dimensions `dims`."""
 
 
 # ---------------------------------------------------------------------------------------- writing
@@ -189,7 +189,7 @@ def _index_put_kernel(
 
 
 def _rest(grad: Any, indices: Any, dims: Dims, values_meta: TensorMeta, accumulate: bool) -> Any:
-    """The gradient of what was indexed: all of it where values were added, else zeros there."""
+    """The gradient of self: unchanged where values were accumulated, else 0 where written."""
     if accumulate:
         return grad
     nothing = grad.new_zeros(values_meta.shape)
@@ -229,8 +229,8 @@ INDEX_PUT: PureOp = pure(
     inplace=True,
     loops=_index_put_loops,
 )
-"""A copy with `values`, broadcast, at the places that `index` reads. Of values that meet in one
-place the last one stays, or all are added."""
+"""A copy with `values`, broadcast, written to the positions that `index` reads. Where positions
+repeat, the last value is kept, or all are added (`accumulate`)."""
 
 
 # ---------------------------------------------------------------------------------- index lists
@@ -260,7 +260,7 @@ def integer_indices(
 
 
 def check_indices(self: Any, indices: Sequence[Any], *, op: str) -> None:
-    """Raises what `integer_indices` does, which reads the masks."""
+    """Raises the errors of `integer_indices`, without reading the masks."""
     dim = 0
     for index in indices:
         if index is None or index.dtype not in (dtypes.bool_, dtypes.uint8):
@@ -317,9 +317,9 @@ def index_put_(self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
 
 
 def unrepeated(target: Any, dims: Dims, indices: Sequence[Any], values: Any) -> Any:
-    """The destination with each repeated dimension (stride 0) once, if all of it gets one value.
+    """The destination without its expanded dimensions (stride 0), if one value is written to all.
 
-    TEN-7: such a write through an expanded tensor is allowed.
+    TEN-7 allows such a write through an expanded tensor.
     """
     metas = [index.meta for index in indices]
     (shape, _), begin, common = _picked_layout("index_put", target.meta, metas, dims)

@@ -1,6 +1,6 @@
-"""Ops that ask where something holds: nonzero, masked_select, masked_scatter, repeat_interleave.
+"""Ops by a mask or a count: nonzero, masked_select, masked_scatter, repeat_interleave.
 
-How many places there are depends on values, so that the first two are data-dependent ops.
+The sizes of some results depend on values: `nonzero` and `masked_select` are data-dependent ops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aotlite.ir.ops.index.positions import INDEX_DTYPES, blocks, check_same_dtyp
 
 # ---------------------------------------------------------------------------------- where true
 def _column_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """PyTorch finds the places one coordinate after the other: the transpose of what it gives."""
+    """Column-major strides: PyTorch computes one coordinate after the other, and transposes."""
     return (1, shape[0])
 
 
@@ -53,7 +53,7 @@ def argwhere(self: Any) -> Any:
 
 # ------------------------------------------------------------------------------ by a mask
 def _masked(name: str, self: TensorMeta, mask: TensorMeta) -> tuple[int, ...]:
-    """The shape that tensor and mask have in common."""
+    """The shape to which tensor and mask broadcast."""
     if mask.dtype is not dtypes.bool_:
         raise DTypeError(f"{name}: the mask has dtype {mask.dtype}, expected {dtypes.bool_}")
     common_device(name, [self, mask])
@@ -94,7 +94,7 @@ def _masked_scatter_rule(self: TensorMeta, mask: TensorMeta, source: TensorMeta)
 
 
 def _ranks(xp: Any, mask: Any) -> Any:
-    """For each place where the mask holds, how many such places come before it: flat."""
+    """For each true element of the mask, the number of true ones before it: flat."""
     return xp.cumsum(xp.astype(xp.reshape(mask, (-1,)), xp.int64)) - 1
 
 
@@ -127,7 +127,7 @@ MASKED_SCATTER: PureOp = pure(
     cost=Cost.INDEXING,
     inplace=True,
 )
-"""A copy in which the places where the mask holds have the elements of `source`, in order."""
+"""A copy in which the elements under the mask are those of `source`, in order."""
 
 
 def _masked_take_rule(self: TensorMeta, mask: TensorMeta, size: tuple[int, ...]) -> TensorMeta:
@@ -160,11 +160,11 @@ MASKED_TAKE: PureOp = pure(
     },
     cost=Cost.INDEXING,
 )
-"""`masked_select` of which the count is known: cut off, or filled up with zeros, to `size`."""
+"""`masked_select` with a known count: truncated, or padded with zeros, to `size`."""
 
 
 def _spread(grad: Any, shape: tuple[int, ...], mask: Any) -> Any:
-    """The gradient at the places where the mask holds; places beyond its elements get zeros."""
+    """The gradient scattered to the elements under the mask; those beyond its count get zeros."""
     shape = sizes.broadcast_shapes(shape, mask.shape)
     flat = grad.reshape(sizes.numel(grad.shape))
     beyond = grad.new_zeros((sizes.numel(shape),))
@@ -207,7 +207,7 @@ REPEAT_INTERLEAVE: DataOp = data_dependent(
     cost=Cost.INDEXING,
     advice="give repeat_interleave the output_size, or a number of repeats",
 )
-"""(n,) -> (sum,): each place `i` as often as `repeats[i]` says."""
+"""(n,) -> (sum,): each position `i`, `repeats[i]` times."""
 
 
 def _sized_rule(repeats: TensorMeta, output_size: int) -> TensorMeta:
@@ -235,7 +235,7 @@ REPEAT_INTERLEAVE_SIZED: PureOp = pure(
     vjp=None,
     cost=Cost.INDEXING,
 )
-"""`repeat_interleave` of which the sum is known."""
+"""`repeat_interleave` where the sum of the repeats is known."""
 
 
 @composite(
@@ -243,7 +243,7 @@ REPEAT_INTERLEAVE_SIZED: PureOp = pure(
     "int? output_size=None) -> Tensor"
 )
 def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
-    """Each element (dim None), or each slice of a dimension, repeated where it is."""
+    """Each element (dim None), or each slice of a dimension, repeated in its place."""
     if repeats is None:
         return _places(self, output_size)
     if dim is None:
@@ -263,7 +263,7 @@ def _places(repeats: Any, output_size: int | None) -> Any:
 
 
 def _one_each(repeats: Any, size: int) -> Any:
-    """The repeats with one for each of `size` places."""
+    """The repeats expanded to one for each of `size` positions."""
     shape = repeats.shape
     if shape in ((), (1,)):
         return repeats.reshape(1).expand(size)

@@ -1,4 +1,4 @@
-"""What ops that move elements by position share: checks of an index, and addresses.
+"""Helpers of ops that read and write by position: checks of an index, and addresses.
 
 An index out of range raises before anything is written.
 """
@@ -36,11 +36,12 @@ _FEW = 64
 
 
 def check_range(xp: Any, name: str, index: Any, size: int, *, negative: bool = False) -> None:
-    """Raises IndexOutOfRangeError naming the first index that is not below `size`, or is less than
-    0 (than -size, where `negative` ones count from the end).
+    """Raises IndexOutOfRangeError, which names the first index outside 0 <= index < size.
+
+    With `negative`, the range begins at -size.
     """
     least = -size if negative else 0
-    if sizes.numel(index.shape) <= _FEW:  # cheaper to look at as numbers
+    if sizes.numel(index.shape) <= _FEW:  # a loop over Python numbers is cheaper
         flat = index if len(index.shape) == 1 else xp.reshape(index, (-1,))
         places = flat.tolist()
         if not places or (min(places) >= least and max(places) < size):
@@ -65,9 +66,9 @@ def _first_outside(xp: Any, index: Any, least: int, size: int) -> int:
 
 
 def check_room(name: str, size: int, index: tuple[int, ...]) -> None:
-    """Raises IndexOutOfRangeError for indices of a shape into a dimension without elements.
+    """Raises IndexOutOfRangeError for a nonempty index into a dimension of size 0.
 
-    The rule asks: a captured write to an empty tensor is left out.
+    Meta rules check this, as a captured write to an empty tensor is removed from the graph.
     """
     if size == 0 and 0 not in index:
         raise IndexOutOfRangeError(
@@ -89,7 +90,7 @@ Part = tuple[slice, ...]
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[Part]:
-    """Keys of the parts that make up a shape, in row-major order: at most `BLOCK` elements each."""
+    """Index keys of the blocks of a shape, in row-major order, of at most `BLOCK` elements each."""
     dim, inner = 0, sizes.numel(shape)
     if inner <= workspace.BLOCK:
         yield ()
@@ -105,20 +106,20 @@ def blocks(shape: tuple[int, ...]) -> Iterator[Part]:
 
 
 def flat_blocks(count: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of the blocks of so many elements in order."""
+    """(begin, end) of consecutive blocks of `count` elements."""
     for begin in range(0, count, workspace.BLOCK):
         yield begin, min(begin + workspace.BLOCK, count)
 
 
 def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tuple[Part, Any]]:
-    """Parts of an index, and flat, the row-major positions in `shape` that their elements mean."""
+    """(block of an index, flat row-major addresses in `shape` of its elements)."""
     for part in blocks(index.shape):
         begin = [cut.start for cut in part] + [0] * len(index.shape)
         yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
 
 
 def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: list[int]) -> Any:
-    """Row-major position in `shape` of each element's place: its own, but `index` along `dim`."""
+    """The row-major address in `shape` of each element: its position, with `index` along `dim`."""
     total = xp.zeros((), dtype=xp.int64)
     for i, step in enumerate(layout.contiguous_strides(shape)):
         if i == dim:
@@ -133,7 +134,7 @@ def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: lis
 
 
 def flat_part(xp: Any, a: Any, begin: int, end: int) -> Any:
-    """The elements `begin:end` in row-major order: of the memory, if they lie in this order."""
+    """The elements `begin:end` in row-major order; a view if the array is contiguous."""
     if a.flags.c_contiguous:
         return xp.reshape(a, (-1,))[begin:end]
     return elements(xp, a, xp.arange(begin, end))
@@ -155,20 +156,20 @@ def taken(xp: Any, a: Any, index: Any, axis: int) -> Any:
 
 def flat_copy(xp: Any, a: Any) -> Any:
     """A copy in row-major order."""
-    # `+ 0` would turn -0.0 into 0.0: a copy has to be asked for.
+    # Not `a + 0`, which would turn -0.0 into 0.0.
     return xp.reshape(xp.array(a, order="C", copy=True), (-1,))
 
 
 # ------------------------------------------------------------------------------------------ loops
 def line(a: Any) -> Any:
-    """An operand of loops with at least one dimension."""
+    """The operand, with a dimension of size 1 if it is 0-d."""
     return a if a.ndim else a.view((1,), (1,))
 
 
 def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
-    """The position that an index means, within the dimension whatever the index is.
+    """The position of an index, clamped to the dimension, so that no address is out of bounds.
 
-    That it is within has to be checked as well (`check_index` of the kernel builder).
+    `check_index` of the kernel builder must check the range as well.
     """
     found = k.cast(index, dtypes.int64)
     if negative:
@@ -182,14 +183,15 @@ def put(at: Any, dim: int, position: Any) -> tuple[Any, ...]:
 
 
 def adder(dtype: DType) -> str | None:
-    """The combiner by which `np.add.at` adds up; None where it rounds each sum to 16 bits."""
+    """The loop combiner that equals `np.add.at`; None for 16-bit floats, whose partial sums NumPy
+    rounds."""
     if dtype is dtypes.bool_:
         return "any"
     return "sum" if accumulator(dtype) is dtype else None
 
 
 def numbered(k: Any, a: Any, number: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The operand and positions in it of the element with this number in row-major order."""
+    """(operand, positions) of the element with this number in row-major order."""
     if a.meta.contiguous:
         return a.view((a.meta.numel,), (1,)), (number,)
     affine = hasattr(number, "extents")

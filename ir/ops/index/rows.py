@@ -117,7 +117,7 @@ def _embedding_vjp(
 
 
 def _embedding_dims(args: Args, results: Metas) -> Dims:
-    """Places and columns: the rows of the table are read anywhere."""
+    """Positions and columns can be sharded; rows of the table cannot, as any may be read."""
     places = numbered(args["indices"])
     return Dims({"weight": (None, "column"), "indices": places}, ((*places, "column"),))
 
@@ -125,7 +125,7 @@ def _embedding_dims(args: Args, results: Metas) -> Dims:
 def _embedding_expanded(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False
 ) -> Any:
-    """What the last two change is the gradient."""
+    """The lookup; the last two parameters only change the gradient."""
     rows = weight.index_select(0, indices.reshape(-1))
     return rows.view((*indices.shape, *weight.shape[1:]))
 
@@ -142,7 +142,7 @@ EMBEDDING: PureOp = pure(
     expands=_embedding_expanded,
 )
 """(n, d) (*,) -> (*, d): rows by position. The row `padding_idx` (-1: none) gets no gradient;
-`scale_grad_by_freq` divides a row's gradient by how often it was taken."""
+`scale_grad_by_freq` divides a row's gradient by the number of times that it occurs."""
 
 
 def _index_add_rule(
@@ -160,7 +160,7 @@ def _index_add_rule(
 
 
 def _index_add_dims(args: Args, results: Metas) -> Dims:
-    """Rows are added up anywhere: parts of them give sums that are to be added up."""
+    """Rows of the source can be sharded: the sums of the shards are then added."""
     meta = args["self"]
     if not meta.shape or len(args["source"].shape) != len(meta.shape):
         return Dims({}, ((None,) * len(meta.shape),))
@@ -200,7 +200,7 @@ def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) 
 def _rows_written(
     k: Any, meta: TensorMeta, a: Any, at: tuple[int, Any, bool], value: Any, combine: str | None
 ) -> Any:
-    """A copy of `a` with `value(positions)` at rows: (dim, index, whether negative ones count)."""
+    """A copy of `a` with `value(positions)` at `rows`: (dim, index, whether it may be negative)."""
     dim, index, negative = at
     result = k.map(meta, lambda *i: a[i])
     out, lookup = line(result), line(index)
@@ -301,7 +301,7 @@ INDEX_COPY: PureOp = pure(
     inplace=True,
     loops=_index_copy_loops,
 )
-"""A copy with the slices of `source` at positions of a dimension; of two in one place the last."""
+"""A copy with the slices of `source` at positions of a dimension; where these repeat, the last."""
 
 
 def _index_fill_rule(self: TensorMeta, dim: int, index: TensorMeta, value: Any) -> TensorMeta:
@@ -357,7 +357,7 @@ INDEX_FILL: PureOp = pure(
 
 
 def _rows_at(grad: Any, dim: int, index: Any) -> Any:
-    """The slices that were filled, each once, though an index may come often, or be negative."""
+    """The gradient's slices that were filled, each once, as indices may repeat or be negative."""
     filled = grad.new_zeros(grad.shape, dtype=dtypes.bool_).index_fill(dim, index, True)
     return filled.where(grad, 0)
 

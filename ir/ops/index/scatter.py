@@ -1,6 +1,6 @@
 """Ops that write elements to positions along a dimension: scatter, scatter_reduce.
 
-Of elements that meet in one place `scatter` keeps the last one; `scatter_reduce` reduces them.
+Where positions repeat, `scatter` keeps the last element, and `scatter_reduce` reduces them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> Te
 
 
 def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
-    """Parts of the index, and what they mean (`placed`). Raises IndexOutOfRangeError."""
+    """`placed`, after checking the range of the index. Raises IndexOutOfRangeError."""
     shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
     dim %= len(shape)
     check_range(xp, name, lookup, shape[dim])
@@ -58,7 +58,7 @@ def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[
 
 
 def _values(xp: Any, index: Any, src: Any, part: Part) -> Any:
-    """What `src` has for a part of the index, flat."""
+    """The elements of `src` for a block of the index, flat."""
     window = tuple(slice(0, n) for n in extents(index.shape))
     return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
 
@@ -78,7 +78,7 @@ def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
 def _written(
     k: Any, result: Any, at: tuple[int, Any], value: Any, combine: str | None = None
 ) -> Any:
-    """`value(positions in the index)` at the places of the index: (dim, index)."""
+    """A copy with `value(positions in the index)` at the positions of `place`: (dim, index)."""
     dim, index = at
     out, lookup = line(result), line(index)
     dim %= out.ndim
@@ -118,7 +118,7 @@ SCATTER: PureOp = pure(
     inplace=True,
     loops=_scatter_loops,
 )
-"""A copy with `src` (elements, or one number) at the places of `index` along `dim`."""
+"""A copy with `src` (elements, or one number) at positions `index` along `dim`."""
 
 _SCATTER = (
     "(Tensor self, int dim, Tensor index, Tensor|Scalar? src=None, Scalar? value=None, *, "
@@ -128,13 +128,13 @@ _SCATTER = (
 
 @composite("scatter" + _SCATTER)
 def scatter(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
-    """A copy with elements, or one value, at places along a dimension; or reduced with them."""
+    """A copy with elements, or one value, written to (or reduced into) positions along `dim`."""
     return _scattered("", self, (dim, index), _given(src, value), reduce)
 
 
 @composite("scatter_" + _SCATTER)
 def scatter_(self: Any, dim: int, index: Any, src: Any, value: Any, reduce: str | None) -> Any:
-    """Writes elements, or one value, to places along a dimension; or reduces with them."""
+    """Writes elements, or one value, to positions along a dimension, or reduces into them."""
     return _scattered("_", self, (dim, index), _given(src, value), reduce)
 
 
@@ -215,7 +215,7 @@ def _scatter_reduce_kernel(
 
 
 def _neutral(xp: Any, meta: TensorMeta, reduce: str) -> Any:
-    """What changes no element that it is reduced with."""
+    """The neutral element of a reduction."""
     if reduce in ("amax", "amin"):
         low = reduce == "amax"
         if meta.dtype is dtypes.bool_:
@@ -380,5 +380,5 @@ SCATTER_REDUCE: PureOp = pure(
     inplace=True,
     loops=_scatter_reduce_loops,
 )
-"""A copy in which the elements of `src` are reduced with what is at their places, or with each
-other alone (`include_self` False)."""
+"""A copy in which elements of `src` are reduced into positions `index` along `dim`. With
+`include_self=False` the old values there do not count."""

@@ -1,4 +1,4 @@
-"""Places in sorted sequences: searchsorted, bucketize; values there: quantile, nanquantile."""
+"""Binary search in sorted sequences (searchsorted, bucketize), and quantile, nanquantile."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _search_kernel(xp: Any, meta: TensorMeta, sequence: Any, values: Any, *optio
 
 
 def bisected(xp: Any, sequence: Any, values: Any, *, right: bool) -> Any:
-    """For each value, how many elements of its line come before it: all lines are halved at once.
+    """For each value, the number of elements of its line before it, by bisection of all lines.
 
     As in PyTorch, the search goes on past an element that is nan, and for a nan past every element.
     """
@@ -126,7 +126,7 @@ SEARCHSORTED: PureOp = pure(
     cost=Cost.INDEXING,
     workspace={RESULTS: 8, "sorter": 2},
 )
-"""Where each value would be put into the sorted sequence (of its line) to keep it sorted."""
+"""The position at which each value would keep the sorted sequence (of its line) sorted."""
 
 
 @composite(
@@ -135,7 +135,7 @@ SEARCHSORTED: PureOp = pure(
     is_method=False,
 )
 def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
-    """Between which boundaries, which are sorted, each value lies."""
+    """The index of the bucket of each value, between sorted boundaries."""
     if boundaries.ndim != 1:
         raise ShapeError(
             f"bucketize: the boundaries have shape {boundaries.shape}, expected 1 dimension"
@@ -193,7 +193,7 @@ def _checked(name: str, self: Any, q: Any, interpolation: str) -> Any:
 
 
 def _lines(name: str, self: Any, dim: int | None) -> Any:
-    """The operand sorted, with what is reduced last and a dimension of size 1 in its place."""
+    """The operand sorted along what is reduced, moved last, with a dimension of size 1 there."""
     if self.meta.numel == 0:
         raise ShapeError(f"{name}: the operand has shape {self.shape}, expected no empty one")
     if dim is not None:

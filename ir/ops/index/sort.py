@@ -1,7 +1,7 @@
 """Order along a dimension: sort, argsort, msort, topk, kthvalue, median, mode, searchsorted.
 
-nan is greater than all else, as in PyTorch. Of elements that are equal the first comes first, also
-where PyTorch leaves it open (topk, kthvalue, median).
+As in PyTorch, nan is greater than all else. All orders are stable, also where PyTorch leaves that
+open (topk, kthvalue, median).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ SORT: PureOp = pure(
     cost=Cost.REDUCTION,
     dims=along("dim"),
 )
-"""It is stable whether that is asked for or not."""
+"""The sort is always stable."""
 
 
 @composite(
@@ -116,7 +116,7 @@ TOPK: PureOp = pure(
     cost=Cost.REDUCTION,
     dims=along("dim"),
 )
-"""The k greatest (or least) elements along a dimension, in order also if that is not asked for."""
+"""The k greatest (or least) elements along a dimension, always in order."""
 
 
 # -------------------------------------------------------------------------- kthvalue, median
@@ -127,7 +127,7 @@ def _check_kth(self: TensorMeta, k: int, dim: int, keepdim: bool) -> None:
 
 
 def _at(xp: Any, order: Any, place: Any, dim: int) -> Any:
-    """The index at a place of an order along `dim`, the same in each line or one for each."""
+    """The index at position `place` of an order along `dim`; one for all lines, or one each."""
     shape = [1 if i == dim % order.ndim else n for i, n in enumerate(order.shape)]
     found = xp.take_along_axis(order, xp.broadcast_to(place, shape), axis=dim)
     return xp.squeeze(found, axis=dim)
@@ -145,17 +145,17 @@ def _middle(xp: Any, a: Any, dim: int) -> Any:
 
 
 def _middle_of_numbers(xp: Any, a: Any, dim: int) -> Any:
-    """The lower of two middles of what is not nan; the first where all are."""
+    """The lower middle of the elements that are not nan; the first element where all are nan."""
     found = xp.sum(xp.astype(~xp.isnan(a), xp.int64), axis=dim, keepdims=True)
     return _at(xp, ordering(xp, a, dim), xp.maximum(found - 1, xp.zeros_like(found)) // 2, dim)
 
 
 def _most_frequent(xp: Any, a: Any, dim: int) -> Any:
-    """The last place of the element that is most frequent, of several the least."""
+    """The last position of the most frequent element; of several, of the least one."""
     order = ordering(xp, a, dim)
     values = xp.moveaxis(xp.take_along_axis(a, order, axis=dim), dim, -1)
     places = xp.broadcast_to(xp.arange(values.shape[-1], dtype=xp.int64), values.shape)
-    # In order, equal elements stand beside each other: each knows where the first of them is.
+    # After sorting, equal elements are adjacent: each finds where its run starts.
     starts = xp.concat(
         [xp.ones_like(values[..., :1], dtype=xp.bool), values[..., 1:] != values[..., :-1]], axis=-1
     )
@@ -186,7 +186,7 @@ MODE = choosing(
     _most_frequent,
     workspace={RESULTS: 4, OPERANDS: 6},  # lengths of runs of the sorted elements
 )
-"""The most frequent element, of several the least, and the last place where it stands."""
+"""The most frequent element (of several, the least) and its last position."""
 
 
 def _median_of_everything(name: str, place: Any) -> PureOp:

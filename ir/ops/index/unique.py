@@ -1,6 +1,6 @@
 """Sets of values: unique, unique_consecutive, bincount, histc.
 
-The shapes of what the first three give depend on values: eager only.
+The shapes of the results of the first three depend on values, so they run in eager mode only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _unique_outline(self: TensorMeta, dim: int | None, consecutive: bool) -> tup
 
 
 def _slices(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
-    """The strides of slices that were laid one after the other; of none, what is contiguous."""
+    """The strides of slices that are stacked one after the other; contiguous for no `dim`."""
     if 0 in shape:
         return contiguous_strides(shape)
     rest = [i for i in range(len(shape)) if i != dim]
@@ -79,9 +79,9 @@ UNIQUE: DataOp = data_dependent(
     cost=Cost.REDUCTION,
     advice="sort, and compare neighbours",
 )
-"""The different elements (or slices along `dim`) in order, or those that differ from the one
-before; for each element, which of them it is; and how often each stands there. Each nan is one of
-its own."""
+"""(values, inverse, counts): the distinct elements (or slices along `dim`) in order, or those that
+differ from the one before; for each element, the index of its value; and how often each occurs.
+nans count as distinct."""
 
 
 def _asked(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
@@ -96,9 +96,9 @@ def _asked(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
 def unique(
     self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Any:
-    """The different elements, or slices of a dimension, in order whether that is asked for or not.
+    """The distinct elements, or slices of a dimension, always sorted.
 
-    With them, where asked for: which of them each element is, and how often each stands there.
+    `return_inverse` adds the index of each element's value, `return_counts` how often each occurs.
     """
     return _asked(self._do("unique_slices", dim, False), return_inverse, return_counts)
 
@@ -158,7 +158,7 @@ BINCOUNT: DataOp = data_dependent(
     cost=Cost.REDUCTION,
     advice="zeros(length).index_add(0, self, weights), with a length that is known",
 )
-"""How often each number from 0 on stands there, or the sum of the weights that stand with it."""
+"""How often each integer from 0 on occurs, or the sum of its weights."""
 
 
 # ------------------------------------------------------------------------------------- histc
@@ -193,5 +193,4 @@ HISTC: PureOp = pure(
     cost=Cost.REDUCTION,
     workspace={RESULTS: 2, OPERANDS: 5},  # places of elements, of those inside of the range
 )
-"""How many elements lie in each of `bins` equal parts of a range; by default that of the elements.
-"""
+"""The number of elements in each of `bins` equal bins of a range, by default the elements' own."""

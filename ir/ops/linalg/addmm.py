@@ -1,7 +1,7 @@
 """Products that are added to an operand: addmm, addmv, addr, baddbmm, addbmm.
 
-Each gives beta * self + alpha * (a product), where `self` broadcasts to the product's shape. With
-beta 0 `self` is not read, so that nan in it does not count. Sums are rounded once (16-bit floats).
+Each computes beta * self + alpha * product; `self` broadcasts to the product's shape. With beta 0
+`self` is not read, so that a nan in it has no effect. 16-bit sums are rounded once.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _declare(
 ) -> PureOp:
     """Declares an op by its product (arrays in the wide dtype) and its factors' gradients.
 
-    `multiplied` is the product of operands, `together` says which dimensions go together.
+    `multiplied` is the product on operands, for the decomposition; `together` is the einsum
+    equation of the dimensions, for sharding.
     """
     op = schema.partition("(")[0]
 

@@ -1,7 +1,7 @@
 """Decompositions of matrices: cholesky, qr, svd, eigh, and singular and eigenvalues alone.
 
-Factors lie in memory by columns, as PyTorch's do. Where values repeat, their vectors are any basis
-of a space, and have no gradient: as in PyTorch it is infinite or nan, where one is asked for.
+Factors are column-major, as PyTorch's. Where singular values or eigenvalues repeat, their vectors
+are an arbitrary basis of a subspace and have no gradient: as in PyTorch it is infinite or nan.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ CHOLESKY: PureOp = pure(
     vjp={"self": _cholesky_vjp},
     cost=Cost.CONTRACTION,
 )
-"""The triangular L of L L^H (U of U^H U if `upper`), which reads that triangle of self alone.
+"""The triangular L with self = L L^H (U with U^H U if `upper`); reads only that triangle of self.
 
-Raises LinAlgError for a matrix that is not positive-definite. The gradient is that of a matrix that
-stays symmetric.
+Raises LinAlgError for a matrix that is not positive-definite. The gradient is symmetrized.
 """
 
 
@@ -141,7 +140,7 @@ def _svd_kernel(xp: Any, metas: Metas, a: Any, full_matrices: bool) -> Any:
 def _over_gaps(matrix: Any, values: Any) -> Any:
     """Element i, j over values_j - values_i, without the diagonal.
 
-    0 where both are 0: nothing is asked there of the vectors of values that repeat.
+    0 where both are 0: there no gradient flows into the vectors of repeated values.
     """
     off = matrix.tril(-1) + matrix.triu(1)
     gap = values.unsqueeze(-2) - values.unsqueeze(-1)
@@ -180,7 +179,7 @@ SVD: PureOp = pure(
 """U, singular values from the largest down, and V^H of A = U S V^H.
 
 Of (m, n) with k = min(m, n): U is (m, m) and Vh (n, n), or (m, k) and (k, n) if not
-`full_matrices`; columns beyond k are free to choose, and what flows into them counts for nothing.
+`full_matrices`; columns beyond k are arbitrary, and their gradients are ignored.
 """
 
 
@@ -212,5 +211,5 @@ EIGH: PureOp = pure(
     vjp={"self": _eigh_vjp},
     cost=Cost.CONTRACTION,
 )
-"""Eigenvalues from the smallest up, and eigenvectors as columns, of symmetric (Hermitian) matrices,
-of which one triangle is read. The gradient is that of a matrix that stays symmetric."""
+"""(eigenvalues, ascending; eigenvectors, as columns) of symmetric (Hermitian) matrices, of which
+one triangle is read. The gradient is symmetrized."""

@@ -1,4 +1,4 @@
-"""Composites of linear algebra: faces of `aotlite.linalg` and of tensors, made of its ops."""
+"""Composites of linear algebra: functions of `aotlite.linalg` and methods, made of its ops."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def linalg_diagonal(A: Any, offset: int, dim1: int, dim2: int) -> Any:
 # ----------------------------------------------------------------------------------------- powers
 @composite("linalg_matrix_power(Tensor self, int n) -> Tensor", is_method=False)
 def linalg_matrix_power(self: Any, n: int) -> Any:
-    """The product of n of each matrix; of the inverses if n is negative."""
+    """Each matrix to the n-th power; for negative n, the power of its inverse."""
     return _power("linalg_matrix_power", self, n)
 
 
@@ -139,7 +139,7 @@ def _power(op: str, self: Any, n: int) -> Any:
 
 # -------------------------------------------------------------------------------- rank and inverse
 def _tolerance(self: Any, largest: Any, atol: float | None, rtol: float | None) -> Any:
-    """What a singular value has to exceed, by PyTorch's rule: of `largest`, one for each matrix."""
+    """The tolerance for singular values, by PyTorch's rule, from the `largest` of each matrix."""
     if rtol is None:
         eps = finfo(self.dtype).eps * sizes.maximum(self.shape[-1], self.shape[-2])
         rtol = eps if atol is None or atol == 0 else 0.0
@@ -154,7 +154,7 @@ def _tolerance(self: Any, largest: Any, atol: float | None, rtol: float | None) 
 def linalg_matrix_rank(
     self: Any, tol: float | None, hermitian: bool, atol: float | None, rtol: float | None
 ) -> Any:
-    """How many singular values exceed the tolerance max(atol, rtol * the largest one)."""
+    """The number of singular values above max(atol, rtol * the largest one)."""
     check_matrix("linalg_matrix_rank", self.meta, "self")
     if tol is not None:
         atol, rtol = tol, 0.0

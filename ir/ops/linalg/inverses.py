@@ -1,6 +1,6 @@
-"""Inverses and what hangs together with them: inv, solve, solve_triangular, det, slogdet.
+"""Inverses, linear systems and determinants: inv, solve, solve_triangular, det, slogdet.
 
-Matrices are batches of them: (*, n, n). Results lie in memory by columns, as PyTorch's do.
+Matrices come in batches: (*, n, n). Results are column-major, as PyTorch's.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _triangular_kernel(
 
 
 def _substituted(xp: Any, a: Any, b: Any, upper: bool, unit: bool) -> Any:
-    """Substitution, halves at a time, so that most of the work is products of matrices."""
+    """Recursive substitution by halves, so that most of the work is in matrix products."""
     n = a.shape[-1]
     if n < 2:
         return b if unit or not n else b / a
@@ -181,8 +181,8 @@ SOLVE_TRIANGULAR: PureOp = pure(
     vjp={"self": _triangular_left, "B": _triangular_right},
     cost=Cost.CONTRACTION,
 )
-"""X of A X = B (X A = B if not `left`), reading one triangle of A alone; zeros on its diagonal give
-infinities. If `unitriangular`, the diagonal counts as ones.
+"""X with A X = B (X A = B if not `left`), for triangular A, of which it reads one triangle. Zeros
+on the diagonal give infinities. If `unitriangular`, the diagonal counts as ones.
 """
 
 
@@ -214,7 +214,7 @@ def _cofactors_rule(A: TensorMeta) -> TensorMeta:
 
 
 def _cofactors_kernel(xp: Any, meta: TensorMeta, a: Any) -> Any:
-    """By singular values, each cofactor without one: singular matrices have cofactors too."""
+    """By the SVD, which also gives the cofactors of singular matrices."""
     finite = xp.all(xp.isfinite(a), axis=(-2, -1))[..., None, None]
     u, s, vh = xp.linalg.svd(xp.where(finite, a, 0), full_matrices=False)
     n = s.shape[-1]
@@ -240,7 +240,8 @@ COFACTORS: PureOp = pure(
     vjp={"A": _cofactors_vjp},
     cost=Cost.CONTRACTION,
 )
-"""The derivative of the determinant by each element. Of its own derivative: where A has an inverse.
+"""The derivative of the determinant by each element: the cofactors. Its own gradient needs an
+inverse of A.
 """
 
 

@@ -1,4 +1,4 @@
-"""What the ops of linear algebra share: checks of matrices, their layout, failures of a library."""
+"""Helpers of linear algebra ops: checks of matrices, layouts of results, errors of libraries."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.elementwise.pointwise import conj
 
 SOLVED = frozenset((dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128))
-"""The dtypes that LAPACK has."""
+"""The dtypes that LAPACK supports."""
 
 
 def check_matrix(op: str, meta: TensorMeta, name: str = "A") -> None:
-    """Raises unless it is a matrix, or a batch of them, of a dtype that LAPACK has."""
+    """Raises unless `meta` is that of a matrix, or a batch, of a dtype that LAPACK supports."""
     if len(meta.shape) < 2:
         raise ShapeError(
             f"{op}: argument '{name}' has shape {meta.shape}, expected at least 2 dimensions"
@@ -31,7 +31,7 @@ def check_matrix(op: str, meta: TensorMeta, name: str = "A") -> None:
 
 
 def check_square(op: str, meta: TensorMeta, name: str = "A") -> None:
-    """`check_matrix`, and that there are as many rows as columns."""
+    """`check_matrix`; also raises unless the matrices are square."""
     check_matrix(op, meta, name)
     if meta.shape[-1] != meta.shape[-2]:
         raise ShapeError(
@@ -40,7 +40,7 @@ def check_square(op: str, meta: TensorMeta, name: str = "A") -> None:
 
 
 def by_columns(shape: tuple[int, ...], like: TensorMeta, dtype: DType | None = None) -> TensorMeta:
-    """A fresh matrix's meta: LAPACK leaves each column in one piece, and PyTorch shows it."""
+    """The column-major meta of a new matrix: LAPACK's layout, which PyTorch's results have."""
     *batch, m, n = shape
     strides = layout.contiguous_strides((*batch, n, m))
     columns = (*strides[:-2], strides[-1], strides[-2])
@@ -64,7 +64,7 @@ def adjoint_array(xp: Any, a: Any) -> Any:
 
 
 def completed(op: str, what: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`; LinAlgError where the library says that there is no such result."""
+    """`function(*args)`. Raises LinAlgError where the library finds no such result."""
     try:
         return function(*args)
     except np.linalg.LinAlgError as error:

@@ -31,7 +31,7 @@ def _matmul_rule(self: TensorMeta, other: TensorMeta) -> TensorMeta:
 
 
 def check_factors(op: str, self: TensorMeta, other: TensorMeta) -> None:
-    """Raises unless both have dimensions and one numeric dtype, and their inner sizes agree."""
+    """Raises unless both operands have dimensions, one numeric dtype, and equal inner sizes."""
     for name, meta in (("self", self), ("other", other)):
         if not meta.shape:
             raise ShapeError(f"{op}: argument '{name}' has 0 dimensions, expected at least 1")
@@ -45,7 +45,7 @@ def check_factors(op: str, self: TensorMeta, other: TensorMeta) -> None:
 
 
 def check_one_dtype(op: str, self: TensorMeta, other: TensorMeta) -> None:
-    """Raises DTypeError unless both have one dtype that sums of products can be formed in."""
+    """Raises DTypeError unless both operands have the same dtype, one with matrix products."""
     if self.dtype is not other.dtype or not _sums(self.dtype):
         raise DTypeError(
             f"{op}: dtypes are {self.dtype} and {other.dtype}, expected one numeric dtype"
@@ -56,7 +56,7 @@ def _sums(dtype: DType) -> bool:
     return dtype not in _UNSUMMED
 
 
-# PyTorch has no kernels for these.
+# PyTorch has no matrix products of these.
 _UNSUMMED = frozenset((dtypes.bool_, dtypes.uint16, dtypes.uint32, dtypes.uint64))
 
 
@@ -109,7 +109,7 @@ def _right_gradient(grad: Any, self: Any, other_meta: TensorMeta) -> Any:
 
 
 def _matmul_dims(args: Args, results: Metas) -> Dims:
-    """Rows, columns and batches, which broadcast; the sums are over k."""
+    """Rows, columns and broadcast batches can be sharded; along k, sums of shards are added."""
     a, b = args["self"], args["other"]
     batch = len(results[0].shape) - (len(a.shape) > 1) - (len(b.shape) > 1)
     left: Labels = ("m", "k") if len(a.shape) > 1 else ("k",)
@@ -168,9 +168,9 @@ def check_batches(op: str, self: Any, other: Any) -> None:
 def _of_ranks(
     schema: str, ranks: tuple[int, int], gradients: dict[str, Callable[..., Any]], together: str
 ) -> PureOp:
-    """Declares a matrix product of operands of these ranks, which do not broadcast.
+    """Declares a matrix product of operands of these ranks, without broadcasting.
 
-    `together` says which dimensions go together.
+    `together` is the einsum equation of the dimensions, for sharding.
     """
     op = schema.partition("(")[0]
 

@@ -1,6 +1,6 @@
-"""Losses of an element and its target: each one pointwise op, and a composite that reduces it.
+"""Losses of each element and its target: a pointwise op, and a composite that reduces it.
 
-The gradients of the targets are as good as those of the inputs.
+Targets get gradients as well as inputs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Normalization of each channel: by the batch's statistics in training, by given ones in eval.
 
-The ops are pure; who keeps running statistics writes them (`nn.functional.batch_norm`).
+The ops are pure; `nn.functional.batch_norm` updates the running statistics.
 Source: Ioffe and Szegedy, "Batch normalization" (ICML 2015).
 """
 

@@ -1,7 +1,7 @@
 """Sums and maxima over the places of windows as loops: written out where there are few.
 
-What is written out has no inner axes: neighbouring results are computed at once, and producers of
-what windows see may be computed where they are used.
+Unrolled places need no inner loops, so that neighbouring results are vectorized, and the producer
+of the image can be fused into the kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FEW = 25
 """Places of a window that are written out: 5 x 5."""
 
 Term = Callable[[Any, Any], Any]
-"""Of positions in the result and places in the window."""
+"""(positions in the result, place in the window) -> scalar."""
 
 
 def places_summed(

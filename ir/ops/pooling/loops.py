@@ -1,4 +1,4 @@
-"""Pooling as loops: windows are inner axes; what of them is beside the image counts for nothing.
+"""Pooling as loops: windows are inner axes; places outside of the image are ignored.
 
 Gradients of means are sums over the windows that see a pixel.
 """

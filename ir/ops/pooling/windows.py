@@ -1,4 +1,4 @@
-"""What pooling ops share: windows of one size, checks, and where maxima were."""
+"""Helpers of pooling ops: windows of one size, checks, and gradients of maxima."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotlite.ir.ops.nn.window import Given, Ints, Window, along_a_line, window_o
 def pool_window(
     name: str, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints
 ) -> Window:
-    """The window, which stands side by side if the stride is empty."""
+    """The window; an empty stride means the kernel size, so that windows do not overlap."""
     window = window_of(name, kernel_size, stride or kernel_size, padding, dilation)
     for pad, size in zip(window.padding, window.kernel, strict=True):
         if pad > size // 2:

@@ -1,7 +1,7 @@
 """Draws of other distributions: randn, randint, randperm, bernoulli, normal. Rule: RNG-12.
 
-Each is a function of the words of the generator's stream, element by element in row-major order, so
-that values do not depend on strides, and a compiled function draws what eager code draws.
+Each is a function of the words of the generator's stream, element by element in row-major order. So
+values do not depend on strides, and compiled code draws the same numbers as eager code.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _gauss(stream: Stream, meta: TensorMeta) -> Any:
 
 
 def _two_draws(meta: TensorMeta) -> int:
-    """What `_gauss` uses up."""
+    """The stream positions that `_gauss` consumes."""
     real = _WIDE.get(meta.dtype, dtypes.float32)
     return 2 * consumed(tensor_meta(meta.shape, None, real))
 

@@ -25,14 +25,14 @@ _LIKE = (
 
 
 def drawn(self: Any, name: str, args: tuple[Any, ...], generator: Any) -> Any:
-    """What the random op gives, from this generator or the default one."""
+    """The result of a random op, drawn from this generator or the default one."""
     op = OPS[name]
     bound = op.bind(args, {})
     return self._apply(op, bound) if generator is None else generator.draw(op, bound)
 
 
 def _with_history(operand: Any, result: Any) -> Any:
-    """The draw, with a gradient of zeros for what it depends on, as PyTorch's have."""
+    """The draw, with zeros as the gradient of its operand, as in PyTorch."""
     if not getattr(operand, "requires_grad", False):
         return result
     return operand.expand(result.shape).contiguous()._do("copy", result)
@@ -176,7 +176,7 @@ def exponential_(self: Any, lambd: float, generator: Any) -> Any:
 
 @composite(f"geometric_(Tensor self, float p, *, {_GENERATOR}) -> Tensor")
 def geometric_(self: Any, p: float, generator: Any) -> Any:
-    """Overwrites the elements with how many trials of probability `p` it takes to succeed."""
+    """Overwrites the elements with the number of trials of probability `p` until a success."""
     if not 0 < p < 1:
         raise ArgumentError(f"geometric_: p is {p}, expected 0 < p < 1")
     args = (self.shape, dtypes.float64, self.device)

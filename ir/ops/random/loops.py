@@ -1,4 +1,4 @@
-"""Random numbers as loops: each block of four words of the stream once, as the kernels do it."""
+"""Random numbers as loops: each block of four words of the stream is computed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 Words = tuple[Any, Any, Any, Any]
 Philox = Callable[[Words, tuple[Any, Any]], Words]
 Place = tuple[Any, Any, int]
-"""Seed, offset, and how much earlier draws have used up."""
+"""(seed, offset, positions that earlier draws consumed)."""
 
 _WORD = 0xFFFFFFFF
 
@@ -50,7 +50,7 @@ def _scalar(k: Any, value: Any) -> Any:
 
 
 def is_aligned(k: Any, place: Place) -> bool:
-    """Whether draws may begin there; of an offset that is read it is checked."""
+    """Whether a draw may begin at this offset; the kernel checks one that it reads."""
     _, offset, advance = place
     if hasattr(offset, "meta"):
         _refuse_misplaced(k, offset)
@@ -59,7 +59,7 @@ def is_aligned(k: Any, place: Place) -> bool:
 
 
 def _refuse_misplaced(k: Any, offset: Any) -> None:
-    """An offset that is read is a multiple of 4, and below 2**63."""
+    """Makes the kernel check an offset that it reads: a multiple of 4, and below 2**63."""
     key = "multiple of 4", offset.placed
     wrong = k.number((1 << 63) | 3, dtypes.uint64)
     k.refuse((), lambda: k.make("ne", _scalar(k, offset) & wrong, 0), once=key)

@@ -27,7 +27,7 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
 
-# Bits of the fraction: how much of a word a number in [0, 1) is made of.
+# The bits of a word that make a number in [0, 1): those of the dtype's significand.
 _DIGITS = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24}
 
 
@@ -62,7 +62,7 @@ def words(xp: Any, seed: int, offset: int, count: int) -> Any:
 
 @attrs.frozen
 class Stream:
-    """The words of a generator from a place on, as numbers of some kind."""
+    """The words of a generator from a position on, converted to numbers."""
 
     xp: Any
     seed: int
@@ -88,12 +88,12 @@ class Stream:
         return self.xp.astype(number * 2.0**-digits, dtype.numpy)
 
     def after(self, drawn: int) -> Stream:
-        """The stream behind what a draw has used up."""
+        """The stream after `drawn` positions."""
         return attrs.evolve(self, position=self.position + drawn)
 
 
 def consumed(meta: TensorMeta) -> int:
-    """Positions of the stream that a draw of this meta uses up, a multiple of 4.
+    """The stream positions that a draw of this meta consumes, a multiple of 4.
 
     One word an element; two for each 64 bits of a float64 and of the parts of complex numbers.
     """
@@ -116,8 +116,8 @@ def draw(
 ) -> RandomOp:
     """Declares a random op by `kernel(stream, meta, *args)`, and its pure form `pure_name`.
 
-    The pure form takes a seed, an offset, and how much earlier draws of the graph have used up.
-    `loops(k, meta, place, *args)` is told these three as one.
+    The pure form takes a seed, an offset, and the positions that earlier draws of the graph
+    consumed; `loops(k, meta, place, *args)` takes these three as one tuple.
     """
     parsed = schema_of(schema)
     inner = schema[schema.index("(") + 1 :]

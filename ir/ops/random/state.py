@@ -1,7 +1,7 @@
-"""What a place in the generator's stream may be, and the op that moves on from one.
+"""Checks of seeds and offsets, and the op that advances an offset.
 
-A place is a seed, an offset and an advance; draws (`random`) begin at one. Rules: RNG-3, RNG-4,
-RNG-12. Spec: `specs/randomness.md`.
+A draw begins at a place of the generator's stream: a seed, an offset and an advance. Rules: RNG-3,
+RNG-4, RNG-12. Spec: `specs/randomness.md`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.random.loops import offset_after
 
 OFFSETS = 1 << 63
-"""Offsets are smaller than this: no stream is as long."""
+"""All offsets are below this: the length of a stream."""
 _WORDS = (dtypes.uint64, dtypes.int64)
 _RULE = (
     "A generator's seed is an integer of 64 bits, its offset one from 0 on that 4 divides. (RNG-12)"
@@ -25,7 +25,8 @@ _RULE = (
 
 
 def check_place(op: str, seed: Any, offset: Any, advance: int) -> None:
-    """Raises RngError for what a place cannot be made of: metas of tensors, types of numbers."""
+    """Raises RngError for an invalid place, given as in the key of a call: metas, and types of
+    numbers."""
     for name, value in (("seed", seed), ("offset", offset)):
         if type(value) is TensorMeta:
             if value.dtype not in _WORDS or value.numel != 1:
@@ -43,7 +44,7 @@ def check_place(op: str, seed: Any, offset: Any, advance: int) -> None:
 
 
 def check_position(op: str, offset: Any) -> None:
-    """Raises RngError for a number that is no offset; it may be symbolic (RNG-4)."""
+    """Raises RngError for an invalid offset, a number that may be symbolic (RNG-4)."""
     if isinstance(offset, bool) or not hasattr(offset, "__index__"):
         raise noted(RngError(f"{op}: the offset is {offset!r}, expected an integer"), _RULE)
     if offset % 4:
@@ -53,7 +54,7 @@ def check_position(op: str, offset: Any) -> None:
 
 
 def stream_ends(op: str, seed: int, offset: int, consumed: int) -> Exception:
-    """The error for a draw for which the stream of a seed has no place left (RNG-4)."""
+    """The error for a draw that would go past the end of a seed's stream (RNG-4)."""
     return noted(
         RngError(
             f"{op}: the offset is {offset} and {consumed} are drawn, expected to stay below 2**63"
@@ -90,4 +91,4 @@ ADVANCE_OFFSET = pure(
     cost=Cost.FACTORY,
     loops=offset_after,
 )
-"""The generator's offset behind draws that use up so many, 0-d uint64 (RNG-3)."""
+"""The generator's offset after draws that consume so many positions, 0-d uint64 (RNG-3)."""

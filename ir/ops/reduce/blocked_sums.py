@@ -1,7 +1,7 @@
-"""Sums as kernels form them: of many numbers in parts, so that little is lost to rounding.
+"""Sums of kernels: long sums are formed in parts, to limit rounding errors.
 
-NumPy adds up a run of memory pairwise, and everything else in order: of a long column of float32
-numbers the last ones hardly count then.
+NumPy sums contiguous runs of memory pairwise, and everything else in order. In a long column of
+float32 numbers the last ones would hardly count.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from math import prod
 from typing import Any
 
 PART = 512
-"""How many numbers a part adds up in order."""
+"""The numbers that a part sums in order."""
 LONG = 4 * PART
-"""How many are added up in order without parts."""
+"""The most numbers that are summed in order, without parts."""
 WIDE = 4096
-"""How many parts are formed side by side where lines of memory are shorter: long lines add fast."""
+"""The number of parts that are formed side by side where lines of memory are shorter: adding long
+lines is fast."""
 
 
 def sum_over(xp: Any, a: Any, axes: tuple[int, ...], *, keepdims: bool = False) -> Any:

@@ -1,6 +1,6 @@
-"""What reductions share: which dimensions they reduce, what is left, how gradients go back.
+"""Helpers of reductions: the reduced dimensions, the result's shape, gradients expanded back.
 
-`dim=None` means all dimensions, and so does an empty list where PyTorch says so. Results are
+`dim=None` means all dimensions; so does an empty list where it does in PyTorch. Results are
 contiguous.
 """
 
@@ -47,7 +47,7 @@ def without(shape: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def kept(value: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
-    """A reduction's result, or its gradient, with the reduced dimensions there with size 1."""
+    """A reduction's result, or its gradient, with the reduced dimensions kept as size 1."""
     dims = reduced_dims("reduction", dim, len(self_meta.shape))
     return value if keepdim or not dims else value.view(with_ones(self_meta.shape, dims))
 
@@ -58,13 +58,13 @@ def spread(grad: Any, self_meta: TensorMeta, dim: Dims, keepdim: bool) -> Any:
 
 
 def count(self_meta: TensorMeta, dim: Dims) -> int:
-    """Elements that each result is made of."""
+    """The number of elements that each result reduces."""
     dims = reduced_dims("reduction", dim, len(self_meta.shape))
     return sizes.numel([self_meta.shape[i] for i in dims])
 
 
 def refuse_empty(name: str, self: TensorMeta, dims: tuple[int, ...]) -> None:
-    """For reductions without a neutral element."""
+    """Raises IndexOutOfRangeError for an empty reduction, which has no neutral element."""
     for i in dims:
         if self.shape[i] == 0:
             raise IndexOutOfRangeError(
@@ -110,7 +110,7 @@ def summing(function: str) -> Callable[..., tuple[str, dict[str, Any]] | None]:
 
 # --------------------------------------------------------------------------------- loops
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": 0, "all": 1}
-"""What is left of no elements."""
+"""The result of reducing no elements."""
 
 
 def reduction_loops(
@@ -122,9 +122,9 @@ def reduction_loops(
 ) -> Any:
     """The loops of a reduction of `a`: (dims, combiner, `value(element, positions)`).
 
-    `value` gives a scalar, or a tuple for a combiner of several parts; `finish` gives of them what
-    is stored, `metas` keep the reduced dimensions or do not. Axes are in the order of the operand's
-    memory.
+    `value` returns a scalar, or a tuple for a combiner of several parts; `finish` maps these to the
+    stored values. `metas` may keep the reduced dimensions or not. Axes are in the order of the
+    operand's memory.
     """
     dims, kind, value = reduction
     first = metas[0] if type(metas) is tuple else metas

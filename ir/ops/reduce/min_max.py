@@ -1,7 +1,7 @@
 """Extremes, and where they lie: amax, amin, max, min, aminmax, argmax, argmin.
 
-`x.max()` and `x.max(dim)` are two ops of PyTorch, `max` and `max_dim`, and `x.max(other)` is a
-third; users meet the three as one composite.
+`x.max()` is the op `max`, `x.max(dim)` the op `max_dim`, and `x.max(other)` the op `maximum`; users
+call one composite for the three.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ ARGMIN = _position_op("argmin")
 def chosen_vjp(
     grad_values: Any, indices: Any, self_meta: TensorMeta, dim: int, keepdim: bool
 ) -> Any:
-    """Each chosen element takes the gradient of what it became."""
+    """The gradient of the values, scattered to the chosen elements."""
     zeros = grad_values.new_zeros(self_meta.shape)
     if not keepdim and self_meta.shape:
         grad_values, indices = grad_values.unsqueeze(dim), indices.unsqueeze(dim)
@@ -238,10 +238,10 @@ def choosing(
     loops: Callable[..., Any] | None = None,
     workspace: Mapping[str, Any] | None = None,
 ) -> PureOp:
-    """Declares a reduction that chooses an element along `dim` and says which.
+    """Declares a reduction with results (values, indices): it chooses an element along `dim`.
 
-    Its parameters are `self`, options, `dim` and `keepdim`. `place(xp, a, dim, *options)` gives the
-    index of each, without `dim`; `require` and `check` refuse dtypes and options.
+    Its parameters are `self`, options, `dim` and `keepdim`. `place(xp, a, dim, *options)` returns
+    the indices, without `dim`. `require` checks the dtype, `check` the options.
     """
     name = schema_of(schema).name
 
@@ -285,7 +285,7 @@ def _extreme_with_index(name: str, function: str) -> PureOp:
 
 
 MAX_DIM = _extreme_with_index("max_dim", "argmax")
-"""`x.max(dim)`: the first of equal maxima takes the whole gradient."""
+"""`x.max(dim)`. The first of equal maxima gets the whole gradient."""
 MIN_DIM = _extreme_with_index("min_dim", "argmin")
 
 
@@ -321,6 +321,6 @@ def _form(self: Any, name: str, args: tuple[Any, bool, Any], results: Any) -> An
 
 
 def refuse_keepdim(name: str, keepdim: bool) -> None:
-    """For forms that reduce everything and keep no dimension, as PyTorch's."""
+    """Raises ArgumentError for `keepdim` without `dim`, as in PyTorch."""
     if keepdim:
         raise ArgumentError(f"{name}: argument 'keepdim' is True without 'dim', expected a dim too")

@@ -1,7 +1,7 @@
 """Scans along a dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
 
-Where an array library has no function for a scan, it is made in log2(n) steps, each of which joins
-every element with the one that lies twice as far back as in the step before.
+Where an array library has no function for a scan, it takes log2(n) steps; each combines every
+element with one before it, at a distance that doubles from step to step.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ CUMPROD: PureOp = pure(
 
 # ------------------------------------------------------------------------------ running extremes
 def running(xp: Any, join: Callable[[Any, Any], Any], a: Any, dim: int) -> Any:
-    """Along `dim`, each element joined with all before it; `join` must be associative."""
+    """The inclusive scan of an associative `join` along `dim`."""
     accumulate = getattr(join, "accumulate", None)
     if accumulate is not None:  # a ufunc of NumPy, which has a scan for each
         return accumulate(a, axis=dim)

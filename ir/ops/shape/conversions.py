@@ -1,6 +1,6 @@
-"""Composites that give a tensor in another dtype or layout: `to`, `clone`, `contiguous`, `long`.
+"""Composites that convert a tensor's dtype, device or layout: `to`, `clone`, `contiguous`, `long`.
 
-Where nothing is to be done they give the operand itself, as PyTorch's do (FUN-13).
+Where nothing changes they return the operand itself, as PyTorch's do (FUN-13).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _with_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
 
 
 def _on(self: Any, device: Device, dtype: DType) -> Any:
-    """The tensor on another device. What is to be smaller is so before it travels."""
+    """The tensor on another device; it is cast before the copy where that makes it smaller."""
     if dtype.itemsize < self.dtype.itemsize:
         self = self._do("cast", dtype)
     return self._do("to_device", device)

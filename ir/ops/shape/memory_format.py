@@ -1,4 +1,4 @@
-"""Whether the result of an op on images is laid out channels-last, as PyTorch decides it."""
+"""The memory format of results of image ops, by PyTorch's rules."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 
 
 def suggests_channels_last(meta: TensorMeta) -> bool:
-    """Whether the strides rank the dimensions channels-last (`Tensor::suggest_memory_format`).
+    """Whether the strides order the dimensions channels-last (`Tensor::suggest_memory_format`).
 
-    Gaps are allowed. What could be either, such as one channel, counts as contiguous.
+    Gaps are allowed. Strides that fit both formats, as for one channel, count as contiguous.
     """
     shape, stride = meta.shape, meta.stride
     if len(shape) not in (4, 5) or stride[1] == 0:
@@ -33,7 +33,7 @@ def suggests_channels_last(meta: TensorMeta) -> bool:
 
 
 def suggested_format(meta: TensorMeta) -> MemoryFormat:
-    """The format of which the strides are (`Tensor::suggest_memory_format`)."""
+    """The memory format of a tensor's strides (`Tensor::suggest_memory_format`)."""
     if not suggests_channels_last(meta):
         return contiguous_format
     return channels_last if len(meta.shape) == 4 else channels_last_3d

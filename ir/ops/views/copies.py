@@ -1,4 +1,4 @@
-"""Copies of what views show: `reshape_copy`, and a `<view>_copy` for each view op.
+"""Copying forms of views: `reshape_copy`, and a `<view>_copy` for each view op.
 
 The copies are contiguous, whatever the operand's strides, and have the gradient of their view.
 """
@@ -35,7 +35,7 @@ RESHAPE_COPY = pure(
     dims=regrouped,
     linear=(("self",),),
 )
-"""What `reshape` gives where the strides allow no view: a copy that is nobody's view."""
+"""The copy that `reshape` returns where the strides allow no view."""
 
 
 # --------------------------------------------------------------------------- copies of each view
@@ -72,7 +72,7 @@ def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | Non
 
 
 _OTHERS = (view_ops.AS_STRIDED, view_ops.VIEW, view_ops.HIDDEN_ALIAS)
-"""Those whose copies are declared above, or would be `detach_copy` again."""
+"""View ops whose copies are declared above, or would equal `detach_copy`."""
 
 for _op in [*vars(view_ops).values(), *vars(reinterpret).values()]:
     if isinstance(_op, (ViewOp, MultiViewOp)):

@@ -1,8 +1,8 @@
-"""Views of the same bytes as other numbers: `view_dtype`, `view_as_real`, `view_as_complex`.
+"""Views of the same bytes as another dtype: `view_dtype`, `view_as_real`, `view_as_complex`.
 
-Where such a view starts, in its own elements, follows from where the operand starts in its own
-(`ViewOp.at`). A view of larger elements exists only where memory starts at a multiple of them: pure
-graphs, whose values lie anywhere, have the copying forms. Rules: TEN-6, FUN-8.
+The offset of such a view counts its own elements (`ViewOp.at`). A view of larger elements is
+possible only at an aligned offset. Pure graphs, whose values have no offset, use the copying forms
+instead. Rules: TEN-6, FUN-8.
 """
 
 from __future__ import annotations

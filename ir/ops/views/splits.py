@@ -1,4 +1,4 @@
-"""Composites that cut a tensor into parts: `narrow`, `split`, `chunk`, `tensor_split`, `hsplit`."""
+"""Composites that return parts of a tensor: narrow, split, chunk, tensor_split, hsplit."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _divides(sections: int, size: int) -> bool:
 
 
 _MOST_PARTS = 2**48
-"""More tensors than any process can address."""
+"""The most parts: more tensors than a process can address."""
 
 
 def _cut(self: Any, where: Any, dim: int, name: str) -> Any:

@@ -1,7 +1,8 @@
-"""View ops: geometry rules, inverse writes (`put`) and gradients. Rules: TEN-2, FUN-7, FUN-8.
+"""View ops: geometry rules, inverses (`put`) and gradients. Rules: TEN-2, FUN-7, FUN-8.
 
-A rule gives (meta, start): the result's geometry and where its first element lies, in elements from
-the operand's first. `put(parent, value, *args)` obeys the lens laws (put-get, get-put, put-put).
+A rule gives (meta, start): the result's meta, and the position of its first element, counted in
+elements from the operand's first. `put(parent, value, *args)` obeys the lens laws:
+view(put(p, v)) = v; put(p, view(p)) = p; put(put(p, a), b) = put(p, b).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ HIDDEN_ALIAS = view(
     vjp=None,
     keeps_all=True,
 )
-"""Like `detach`, but the count of writes is the result's own (TEN-5)."""
+"""Like `detach`, but the result has a version counter of its own (TEN-5)."""
 
 
 # ------------------------------------------------------------------------------------ reshaping
@@ -211,7 +212,7 @@ def _expand(self: TensorMeta, size: tuple[int, ...]) -> Window:
 
 
 def _put_expand(parent: Any, value: Any, size: tuple[int, ...]) -> Any:
-    """All copies hold one value (only `fill_` and `zero_` may write an expanded tensor: TEN-7)."""
+    """Takes one copy: all are equal, as only `fill_` and `zero_` may write them (TEN-7)."""
     for size_before in value.shape[: len(value.shape) - len(parent.shape)]:
         if size_before == 0:
             return parent
@@ -377,7 +378,7 @@ def _as_strided(
 def _as_strided_vjp(
     grad: Any, self_meta: TensorMeta, size: tuple[int, ...], stride: tuple[int, ...], offset: int
 ) -> Any:
-    """Gradient over the operand's own elements: what the window reads outside them is dropped."""
+    """The gradient of the operand's elements; that of memory outside the operand is dropped."""
     span = grad.strided_accumulate((offset + layout.span(size, stride),), stride, offset)
     missing = self_meta.span - span.numel()
     if missing > 0:
@@ -392,7 +393,7 @@ def _as_strided_vjp(
 
 
 def window_on_operand(value: Any, size: Ints, stride: Ints, offset: int) -> Any:
-    """`as_strided` counted from the operand's first element, as the op has it and no method."""
+    """`as_strided` with the op's offset, which counts from the operand's first element."""
     return value._do("as_strided", size, stride, offset)
 
 
@@ -466,7 +467,7 @@ UNFOLD_SCATTER = scatter_of(UNFOLD)
 
 
 def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient with the strides of `meta`, of which a window speaks; zeros in its gaps."""
+    """The gradient with the strides of `meta`, which `as_strided` refers to; zeros in the gaps."""
     if meta.dense:
         return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
     room = grad.new_zeros((meta.span,))
