@@ -127,9 +127,9 @@ QUIET: list[Callable[..., Any]] = []
 # Note [quiet contexts]
 #     x.exp() / y                      # eager: two kernels; NumPy would warn of overflow and 0/0
 # NumPy keeps its error state in a context variable. Entering a `contextvars.Context` in which it
-# was set once costs a tenth of `np.errstate`. But a context that is entered cannot be entered again,
-# be it by another thread or by a kernel that calls back into aotlite. So each call takes one from
-# the pool `QUIET`, or makes one, and puts it back.
+# was set once costs a tenth of `np.errstate`. But a context that is entered cannot be entered
+# again, be it by another thread or by a kernel that calls back into aotlite. So each call takes one
+# from the pool `QUIET`, or makes one, and puts it back.
 def quiet_context() -> Callable[..., Any]:
     """`run(function, *args)` of a new context, which calls a function without NumPy's warnings."""
     context = contextvars.Context()

@@ -317,7 +317,7 @@ WAIT = _collective("wait(Tensor[] tensors)", _wait_rule, _wait, lambda grads: li
 
 @composite("all_reduce(Tensor[] tensors, str op='sum') -> Tensor[]", is_method=False)
 def all_reduce(tensors: tuple[Any, ...], op: str) -> Any:
-    """The reduction ('sum', 'avg', 'product', 'max', 'min') of the ranks' tensors, for each rank."""
+    """The reduction of the ranks' tensors, for each: 'sum', 'avg', 'product', 'max' or 'min'."""
     return _call(OPS[reduction("all_reduce", op)], tensors, op)
 
 
