@@ -1,4 +1,4 @@
-"""Who shares memory with whom among some tensors: part of what a compiled entry is valid for.
+"""Which tensors share memory: part of the guards of a compiled entry.
 
 Rules: GRD-2, DUP-5, ALI-1. Spec: `specs/s10_runtime.md`.
 """
@@ -17,7 +17,7 @@ from aotlite.ir.meta import TensorMeta
 
 
 def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """The positions of the tensors of each storage, in order.
+    """The positions of the tensors, grouped by storage, in order.
 
     >>> import aotlite as al
     >>> x = al.ones(4)
@@ -31,7 +31,8 @@ def on_one_storage(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 
 def first_byte(tensor: Tensor) -> int:
-    """Where the tensor starts in its storage: tensors of one storage may differ in dtype."""
+    """The offset of the tensor in its storage in bytes, as tensors of one storage may differ in
+    dtype."""
     return tensor.offset * tensor.meta.dtype.itemsize
 
 
@@ -41,11 +42,11 @@ SharedMemory = tuple[
 
 
 def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMemory:
-    """What counts of who shares memory, where these tensors are written (GRD-2).
+    """How tensors share memory, as far as it matters where those at `written` are written (GRD-2).
 
-    The tensors on each storage that one of them is on; the pairs of those that overlap, with their
-    distance in bytes; likewise pairs on memory that two storages share. How others share memory,
-    and how far apart tensors are that do not overlap, is nobody's business.
+    (groups of tensors on the storage of a written one; overlapping pairs among them, with their
+    distance in bytes; the same for pairs on memory that two storages share). Other sharing, and the
+    distance of tensors that do not overlap, do not matter.
 
     >>> import aotlite as al
     >>> x, y = al.ones(6), al.ones(6)
@@ -62,7 +63,7 @@ def shared_memory(tensors: Sequence[Tensor], written: Sequence[int]) -> SharedMe
 
 
 def _overlapping(tensors: Sequence[Tensor], group: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The pairs on one storage that have a byte in common; found by sorting."""
+    """The pairs of a group on one storage that share a byte; found by sorting."""
     by_start = sorted(group, key=lambda i: first_byte(tensors[i]))
     for k, i in enumerate(by_start, 1):
         end = first_byte(tensors[i]) + tensors[i].meta.span * tensors[i].meta.dtype.itemsize
@@ -79,7 +80,7 @@ def _laid_out(tensor: Tensor) -> tuple[Geometry, int]:
 
 
 def have_common_memory(a: Tensor, b: Tensor) -> bool:
-    """Whether two dense tensors have a byte in common, on one storage or on an ndarray's memory."""
+    """Whether two dense tensors share a byte, by one storage or by memory of a NumPy array."""
     if a.storage is b.storage:
         return overlaps_bytes(*_laid_out(a), *_laid_out(b))
     if a.storage.buffer is None or b.storage.buffer is None:
@@ -88,7 +89,7 @@ def have_common_memory(a: Tensor, b: Tensor) -> bool:
 
 
 def are_apart(*tensors: Tensor) -> bool:
-    """Whether no two of the tensors are on one storage, or on memory that NumPy shares."""
+    """Whether no two of the tensors share a storage, or memory of NumPy arrays."""
     storages = {tensor.storage for tensor in tensors}
     if len(storages) != len(tensors):
         return False
@@ -108,9 +109,9 @@ def foreign_distances(tensors: Sequence[Tensor]) -> tuple[tuple[int, int, int], 
 
 
 def foreign_overlaps(tensors: Sequence[Tensor]) -> Iterator[tuple[int, int]]:
-    """Pairs of tensors on different storages that have a byte in common (ALI-5).
+    """Pairs of tensors on different storages that share a byte (ALI-5).
 
-    Two storages can lie on one memory where NumPy's arrays lead there.
+    Two storages can share memory if they were made from NumPy arrays that do.
     """
     exported = [(i, t) for i, t in enumerate(tensors) if t.storage.exported and t.meta.numel]
     for (i, a), (j, b) in _near(exported) if len(exported) > 1 else ():
@@ -123,7 +124,7 @@ _FEW = 4
 
 
 def _near(tensors: list[_Numbered]) -> list[tuple[_Numbered, _Numbered]]:
-    """The pairs whose bounds meet, in order; of many found by sorting, not pair by pair."""
+    """The pairs whose address ranges meet, in order; for many tensors found by sorting."""
     if len(tensors) <= _FEW:
         pairs = combinations(tensors, 2)
         return [(a, b) for a, b in pairs if _bounds_meet(a[1], b[1])]
@@ -165,7 +166,7 @@ def _in_bytes(tensor: Tensor) -> Geometry:
 
 
 def is_within(meta: TensorMeta, start: int, held: TensorMeta) -> bool:
-    """Whether a window has only elements that `held` has: what lies between them is not given."""
+    """Whether each element of a window is one of `held`, and not in a gap between its elements."""
     if start < 0 or start + meta.span > held.span:
         return False
     return held.dense or _addresses(meta, start) <= _addresses(held, 0)

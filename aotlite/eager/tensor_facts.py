@@ -1,10 +1,11 @@
-"""`facts_of(tensor)`: all that a compiled entry depends on of one tensor, as one interned object.
+"""`facts_of(tensor)`: the properties of a tensor that guards compare, as one interned object.
 
-The facts of a plain tensor (class `Tensor`, no history, no view) are its meta itself, so a new
-tensor has them without being asked. Others are found by `facts_of`, and kept in the tensor's slot
-`facts` where only changes of the tensor itself can change them; whatever changes its autograd state
-puts None there. A tensor of a view family is asked each time: a write to its base changes it.
-Compare by identity. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
+    plain tensor (class Tensor, no history, no view)    its meta itself, set by the constructor
+    other tensors                                       a `TensorFacts`
+
+Facts are compared by identity. They are cached in the tensor's slot `facts`, and every change of
+its autograd state clears that. The facts of a member of a view family are not cached, as a write to
+the base changes them. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -26,25 +27,26 @@ from aotlite.ir.meta import TensorMeta
 
 @attrs.frozen
 class TensorFacts:
-    """What programs can be told by of a tensor that is not plain; where it starts is not in it."""
+    """The properties, but for the offset, of a tensor that is not plain."""
 
     kind: type[Tensor]
     meta: TensorMeta
     requires_grad: bool
     is_leaf: bool
-    """A leaf that requires grad."""
+    """Whether it is a leaf that requires grad."""
     view_kind: CreationKind | None
     has_view_node: bool
-    """A view of a restricted kind that has a tape node of its own."""
+    """Whether it is a view of a restricted kind with a tape node of its own."""
     is_stale: bool
     is_leaf_view: bool
-    """A view whose base is a leaf that requires grad."""
+    """Whether it is a view whose base is a leaf that requires grad."""
     is_inference: bool
-    """Made in inference mode: its writes are not counted (TEN-22)."""
+    """Whether it was made in inference mode, without a version counter (TEN-22)."""
     is_watched_view: bool
-    """A view with hooks of its own, or that retains its gradient (TEN-39)."""
+    """Whether it is a view with hooks of its own, or retains its gradient (TEN-39)."""
     is_on_overlap: bool
-    """A view of a base that overlaps itself: no write to it can have a history (TEN-7)."""
+    """Whether it is a view of a base that overlaps itself, so that no write to it can have a
+    history (TEN-7)."""
 
     def __str__(self) -> str:
         words = [str(self.meta)]
@@ -70,14 +72,14 @@ class TensorFacts:
 
 
 _INTERNED: dict[tuple[Any, ...], TensorFacts] = {}
-"""By the values of their fields: a tuple is made, hashed and compared faster than a record."""
+"""Field values -> the interned facts. A tuple is faster to make, hash and compare than a record."""
 
 
 class Mark:
-    """Facts of the tensor that was argument number so and so of an entry when it was last called.
+    """The facts of a tensor, marked as argument number i of the last call of an entry.
 
-    No other tensor has this mark, so that one look at the slot tells an entry the facts and, each
-    argument having its own, that the arguments are different objects.
+    An entry puts a different mark into the slot `facts` of each argument. If the marks are still
+    there in the next call, the guards hold, and the arguments are different objects.
     """
 
     __slots__ = ("facts",)
@@ -87,10 +89,10 @@ class Mark:
 
 
 def are_recognised(tensors: Sequence[Tensor], marks: Sequence[Mark]) -> bool:
-    """Whether the tensors are different objects with the marks' facts; then they get the marks.
+    """Whether the tensors are different objects with the marks' facts; if so, marks them.
 
-    A tensor that has the mark of another entry keeps it, so that two entries that are called by
-    turns do not mark all their arguments at each call.
+    A tensor keeps the mark of another entry, so that two entries that are called in turns do not
+    mark all their arguments again and again.
     """
     for tensor, mark in zip(tensors, marks, strict=True):
         kept = tensor.facts

@@ -1,8 +1,8 @@
-"""Installs what `Tensor` has from the floors above its class; nothing else does.
+"""Adds to `Tensor` the methods that need higher packages of the eager engine.
 
-The class stands below the dispatcher, the tape and the functions that make tensors, which all need
-it. Its methods that need them are functions there, and become methods here, once, when
-`aotlite.eager` is imported: an import in each method would cost a tenth of a small op's time. The
+The dispatcher, autograd and the factories all import the class `Tensor`, so that it cannot import
+them. Its methods that need them are functions there, and become methods here, once, when
+`aotlite.eager` is imported; an import inside each method would take a tenth of a small op. The
 class declares them for type checkers.
 """
 

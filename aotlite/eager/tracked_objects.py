@@ -1,11 +1,10 @@
-"""`TrackedObject`: objects whose attributes a capture sees being read and refuses to see written.
+"""`TrackedObject`: a capture records reads of its attributes, and refuses writes.
 
-The base of `Module` and `Optimizer`. Attributes live in the instance's `__dict__` and eager reads
-are plain Python: the class has a `__getattribute__` only in a thread that is in `observing()`,
-and only then are calls of a `TrackedCallable` noted.
-Stage 1 enters it for a capture, `functional_call` to put other tensors in a module's places.
-Asking for the `__dict__`, as `vars`, `dir` and copies do, reads all attributes.
-Not seen: what goes past the class (`object.__getattribute__`, `inspect.getattr_static`).
+The base of `Module` and `Optimizer`. Attributes are in the instance's `__dict__`, and eager reads
+are plain Python: the class has a `__getattribute__` only while some thread is in `observing()`.
+Stage 1 enters that for a capture, and `functional_call` to substitute other tensors for parameters.
+Reading the `__dict__`, as `vars`, `dir` and copies do, counts as reading all attributes.
+Reads that bypass the class are not seen: `object.__getattribute__`, `inspect.getattr_static`.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.forks import Blocks
 
 Place = tuple[int, str]
-"""The id of an Observed and the name of an attribute of it."""
+"""(id of a `TrackedObject`, name of an attribute)."""
 
 
 class TrackedObject:
-    """An object of which a capture reports attribute reads and refuses attribute writes (CAP-4)."""
+    """An object whose attribute reads a capture records, and whose writes it refuses (CAP-4)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         self = super().__new__(cls)
@@ -50,10 +49,10 @@ class TrackedObject:
 
 
 class TrackedCallable(TrackedObject):
-    """An Observed that is a function: a capture notes what runs in it (SEQ-5)."""
+    """A `TrackedObject` that is called: a capture records the ops inside as its own (SEQ-5)."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling it computes."""
+        """The computation of a call."""
         raise AssertionError(f"{type(self).__name__} says what it computes")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +63,7 @@ _call = TrackedCallable.__call__
 
 
 class _Mode(threading.local):
-    """What this thread's reads give instead of the attributes' own values; see `substituting`."""
+    """The values that this thread's reads return instead of the attributes' (`substituting`)."""
 
     substitutes: dict[Place, Any] | None = None
 
@@ -83,14 +82,14 @@ def _observe_no_more() -> None:
 
 
 observing = Blocks(_observe, _observe_no_more).entered
-"""A block in which reads of any Observed go through `_read`, until the last thread's is left."""
+"""A block in which reads of any `TrackedObject` go through `_read`."""
 
 
 @contextmanager
 def substituting(values: Mapping[Place, Any]) -> Iterator[None]:
-    """In this thread, reads of these attributes give these values, which no capture hears of.
+    """A block in which this thread's reads of these attributes return these values.
 
-    Writes of these attributes change the substitute, which is forgotten on exit.
+    Captures do not record such reads. A write changes the substitute, which is dropped at the end.
     """
     before = _MODE.substitutes
     _MODE.substitutes = {**(before or {}), **values}
@@ -132,12 +131,12 @@ def _call_noted(self: TrackedCallable, *args: Any, **kwargs: Any) -> Any:
 
 
 _WHOLE = frozenset(("__dict__", "__getstate__", "__reduce__", "__reduce_ex__"))
-"""Who asks for one of these reads all that is in the instance."""
+"""Attributes whose read counts as reading all attributes of the instance."""
 _PLAIN = (bool, int, float, complex, str, NoneType)
 
 
 def _is_data(obj: TrackedObject, name: str, value: Any) -> bool:
-    """Whether the attribute is data that an instance or its class holds under this very name."""
+    """Whether the attribute is data of the instance or its class, and not a method or property."""
     if name.startswith("__"):
         return False
     if name in own_attributes(obj):
@@ -150,7 +149,7 @@ def _is_data(obj: TrackedObject, name: str, value: Any) -> bool:
 
 
 def own_attributes(obj: TrackedObject) -> dict[str, object]:
-    """The `__dict__` of an object, of which no capture hears."""
+    """The `__dict__` of an object; captures do not record this read."""
     found: dict[str, object] = object.__getattribute__(obj, "__dict__")
     return found
 

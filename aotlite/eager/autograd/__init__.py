@@ -1,1 +1,1 @@
-"""The tape: what a backward pass needs to know, and the engine that runs it."""
+"""Autograd: histories of views and in-place writes, tape nodes, and the engine that runs them."""

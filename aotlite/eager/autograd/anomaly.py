@@ -1,9 +1,8 @@
-"""Anomaly mode: an error or a nan in a backward also says where the forward was. Rule: TEN-43.
+"""Anomaly mode: errors and nans in a backward also name the forward call. Rule: TEN-43.
 
-While it is on, each tape node notes the stack that made it, and the node that was running then, if
-it was made in a backward. Compiled calls look at the ops that they are made of, and a backward that
-a compiled function runs itself is looked at whenever it is called (JNT-8).
-Spec: `specs/anomaly.md`.
+While it is on, each tape node records the stack that made it; a node made in a backward also
+records the node that was running. A compiled call runs its ops one by one to find the culprit. A
+backward inside a compiled function is checked at each call (JNT-8). Spec: `specs/anomaly.md`.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from aotlite.ir.provenance.location import Location, place_of
 
 @attrs.frozen(eq=False)
 class ForwardStack:
-    """Where a node was made."""
+    """The stack of Python frames that made a node."""
 
     stack: traceback.StackSummary
     within: TapeNode | None
-    """The node whose gradient was being computed then."""
+    """The node whose gradients were being computed at that time, for a node made in a backward."""
 
 
 @cache
 def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Where our code lies, and what else lies below."""
+    """(folders of aotlite's code, folders below them with other code)."""
     roots = [os.path.abspath(path) for path in sys.modules["aotlite"].__path__]
     others = ("tests", "examples", "benchmarks", "docs", ".venv")
     below = [os.path.join(root, part, "") for root in roots for part in others]
@@ -54,7 +53,7 @@ def _is_ours(frame: traceback.FrameSummary) -> bool:
 
 
 def made_now(within: TapeNode | None) -> ForwardStack:
-    """The place that the program is at, as deep as the user's own code goes."""
+    """The current stack, down to the innermost frame of the user's code."""
     stack = traceback.extract_stack()
     while len(stack) > 1 and _is_ours(stack[-1]):
         stack.pop()
@@ -68,7 +67,7 @@ def run_watched(
     wanted: Sequence[bool] | None,
     run: Callable[[], Sequence[Any]],
 ) -> Sequence[Any]:
-    """What `run()` gives for the node; its errors, and an error about nans, name the forward."""
+    """The result of `run()` for the node. Its errors, and the error for a nan, name the forward."""
     watch = STATE.watch
     assert watch is not None
     outer, watch.running = watch.running, node
@@ -97,7 +96,7 @@ def _check_nan(node: TapeNode, found: Sequence[Any]) -> None:
 
 
 def has_nan(grad: Any) -> bool:
-    """Whether an element of a dense gradient is no number."""
+    """Whether a dense gradient has a nan."""
     if grad.storage.buffer is None:
         return False
     xp = grad.device.arrays.namespace
@@ -105,7 +104,7 @@ def has_nan(grad: Any) -> bool:
 
 
 def nan_error(node: TapeNode, index: int) -> AutogradError:
-    """The error of a nan in gradient `index` of those that the node has computed."""
+    """The error for a nan in gradient number `index` of the node."""
     return AutogradError(
         f"{node.name()}: gradient {index} of those it computed has a nan, expected none in "
         "anomaly mode"
@@ -113,9 +112,9 @@ def nan_error(node: TapeNode, index: int) -> AutogradError:
 
 
 def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
-    """DBL-3: has the captured function look at a gradient of a backward that it runs itself."""
+    """DBL-3: records a check for nans of a gradient that a captured function computes itself."""
     if is_wrapper(grad):
-        return  # nor does eager look at its parts
+        return  # eager does not check its parts either
     called = _text(split(made_now(None).stack)[1])
     where = f"Its backward is run by the function itself, most recent call last:\n{called}"
     notes = [*notes_of(node, inside=True), where]
@@ -129,9 +128,10 @@ def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
 
 # ----------------------------------------------------------------------------------------- notes
 def notes_of(node: TapeNode | None, *, inside: bool = False) -> Iterator[str]:
-    """Where the node was made; if in a backward, where what was differentiated there was, too.
+    """Notes with the stack that made the node, and for one made in a backward, the stacks of the
+    nodes that were differentiated.
 
-    With `inside` no more than what a captured function has run.
+    `inside` limits the stacks to the frames of a captured function.
     """
     while node is not None:
         made = made_of(node)
@@ -146,18 +146,18 @@ def notes_of(node: TapeNode | None, *, inside: bool = False) -> Iterator[str]:
 
 
 def known_notes(node: TapeNode) -> Iterator[str]:
-    """Where the node was made; nothing if that is not known."""
+    """`notes_of` the node; empty if its stack is not known."""
     if made_of(node) is not None or location_of(node) is not None:
         yield from notes_of(node)
 
 
 def made_of(node: TapeNode) -> ForwardStack | None:
-    """Where the node was made, if anomaly mode was on then."""
+    """The stack that made the node; None if anomaly mode was off then."""
     return None if node.extra is None else node.extra.made
 
 
 def forward_note(name: str, frames: Frames, rest: str = "") -> str:
-    """The note that says where a node was made; `rest` is of its first line."""
+    """The note with the stack that made a node; `rest` is appended to its first line."""
     return f"The forward of {name}, most recent call last{rest}:\n{_text(frames)}"
 
 
@@ -181,9 +181,9 @@ Frames = list[traceback.FrameSummary]
 
 
 def split(stack: Sequence[traceback.FrameSummary]) -> tuple[Frames, Frames]:
-    """The caller's frames, and those of a function that is captured; the compiler's are left out.
+    """(frames of the caller, frames of the captured function), without the compiler's own.
 
-    Outside of a capture all are the caller's.
+    Outside of a capture, all frames are the caller's.
     """
     caller = os.path.join("stages", "s1_capture", "__init__.py")
     found = [k for k, frame in enumerate(stack) if frame.filename.endswith(caller)]
@@ -217,9 +217,9 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """Block in which an error of a backward, or a nan that one computes, names the forward.
+    """A block in which errors and nans of a backward name the forward call.
 
-    A nan is an AutogradError in such a block, unless `check_nan` is False. It makes all slower.
+    A nan raises an AutogradError, unless `check_nan` is False. Everything in the block is slower.
 
     >>> import aotlite as al
     >>> x = al.zeros(2, requires_grad=True)

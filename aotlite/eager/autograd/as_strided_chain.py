@@ -1,8 +1,8 @@
-"""`window_on`: the views that lead from a root's memory to any window on it, as as_strided makes.
+"""`window_on`: the view chain from a root to any strided window on its memory.
 
-`as_strided` counts from the storage, not from the view it is called on, so the chain of what it
-gives starts at the root. Where a view of complex numbers as real ones, or the reverse, lies
-between, so it does in the chain. Rules: FUN-11, TEN-6.
+`as_strided` counts from the storage, not from the view that it is called on, so the chain of its
+result starts at the root. Where the root is complex and the window real, or the reverse, the chain
+has `view_as_real` or `view_as_complex` as well. Rules: FUN-11, TEN-6.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, SELECT
 
 # Note [as_strided chain]
 #     y = x * 1; row = y[2:]; window = row.as_strided((2,), (1,), 0)
-# `window` is y[0:2], of which `row` has nothing: the offset counts from the storage. Its chain is
-# therefore not that of `row` and one step more, but one step from the root. If `row` shows complex
-# numbers as real ones, strides count reals: the root is made flat and seen as reals first.
+# `window` is y[0:2], and shares no element with `row`: the offset counts from the storage. So its
+# chain is one step from the root, and does not go on from the chain of `row`. If `row` is real and
+# the root complex, its strides count reals: the chain flattens the root and views it as reals.
 def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int) -> ViewChain:
     """The chain from a root to the window `meta`; storage offsets count elements of each one."""
     if meta.dtype is root.dtype:
@@ -30,7 +30,7 @@ def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int)
         seen = step_of(VIEW_AS_REAL, flat.result)
         start = offset - 2 * root_offset
     else:
-        odd = root_offset % 2  # complex numbers start at even places
+        odd = root_offset % 2  # complex numbers start at even offsets
         flat = step_of(AS_STRIDED, root, ((root.span - odd) // 2, 2), (2, 1), odd)
         seen = step_of(VIEW_AS_COMPLEX, flat.result)
         start = offset - (root_offset + odd) // 2
@@ -39,7 +39,7 @@ def window_on(root: TensorMeta, root_offset: int, meta: TensorMeta, offset: int)
 
 
 def bytes_window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
-    """The chain from a flat root of bytes to a window that starts at byte `start` (SYN-6)."""
+    """The chain from a 1-d root of bytes to a window that starts at byte `start` (SYN-6)."""
     size = meta.dtype.itemsize
     if size == 1:
         first = step_of(AS_STRIDED, flat, meta.shape, meta.stride, start)
@@ -51,7 +51,7 @@ def bytes_window(flat: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
 
 
 def strided_step(root: TensorMeta, meta: TensorMeta, start: int) -> ViewStep:
-    """The as_strided that gives this window, `start` elements behind the root's first one."""
+    """The `as_strided` step to this window, `start` elements after the root's first element."""
     return step_of(AS_STRIDED, root, meta.shape, meta.stride, start)
 
 

@@ -1,8 +1,9 @@
-"""Shorter chains of views: a write goes back through each view of its chain, so that a chain that
-grows with the program makes the program's cost grow with its square.
+"""`shorter`: merges steps of a view chain.
 
-The history of a write and stage 6 go through the shorter chain; what a tensor says of its views
-does not. Rules: FUN-3, FUN-7, TEN-17. Spec: `specs/rules/fun.md`.
+The gradient of a write passes through each view of its chain. If chains grew with the program
+(`x = x.view(...)` in a loop), its cost would grow quadratically. So the history of a write and
+stage 6 use the shorter chain; a tensor's own chain is not changed. Rules: FUN-3, FUN-7, TEN-17.
+Spec: `specs/rules/fun.md`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, PERMUTE, SLICE, TRANSPOSE,
 
 
 def shorter(chain: ViewChain) -> ViewChain:
-    """A chain that shows the same in fewer steps, found once for each chain."""
+    """An equivalent chain with fewer steps; computed once for each chain."""
     waiting = []
     at = chain
     while at and at.shorter is None:
@@ -28,20 +29,20 @@ def shorter(chain: ViewChain) -> ViewChain:
 
 
 def further(chain: ViewChain, step: ViewStep) -> ViewChain:
-    """The chain and one step more.
+    """The chain with one more step, merged where possible.
 
-    A step that shows its operand as it is adds nothing. One that undoes the last takes it away, and
-    one of the last's kind is joined to it.
+    A step that changes nothing is left out. One that undoes the last step removes it. One of the
+    same kind as the last is merged with it.
     """
     if step.result is step.operand and step.op is not AS_STRIDED and not _is_symbolic(step):
-        return chain  # no view but as_strided shows a geometry at another place
+        return chain  # only as_strided has the same geometry at another offset
     if chain is EMPTY_CHAIN:
         return chain.then(step)
     last = chain[-1]
     if last.op.recasts or step.op.recasts or _is_symbolic(last) or _is_symbolic(step):
         return chain.then(step)
     if last.op.keeps_all and step.op.keeps_all:
-        # Both begin where their operands do: one geometry there is one way to see them.
+        # Both start at their operand's first element: equal geometries are the same view there.
         if step.result is last.operand:
             return chain.before
         joined = _joined(last, step)
@@ -57,7 +58,7 @@ def _is_symbolic(step: ViewStep) -> bool:
 
 
 def _joined(last: ViewStep, step: ViewStep) -> ViewStep | None:
-    """Two views as one: two orders of dimensions, or two shapes; None if there is none."""
+    """Two permutations, reshapes or slices as one view; None if they cannot be merged."""
     if last.op in _ORDERS and step.op in _ORDERS:
         first, second = _order(last), _order(step)
         order = tuple(first[i] for i in second)
@@ -71,7 +72,7 @@ _ORDERS: tuple[ViewOp, ...] = (T, TRANSPOSE, PERMUTE)
 
 
 def _order(step: ViewStep) -> tuple[int, ...]:
-    """Which dimension of its operand each of the result is."""
+    """The permutation: for each dimension of the result, that of the operand."""
     ndim = step.operand.ndim
     order = list(range(ndim))
     if step.op is PERMUTE:
@@ -92,7 +93,7 @@ def _view_of_view(last: ViewStep, step: ViewStep) -> ViewStep | None:
 
 
 def _slice_of_slice(last: ViewStep, step: ViewStep) -> ViewStep:
-    """The part of a part of one dimension, which is not empty."""
+    """A slice of a slice of the same dimension, merged; neither is empty."""
     dim, start, end, by = last.args
     size = last.operand.shape[wrap_dim(dim, last.operand.ndim, op="slice")]
     first, _ = slice_bounds(start, end, size)

@@ -1,10 +1,16 @@
-"""Whose history a tensor has: roots, view chains, lazy refresh.
+"""The autograd history of views: roots, view chains, lazy refresh.
 
-A storage's differentiable family has one hidden `ViewRoot`: the tape edge of the whole, in the
-geometry it had at its first view. Every tensor of the family, the base object too, is (root,
-chain). `t_` extends an object's own chain, a write sets the root's edge (`inplace_writes`), all
-else refreshes lazily, by making tape nodes only and never by running ops. Rules: TEN-3,
-TEN-15..TEN-21, TEN-24. Spec: `specs/autograd.md`.
+A base and its views are a family with one hidden `ViewRoot`, which has the tape edge of the whole
+memory. Each tensor of the family, the base too, is a chain of views from the root:
+
+    ViewRoot (edge, geometry)                 a write to any member replaces the root's edge
+      +- base      chain: ()                  edge_of(base) is the root's
+      +- base[0]   chain: (select 0)          edge_of(view) is a SelectBackward to the root's edge,
+      +- base.t()  chain: (t)                 made anew when the version has changed since
+
+The refresh is lazy, and makes tape nodes only; it runs no op. `t_` extends an object's own chain;
+writes are in `inplace_writes`. PyTorch has the same scheme in its DifferentiableViewMeta. Rules:
+TEN-3, TEN-15..TEN-21, TEN-24. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -28,24 +34,24 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def is_stale(view: Tensor) -> bool:
-    """Whether a view of a restricted kind was written since its history was last asked for.
+    """Whether a restricted view's memory was written since its history was last computed.
 
-    A leaf's history is its own, whatever is written (TEN-23).
+    A leaf is never stale: its history is its own (TEN-23).
     """
     restricted = view._kind in RESTRICTED and not (view._leaf and view._node is None)
     return restricted and view._root is not None and view._seen != view.storage.version
 
 
 def accumulator(leaf: Tensor) -> AccumulateGrad:
-    """The node that collects this leaf's gradient."""
+    """The `AccumulateGrad` node of a leaf."""
     return leaf._accumulator or new_accumulator(leaf)
 
 
 def follow_leaf(tensor: Tensor) -> None:
-    """Tells the views of a base that it has become a leaf that requires grad, or is no longer.
+    """Updates the root of a base that has just begun or ceased to be a leaf that requires grad.
 
-    Views taken before share the base's memory, hence its history (TEN-3). A view that is made a
-    leaf collects for itself, and its base does not change (TEN-23).
+    Earlier views of the base share its history (TEN-3). A view that becomes a leaf has a history of
+    its own, and does not change its base (TEN-23).
     """
     root = tensor._root
     if root is None or tensor._base is not None:
@@ -62,7 +68,7 @@ def follow_leaf(tensor: Tensor) -> None:
 
 
 def root_of(tensor: Tensor) -> ViewRoot:
-    """The tensor's root; made now, with this tensor as its base, if it has none."""
+    """The tensor's root; made with this tensor as the base if it has none."""
     root = tensor._root
     if root is None:
         root = tensor._root = ViewRoot(tensor)
@@ -76,13 +82,12 @@ def root_of(tensor: Tensor) -> ViewRoot:
 # Note [version counters of views under no_grad]
 #     y = x * 2
 #     with no_grad(): v = y[0]; v.mul_(2)
-# A view under no_grad shares the storage, and with it the version: y is at version 1, and a node
-# that had saved y raises. But the write made no history, y.grad_fn is still MulBackward, and a
-# gradient through `v` would be one of the values before. While nothing was written, `v` requires
-# grad and its gradient goes nowhere (TEN-21); after a write, asking for its history raises
-# (TEN-20).
+# A view under no_grad shares the storage, and so the version: y is at version 1 now, and a node
+# that saved y raises. But the write recorded no history. y.grad_fn is still MulBackward, and a
+# gradient through `v` would be that of the old values. Before the write, `v` requires grad but its
+# gradient goes nowhere (TEN-21); after it, asking for the history of `v` raises (TEN-20).
 def edge_of(tensor: Tensor) -> Edge | None:
-    """Where this tensor's gradient goes; refreshed if the family was written since it was asked.
+    """The edge to which this tensor's gradient goes; refreshed if the family was written since.
 
     Raises AutogradError for a view of a restricted kind whose base was written (TEN-19, TEN-20).
     """
@@ -105,7 +110,7 @@ def edge_of(tensor: Tensor) -> Edge | None:
 def detach_in_place(tensor: Tensor, *, is_view: bool = False) -> None:
     """Makes the tensor a leaf that does not require grad. Raises AutogradError for a view.
 
-    Views of it keep the history that they have (TEN-23). `is_view`: it stands for a view.
+    Its views keep their history (TEN-23). `is_view` is set for a fake that stands for a view.
     """
     if is_view or tensor._base is not None:
         raise detached_view()
@@ -132,7 +137,7 @@ def _refresh(tensor: Tensor, root: ViewRoot, *, stale: bool) -> None:
 
 
 def follow_base(view: Tensor) -> None:
-    """Gives a view the history that its base has now."""
+    """Gives a view its edge through its chain, from the base's present edge."""
     root = view._root
     edge = None if root is None else root.edge()
     if edge is not None:
@@ -142,7 +147,7 @@ def follow_base(view: Tensor) -> None:
 
 
 def _through(of: Tensor, chain: Iterable[ViewStep], edge: Edge) -> Edge:
-    """The edge of what the views of a chain give, of their operand's; `of` is one of them."""
+    """The edge after the views of a chain, from the edge of their operand; `of` is the view."""
     for step in chain:
         edge = (view_node(step, edge), 0)
         keep_any_form(edge[0], of)
@@ -162,7 +167,7 @@ def _stale_error(tensor: Tensor) -> AutogradError:
 
 
 def _refresh_without_base(tensor: Tensor, root: ViewRoot) -> None:
-    """After a write of a family whose base has no history: the view's own is of an older value."""
+    """Refreshes a view after a write to a family whose base has no history."""
     if tensor._kind in RESTRICTED:
         raise _stale_error(tensor)
     if root.left and tensor._base is not None:
@@ -171,7 +176,7 @@ def _refresh_without_base(tensor: Tensor, root: ViewRoot) -> None:
 
 
 def take_edge(tensor: Tensor, edge: Edge) -> None:
-    """Gives the tensor this history; a gradient that it retains is from now on that one's."""
+    """Gives the tensor this edge, and moves a retained gradient to it."""
     before = tensor._node
     if before is not None and before.extra is not None:
         move_retained(tensor, (before, tensor._index), edge)
@@ -180,7 +185,8 @@ def take_edge(tensor: Tensor, edge: Edge) -> None:
 
 
 def view_node(step: ViewStep, edge: Edge | None) -> OpNode:
-    """The tape node of one view, without running it; no edge: its gradient goes nowhere."""
+    """The tape node of one view, made without running the view. Without an edge, its gradient goes
+    nowhere."""
     vjp = step.op.vjp
     assert vjp is not None
     needed, edges = ((), ()) if edge is None else ((0,), (edge,))
@@ -199,9 +205,9 @@ def link_view(
 ) -> None:
     """Makes `out` a differentiable view of `base` by `op`."""
     if type(out.storage.version) is not int:
-        return  # nothing ever needs to know (TEN-22)
+        return  # inference tensors have no autograd state (TEN-22)
     grad_mode = STATE.grad_mode
-    edge = edge_of(base) if grad_mode else None  # a stale view may be viewed, not used
+    edge = edge_of(base) if grad_mode else None  # a stale view may be viewed under no_grad
     root = base._root or root_of(base)
     out._base = base if base._base is None else base._base
     out._root = root
@@ -223,9 +229,10 @@ def link_view(
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:
-    """Positions of the operands that a gradient can flow to, and their edges, those of lists too.
+    """(positions, edges) of the operands that require grad, those in lists too.
 
-    None if no operand requires grad; empty if one does whose gradient goes nowhere (TEN-21).
+    None if no operand requires grad; empty tuples if only operands do whose gradient goes nowhere
+    (TEN-21).
     """
     needed: list[int] = []
     edges: list[Edge | None] = []

@@ -1,10 +1,15 @@
-"""The engine: carries gradients from results back along the tape. Rules: TEN-27, TEN-28.
+"""The engine: passes gradients from roots back along the tape. Rules: TEN-27, TEN-28.
 
-Iterative, by falling sequence numbers. An edge leads to a node made before (SEQ-1), so whatever
-leads into a node has run when its turn comes, and nothing need be counted. The exception are
-the nodes that collect a leaf's gradient: they run as soon as all edges into them are passed.
-Spec: `specs/autograd.md`.
+It is iterative, in the order of falling sequence numbers. Spec: `specs/autograd.md`.
 """
+
+# Note [order of the engine]
+#     y = x * 2; z = y.sin() + y.cos(); z.sum().backward()
+# MulBackward may run only when both gradients for y have arrived. Torch counts the edges into each
+# node for that. Here a node's edges always lead to nodes that were made before it (SEQ-1), so that
+# falling sequence numbers are an order that works: sin and cos were made after mul, and run first.
+# Only AccumulateGrad nodes are counted (`_waiting`): a leaf has one for all its uses, so that its
+# position says nothing. As in PyTorch, it runs as soon as its last edge is passed (TEN-27).
 
 from __future__ import annotations
 
@@ -24,35 +29,35 @@ from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 
 @attrs.define
 class BackwardPass:
-    """One pass over the tape.
+    """One backward pass over the tape.
 
-    `sinks` are edges whose gradients are collected instead of accumulated in leaves. With `cut`, a
-    sink's node is never entered: what lies behind it is not this pass's business.
+    `sinks` are edges whose gradients are collected, instead of accumulated in leaves. With `cut`,
+    the pass does not go beyond the node of a sink.
     """
 
     sinks: Sequence[Edge | None] | None = None
     cut: bool = False
     accumulate: bool = False
-    """Sinks that collect in leaves do so, besides (TEN-44)."""
+    """Whether sinks that are leaves accumulate, instead of being collected (TEN-44)."""
     retain: bool = False
     recorder: Recorder | None = None
-    """Told of each node before it runs, and of each sum of gradients (SEQ-4)."""
+    """The recorder of a capture; notified of each node before it runs, and of sums (SEQ-4)."""
     collected: list[Any] = attrs.field(init=False, factory=list)
     _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
-    """For each node that accumulates, how many edges into it are not passed yet."""
+    """AccumulateGrad node -> the number of edges into it that are not passed yet."""
     _buffers: dict[TapeNode, list[Any]] = attrs.field(init=False, factory=dict)
     _wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
-    """For each sink's node: (number of the result, place in `collected`)."""
+    """Node of a sink -> [(number of the result, index in `collected`)]."""
     _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
     _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
-    """Accumulating nodes whose edges are all passed, the one that has been so longest first."""
+    """AccumulateGrad nodes whose edges are all passed: a queue."""
     _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
-    """The node at which a backward of one root starts: its tensor's hooks run, wherever the
-    gradient leads, as in PyTorch. Those of several roots run where it leads to a sink (TEN-44)."""
+    """The start node of a backward with one root. As in PyTorch, the hooks of its tensor run even
+    if no sink is reached; with several roots they run only if one is (TEN-44)."""
     _anomaly: bool = attrs.field(init=False, default=False)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """Runs from (edge, gradient) pairs; gives each sink's gradient, None where none arrived."""
+        """Runs from (edge, gradient) pairs; returns the gradient of each sink, None for none."""
         with backward_task():
             return self._pass(roots)
 
@@ -80,14 +85,14 @@ class BackwardPass:
         return self._walk(order)
 
     def _walk(self, order: list[TapeNode]) -> list[Any]:
-        """Runs these nodes, the last one first, and those that accumulate as they get ready."""
+        """Runs these nodes, the last one first, and AccumulateGrad nodes as they become ready."""
         ready = self._ready
         while ready or order:
             self._step(ready.popleft() if ready else order.pop())
         return self.collected
 
     def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
-        """The nodes of which some edge leads, over any number of steps, to a sink."""
+        """The nodes from which a sink can be reached."""
         wanted = self._wanted
         useful: set[TapeNode] = set()
         for node in (*_towards_ends(self._waiting), *order):
@@ -103,7 +108,7 @@ class BackwardPass:
         useful = self._useful is None or node in self._useful
         if grads is not None:
             if node.extra is not None and (useful or node in self._wanted or node in self._starts):
-                if self.recorder is not None:  # hooks of a result are of the op that made it
+                if self.recorder is not None:  # hooks of a result belong to the op that made it
                     self.recorder.run_before(node)
                 node.extra.see_gradients(grads, absent=node.hears_absent)
             if not self.accumulate:
@@ -135,7 +140,7 @@ class BackwardPass:
         return node.run_for(grads, self._wanted_of(node))
 
     def _wanted_of(self, node: TapeNode) -> list[bool]:
-        """For each of its edges whether the gradient is asked for."""
+        """For each edge of the node, whether its gradient is needed."""
         useful, wanted = self._useful, self._wanted
         assert useful is not None
         ends = [edge is not None and edge[0] for edge in node.edges]
@@ -156,7 +161,7 @@ class BackwardPass:
         return found
 
     def _pass_edges(self, edges: Sequence[Edge | None]) -> None:
-        """Makes ready the accumulating nodes that these edges were the last to lead into."""
+        """Counts these edges as passed; AccumulateGrad nodes without further ones become ready."""
         waiting = self._waiting
         for edge in edges:
             if edge is not None and edge[0] in waiting:
@@ -183,10 +188,10 @@ class BackwardPass:
 def reachable(
     starts: Iterable[TapeNode], ends: Container[TapeNode] = ()
 ) -> tuple[list[TapeNode], dict[TapeNode, int]]:
-    """The nodes that a gradient at `starts` passes; those of `ends` are not gone beyond.
+    """(nodes reachable from `starts` without AccumulateGrad nodes, in ascending sequence; for each
+    AccumulateGrad node, the number of edges into it).
 
-    First those that do not accumulate, the last made at the end; then, for each that does, how
-    many edges lead into it.
+    The search does not go beyond nodes of `ends`.
     """
     waiting: dict[TapeNode, int] = {}
     seen = set(starts)
@@ -213,7 +218,7 @@ def reachable(
 
 
 def _towards_ends(accumulating: dict[TapeNode, int]) -> list[TapeNode]:
-    """These nodes, each behind those that it passes its gradient on to."""
+    """These AccumulateGrad nodes, each after the node to which it passes its gradient on."""
     found: dict[TapeNode, None] = {}
     for node in accumulating:
         line: dict[TapeNode, None] = {}
@@ -235,9 +240,9 @@ def run_backward(
     create_graph: bool = False,
     recorder: Recorder | None = None,
 ) -> list[Any]:
-    """Runs the tape backwards from (edge, gradient) pairs with grad mode set to `create_graph`.
+    """Runs a backward from (edge, gradient) pairs, with grad mode set to `create_graph`.
 
-    Where tapes are compiled (CAG-1), what compiles them runs it.
+    Under compiled autograd (CAG-1), the tape compiler runs it.
     """
     if STATE.tapes is not None and STATE.recorder is None and recorder is None:
         retain = retain_graph or create_graph

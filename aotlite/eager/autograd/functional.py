@@ -1,4 +1,4 @@
-"""`backward` and `grad`: the public ways into the engine."""
+"""`backward` and `grad`: the public functions that run the engine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def backward(
     create_graph: bool = False,
     inputs: Sequence[Any] | Any = None,
 ) -> None:
-    """Adds the gradients of `tensors` to the `.grad` of the leaves they came from.
+    """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
 
-    With `inputs`, only to theirs; those that are no leaves retain it. A missing gradient is 1 for a
-    tensor of one element. Raises AutogradError for tensors without history, for a graph that was
-    freed, and for saved values that were modified in place.
+    With `inputs`, only to the `.grad` of these, which need not be leaves. A missing gradient is 1
+    for a tensor of one element. Raises AutogradError for tensors without history, for a graph that
+    was freed, and for saved values that were modified in place.
     """
     retain = create_graph if retain_graph is None else retain_graph
     plain = not create_graph and inputs is None
@@ -57,7 +57,7 @@ def grad(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `outputs` with respect to `inputs`, one for each input.
 
-    Both may be tensors and gradient edges. With `materialize_grads`, an unused input has zeros.
+    Both may be tensors or gradient edges. With `materialize_grads`, an unused input gets zeros.
 
     >>> import aotlite as al
     >>> x = al.tensor(3.0, requires_grad=True)
@@ -70,7 +70,7 @@ def grad(
             "'materialize_grads' is True"
         )
     if not isinstance(inputs, (Tensor, list, tuple)) or isinstance(inputs, GradientEdge):
-        inputs = _listed("grad: an input", inputs)  # an iterator is walked once only
+        inputs = _listed("grad: an input", inputs)  # an iterator can be consumed only once
     if type(inputs) in (list, tuple) and not inputs:
         raise ArgumentError("grad: argument 'inputs' is empty, expected a tensor at least")
     retain = create_graph if retain_graph is None else retain_graph
@@ -99,9 +99,9 @@ def grad(
 
 
 def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The gradients in the form that their tensors' are of: those of views are not yet (SHD-15).
+    """The gradients, each in the gradient form of its input (SHD-15).
 
-    What arrived at a leaf is, unless a hook made another of it.
+    Those of views may not have it yet; that of a leaf has it, unless a hook replaced it.
     """
     pairs = zip(_listed("grad: an input", inputs), found, strict=True)
     return [g if g is None or _is_formed(t) else formed(t, g) for t, g in pairs]
@@ -126,7 +126,7 @@ def _materialized(inputs: list[Any], found: Sequence[Tensor | None]) -> tuple[Te
 
 
 def _targets(inputs: Any) -> list[Any]:
-    """The edges at which a backward into `inputs` ends; those that are no leaves retain theirs."""
+    """The edges of `inputs`, at which the backward ends; non-leaves will retain their gradients."""
     targets = _listed("backward: an input", inputs)
     if not targets:
         raise ArgumentError("backward: argument 'inputs' is empty, expected a tensor at least")
@@ -239,9 +239,9 @@ def backward_of(
     create_graph: bool = False,
     inputs: object = None,
 ) -> None:
-    """Adds the gradients of this tensor to the `.grad` of the leaves it came from.
+    """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
 
-    With `inputs` (tensors), only to theirs, and no more is computed than they need.
+    With `inputs` (tensors), only to the `.grad` of these; only what they need is computed.
     """
     one = single(tensor, gradient) if not create_graph and inputs is None else None
     if one is None:

@@ -1,4 +1,4 @@
-"""Gradient edges: a place in a history, held without the tensor. Rule: TEN-44."""
+"""`GradientEdge`: an edge of the tape, which keeps a history alive without the tensor (TEN-44)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from aotlite.ir.errors import AutogradError
 
 
 class GradientEdge(NamedTuple):
-    """Result `output_nr` of a tape node; `autograd.grad` takes it in the place of a tensor."""
+    """Result `output_nr` of a tape node. `autograd.grad` accepts it instead of a tensor."""
 
     node: TapeNode
     output_nr: int
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """Where the gradient of a tensor goes, also of a leaf.
+    """The gradient edge of a tensor; that of a leaf leads to its `AccumulateGrad` node.
 
     >>> import aotlite as al
     >>> x = al.ones(2, requires_grad=True)

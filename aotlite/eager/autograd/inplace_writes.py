@@ -1,6 +1,6 @@
-"""What a write in place makes of histories: who may be written, and whose edge it becomes.
+"""The autograd history of in-place writes: which tensors may be written, and the new history.
 
-Of a view, the write becomes part of its root's history; the other views refresh when they are asked
+A write to a view becomes part of its root's history; the other views of the family refresh lazily
 (`differentiable_views`). Rules: TEN-15..TEN-19, TEN-22..TEN-24. Spec: `specs/autograd.md`.
 """
 
@@ -32,7 +32,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def check_writable(name: str, tensor: Tensor, others: list[Tensor]) -> None:
-    """Raises where a write with grad on would break a history (TEN-15, TEN-19)."""
+    """Raises AutogradError for a write, in grad mode, that autograd forbids (TEN-15, TEN-19)."""
     if not STATE.grad_mode:
         check_counts(name, tensor)
         return
@@ -61,7 +61,7 @@ def check_writable(name: str, tensor: Tensor, others: list[Tensor]) -> None:
 
 
 def check_counts(name: str, tensor: Tensor) -> None:
-    """Raises for a write of an inference tensor outside of inference mode (TEN-22)."""
+    """Raises AutogradError for a write to an inference tensor outside of the mode (TEN-22)."""
     if type(tensor.storage.version) is not int and STATE.grad_mode is not None:
         raise noted(
             AutogradError(
@@ -73,9 +73,9 @@ def check_counts(name: str, tensor: Tensor) -> None:
 
 
 def is_leaf_family(tensor: Tensor) -> bool:
-    """Whether the tensor is a leaf that requires grad, or a view with history of a leaf.
+    """Whether the tensor is a leaf that requires grad, or a view of a leaf, with a history.
 
-    The leaf may be one that does not require grad, if a view of it was made a leaf (TEN-23).
+    The leaf itself need not require grad, if a view of it was made a leaf (TEN-23).
     """
     if tensor._kind is CreationKind.LEAF_VIEW:
         return True
@@ -88,7 +88,8 @@ def is_leaf_family(tensor: Tensor) -> bool:
 
 
 def _check_replayable(name: str, root: ViewRoot) -> None:
-    """The gradient of a write through a view has the root's layout, a place for each element."""
+    """Raises AliasError for a root that overlaps itself: the gradient of a write through a view has
+    the root's layout, and needs an address for each element."""
     meta = root.meta
     if overlaps_itself(meta):
         raise noted(
@@ -104,12 +105,12 @@ _FLAT = Vjp({0: Formula(lambda grad: grad.new_zeros(grad.shape), ((Source.GRAD, 
 
 
 def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
-    """The tape node of an in-place op, made before the write; None if there is no history to make.
+    """The tape node of an in-place op, made before the write; None if no history is needed.
 
-    Operands that the gradient needs are saved now, self as a clone of its old values.
+    It saves the operands that the gradient needs; of `self`, a clone with the old values.
     """
     functional: PureOp = op.functional
-    # What an op without gradient writes depends on nothing: zeros, and not what was there before.
+    # The result of an op without gradient depends on nothing: its gradients are zeros.
     vjp = functional.vjp or _FLAT
     if not STATE.grad_mode or not args[0].dtype.is_differentiable:
         return None
@@ -125,16 +126,16 @@ def plan_write(op: InplaceOp, args: tuple[Any, ...]) -> OpNode | None:
 
 
 def _beside(operand: Tensor, target: Tensor) -> Tensor:
-    """An operand of a write, without history if it lies in the memory that is written.
+    """The operand to save for a write; without history if it shares the memory that is written.
 
-    It cannot be read afterwards, its version being another; with its history, which the write
-    becomes part of, it would hold itself alive (TEN-13).
+    The version check would refuse it in the backward anyway. With its history, of which the write
+    becomes part, it would make a reference cycle (TEN-13).
     """
     return detached_alias(operand) if operand.storage is target.storage else operand
 
 
 def _old_value(tensor: Tensor) -> Tensor:
-    """A copy of a tensor about to be written, with its history: gradients of gradients read it."""
+    """A copy of a tensor before a write, with its history for higher-order gradients."""
     edge = edge_of(tensor)
     before = STATE.grad_mode
     STATE.grad_mode = False
@@ -148,23 +149,23 @@ def _old_value(tensor: Tensor) -> Tensor:
 
 
 def rewrite(tensor: Tensor, node: OpNode, base_edge: Edge | None) -> None:
-    """Makes `node`, an in-place op that has just written `tensor`, part of the family's history."""
+    """Makes `node`, the in-place op that just wrote `tensor`, part of its family's history."""
     rebase(tensor, node, 0, base_edge, 0 if node.needed[:1] == (0,) else None)
 
 
 # Note [rebase of view history]
 #     hidden = x @ w; a = hidden[:, 1]; b = hidden[0]; a.relu_()
-# Gradients of `hidden` and of `b`, too, have to pass relu_, and neither of them took part in it. So
-# the root of the family gets a new node, `SliceAssign`: it holds relu_'s node and the chain
-# `select(1, 1)`, and its first edge is the root's edge of before. `b` is not looked for: when its
-# edge is asked for, its `_seen` differs from the storage's version, and its chain is replayed from
-# the root's new edge (`edge_of`). So is that of `a` (`_go_stale`).
+# Gradients of `hidden` and of `b` have to pass through relu_ too, although neither is its operand.
+# So the root of the family gets a new node, `SliceAssign` (PyTorch: CopySlices). It holds relu_'s
+# node and the chain `select(1, 1)`; its first edge is the root's old edge. Nobody searches for `b`:
+# when its edge is next asked for, its `_seen` differs from the storage's version, and `edge_of`
+# rebuilds its chain from the root's new edge. The same happens to `a` (`_go_stale`).
 def rebase(
     tensor: Tensor, node: TapeNode, index: int, base_edge: Edge | None, own: int | None
 ) -> None:
-    """Makes result `index` of `node` the history of what was written into `tensor`.
+    """Makes result `index` of `node` the history of the value that was written to `tensor`.
 
-    `own` says which of the node's edges is that of the tensor's value before.
+    `own` is the number of the node's edge for the tensor's old value.
     """
     tensor._leaf, tensor.facts = False, None
     root = tensor._root
@@ -178,7 +179,7 @@ def rebase(
 
 
 def become(root: ViewRoot, tensor: Tensor, node: TapeNode, index: int) -> None:
-    """Makes result `index` of `node` the history of a whole family, of which `tensor` is one."""
+    """Makes result `index` of `node` the history of the whole family of `tensor`."""
     tensor._leaf = False
     base = tensor if tensor._base is None else tensor._base
     before = root.node
@@ -190,10 +191,10 @@ def become(root: ViewRoot, tensor: Tensor, node: TapeNode, index: int) -> None:
 
 
 def _lens(tensor: Tensor, root: ViewRoot) -> ViewChain:
-    """A chain from the root through which a part can be put back (TEN-17).
+    """A chain from the root whose views all have an inverse `put` (TEN-17).
 
-    Where a step repeats elements (`expand`, windows that overlap), putting back what was written
-    in one of the copies is not defined step by step: one window on the root's memory is.
+    A step that repeats elements (`expand`, overlapping windows) has no unique inverse. Then the
+    chain is a single `as_strided` on the root's memory.
     """
     if not tensor._chain.repeats:
         return tensor._chain
@@ -201,10 +202,10 @@ def _lens(tensor: Tensor, root: ViewRoot) -> ViewChain:
 
 
 def change_geometry(tensor: Tensor, step: ViewStep) -> None:
-    """Extends the object's own chain after a geometry op such as `t_` (TEN-24).
+    """Extends the tensor's own chain after a geometry op such as `t_` (TEN-24).
 
-    Of a leaf (under no_grad), gradients from its uses before come in the old geometry: the node
-    that collected them now passes them on through the same change.
+    Gradients from earlier uses of a leaf (changed under no_grad) arrive in the old geometry. So its
+    old AccumulateGrad passes them through the same view to a new one.
     """
     root = root_of(tensor)
     moved = step
@@ -222,9 +223,9 @@ def change_geometry(tensor: Tensor, step: ViewStep) -> None:
 
 
 def _go_stale(tensor: Tensor) -> None:
-    """Makes the next question for the tensor's edge follow the chain from the root.
+    """Marks the tensor's edge as out of date, so that `edge_of` rebuilds it from the root.
 
-    One that retains its gradient is asked at once: its new history has to know.
+    For a tensor that retains its gradient it does so at once, to tell the new node.
     """
     before, index = tensor._node, tensor._index
     tensor._node = None

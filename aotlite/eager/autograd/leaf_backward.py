@@ -1,7 +1,7 @@
-"""Backward through one tape node whose gradients all go to leaves: no engine needed.
+"""A fast path of backward: one tape node whose gradients all go to leaves, without the engine.
 
-That is what the tape of a compiled training step is. Does what the engine does for it, in its
-order: the node runs, lets go of what it saved, and the leaves collect. Rules: TEN-27..TEN-29.
+The tape of a compiled training step is like that. It does the same as the engine, in its order: run
+the node, free its saved values, accumulate in the leaves. Rules: TEN-27..TEN-29.
 Spec: `specs/autograd.md`.
 """
 
@@ -24,9 +24,9 @@ Leaves = list[AccumulateGrad | None]
 
 
 def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | None:
-    """The one node behind `tensor`, the gradients that arrive there, and the leaves' nodes.
+    """(the only node behind `tensor`, its gradients, the AccumulateGrad nodes of the leaves).
 
-    None where an engine is needed, or something has to be looked at more closely.
+    None where the engine is needed: more nodes, hooks, anomaly mode, other roots.
     """
     if not isinstance(tensor, Tensor):
         tensor, gradient = _alone(tensor, gradient)
@@ -56,7 +56,7 @@ def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | N
 
 
 def _alone(tensors: Any, gradients: Any) -> tuple[Any, Any]:
-    """The only tensor of a list and its gradient; None where there are others."""
+    """The single tensor of a list, and its gradient; None for several tensors."""
     if not isinstance(tensors, (list, tuple)) or len(tensors) != 1:
         return None, None
     if isinstance(gradients, (list, tuple)) and len(gradients) == 1:
@@ -67,7 +67,7 @@ def _alone(tensors: Any, gradients: Any) -> tuple[Any, Any]:
 def grad_single(
     tensor: Any, gradient: Any, inputs: Any, *, retain: bool
 ) -> Sequence[Tensor | None] | None:
-    """The gradients of the inputs, where one node gives them; None where it takes an engine."""
+    """The gradients of the inputs, by one node; None where the engine is needed."""
     one = single(tensor, gradient)
     if one is None:
         return None
@@ -110,9 +110,10 @@ def collect_windows(
     windows: Sequence[tuple[Any, int]],
     layouts: Sequence[tuple[TensorMeta, int]],
 ) -> None:
-    """`collect`, in this order, for results of kernels that no tensor shows, each in memory of its
-    own. With the metas of the results comes how many bytes the buffer has that a leaf may take; it
-    is -1 where the leaf lies otherwise.
+    """`collect` for results of kernels that are no tensors yet, each in memory of its own.
+
+    With the meta of a result comes the size in bytes of a buffer that the leaf may take over; -1
+    where the leaf has another layout.
     """
     with gradient_lock():
         for leaf, (buffer, offset), (meta, size) in zip(leaves, windows, layouts, strict=True):
@@ -124,11 +125,11 @@ def collect_windows(
 
 # Note [references of a gradient]
 #     (v + w).backward(g)
-# One tensor, g, arrives at both leaves. If v.grad and w.grad were g, v.grad.zero_() would clear
-# both and g. So a leaf takes the gradient's memory if nobody else holds it, and copies it
-# otherwise. That is a count of references to the storage: one of the gradient, one of getrefcount's
-# argument. A variable more for the storage, here or in a caller, and every gradient is copied,
-# which no result shows.
+# One tensor, g, is the gradient of both leaves. If v.grad and w.grad were g itself, v.grad.zero_()
+# would clear both and g. So a leaf takes over the gradient's memory if nobody else refers to it,
+# and copies it otherwise. The test is the reference count of the storage: one for the gradient, one
+# for getrefcount's argument. One more variable for the storage, here or in a caller, and every
+# gradient is copied: no result shows that, only the time.
 def _add(leaf: Tensor, found: list[Any], i: int) -> None:
     grad, meta, before = found[i], leaf.meta, leaf._grad
     if grad.facts is meta and meta.contiguous:  # a new plain tensor of the very layout
@@ -147,13 +148,13 @@ def _add(leaf: Tensor, found: list[Any], i: int) -> None:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether nothing but its own bytes changes when the tensor is written."""
+    """Whether a write to the tensor changes only its own bytes: no history, no other views."""
     history = tensor._leaf or tensor._node is not None or tensor._root is not None
     return type(tensor) is Tensor and not history
 
 
 def _add_in_place(total: Tensor, grad: Tensor) -> None:
-    """`total.add_(grad)` for plain tensors of one layout, which no dispatch need look at."""
+    """`total.add_(grad)` for plain tensors of one layout, without the dispatcher."""
     arrays = total.meta.device.arrays
     if total.storage.write_observers is not None:
         total.storage.before_write()
@@ -162,9 +163,9 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
 
 
 def _places_of(inputs: Sequence[Any], leaves: Leaves) -> Sequence[int | None] | None:
-    """At which place among `leaves` each input's gradient is collected, if at any.
+    """The index among `leaves` of each input; None for an input that is not among them.
 
-    None where an input is no leaf that requires grad, and if none has a place.
+    None altogether where an input is not a leaf that requires grad, or none is among `leaves`.
     """
     nodes = []
     for each in inputs:

@@ -1,7 +1,7 @@
-"""Methods of tensors that make, change or ask for a history, and those that put hooks on it.
+"""Methods of tensors for autograd: `requires_grad_`, `grad_fn`, `detach_`, `retain_grad`, hooks.
 
-Functions here: `eager.tensor_methods` installs them. Rules: TEN-14, TEN-23, TEN-39 to TEN-41.
-Spec: `specs/autograd.md`.
+They are functions here; `eager.tensor_methods` makes them methods. Rules: TEN-14, TEN-23, TEN-39 to
+TEN-41. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 
 def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
-    """Makes this leaf one that gradients are accumulated in, or no longer (TEN-14).
+    """Sets whether gradients are accumulated in this leaf; returns the tensor (TEN-14).
 
     Raises DTypeError for integers, AutogradError for turning it off on a non-leaf.
     """
@@ -54,7 +54,7 @@ def requires_grad_(tensor: Tensor, requires_grad: bool = True) -> Tensor:
 def grad_fn(tensor: Tensor) -> TapeNode | None:
     """The tape node whose result this tensor is; None for a leaf.
 
-    Raises AutogradError where the view kind forbids asking (TEN-20).
+    Raises AutogradError for a stale view of a restricted kind (TEN-20).
     """
     me = here(tensor)
     edge_of(me)
@@ -62,7 +62,7 @@ def grad_fn(tensor: Tensor) -> TapeNode | None:
 
 
 def detach_(tensor: Tensor) -> Tensor:
-    """Takes the tensor out of its history; it is a leaf that does not require grad then.
+    """Detaches the tensor from its history, so that it is a leaf that does not require grad.
 
     Raises AutogradError for a view, whose history is its base's (TEN-23).
     """
@@ -73,10 +73,10 @@ def detach_(tensor: Tensor) -> Tensor:
 
 # ----------------------------------------------------------------------------------------- hooks
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-    """Calls `hook(grad)` when the gradient of this tensor is known, before it is used.
+    """Registers `hook(grad)`, which runs when the gradient of this tensor has been computed.
 
-    A tensor that the hook returns takes the gradient's place. Raises AutogradError for a tensor
-    that does not require grad.
+    A tensor that the hook returns replaces the gradient. Raises AutogradError for a tensor that
+    does not require grad.
     """
     edge = _hookable(tensor, "register_hook")
     if edge is None:
@@ -91,7 +91,7 @@ def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Re
 def register_post_accumulate_grad_hook(
     tensor: Tensor, hook: Callable[[Tensor], None]
 ) -> RemovableHandle:
-    """Calls `hook(tensor)` each time a gradient has been added to this leaf's `.grad`."""
+    """Registers `hook(tensor)`, which runs after a gradient was added to this leaf's `.grad`."""
     what = "register_post_accumulate_grad_hook"
     edge = _hookable(tensor, what)
     if edge is None:
@@ -107,7 +107,7 @@ def register_post_accumulate_grad_hook(
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Makes this tensor keep its gradient in `.grad` though it is no leaf (TEN-40)."""
+    """Makes this non-leaf tensor keep its gradient in `.grad` (TEN-40)."""
     me = here(tensor)
     if not me.requires_grad:
         _hookable(tensor, "retain_grad")
@@ -118,15 +118,15 @@ def retain_grad(tensor: Tensor) -> None:
 
 
 def retains_grad(tensor: Tensor) -> bool:
-    """Whether this tensor is no leaf and keeps its gradient in `.grad`."""
+    """Whether this is a non-leaf tensor that keeps its gradient in `.grad`."""
     me = here(tensor)
     return retains(me, me._node, me._index)
 
 
 def _hookable(tensor: Tensor, what: str) -> Any:
-    """Where its gradient goes; None for a view under no_grad, whose gradient goes nowhere."""
+    """The tensor's edge, for a hook; None for a view made under no_grad, which gets no gradient."""
     if STATE.recorder is not None:
-        STATE.recorder.unrecorded = True  # no op is left behind that says so
+        STATE.recorder.unrecorded = True  # no op in the graph shows this change
     me = here(tensor)
     edge = edge_of(me)
     if edge is None and not me.requires_grad:

@@ -1,1 +1,1 @@
-"""What every floor of the eager engine stands on: modes, storages, tape nodes, `Tensor`."""
+"""The base of the eager engine: modes, storages, tape nodes, `Tensor`."""

@@ -1,4 +1,4 @@
-"""Devices by name, and errors for values that are not on the host. Rules: DEV-7, DEV-8."""
+"""Devices by name, and errors for data that is not on the host. Rules: DEV-7, DEV-8."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotlite.ir.errors import ArgumentError, DeviceError, noted
 
 
 def device_of(op: str, device: Device | str | None) -> Device:
-    """The device of this name; a device itself; the CPU where none is given."""
+    """The device of this name, or the given device itself; the CPU for None."""
     if isinstance(device, str):
         return device_named(device, op=op)
     if device is not None and not isinstance(device, Device):
@@ -22,11 +22,11 @@ def device_of(op: str, device: Device | str | None) -> Device:
 
 
 class NotOnHostError(DeviceError, TypeError):
-    """The values are on a device, and are asked for on the host without a copy."""
+    """Access to device memory as host memory, without a copy."""
 
 
 def not_on_host(device: Device) -> NotOnHostError:
-    """The error for asking for an ndarray of memory that is not the host's."""
+    """The error for a NumPy array over memory of a device."""
     return noted(
         NotOnHostError(f"numpy: the tensor is on {device}, expected the CPU"),
         "Copy it there first: x.cpu().numpy().",
@@ -34,7 +34,7 @@ def not_on_host(device: Device) -> NotOnHostError:
 
 
 def shown(array: Any, device: Device) -> str:
-    """The elements as they are printed, and the device if it is not the host."""
+    """The text of the elements, with the device if it is not the host."""
     if not isinstance(array, np.ndarray) and not hasattr(array, "get"):
         return f"{array.tolist()}, device={device}"
     with np.printoptions(precision=4, threshold=100):

@@ -1,7 +1,7 @@
-"""`callback`: an effect that calls a function on the host with the values of tensors.
+"""`callback`: an effect that calls a Python function with the values of tensors.
 
-Users reach it as `aotlite.effects.callback`; anomaly mode puts one behind each op of a captured
-backward. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
+Its public name is `aotlite.effects.callback`. Anomaly mode also uses it, to check gradients of a
+backward inside a compiled function. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from aotlite.ir.ops.effects import HOST_CALLBACK, metas_of
 
 
 def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) -> Any:
-    """Calls `function` on the host with copies of the tensors' values, as arrays of NumPy.
+    """Calls `function` with copies of the tensors' values, as NumPy arrays on the host.
 
-    `results` says what it gives: a meta or its text, such as "f32[2, 3]", for one array, which
-    comes back as a tensor; a tuple or list of them for several, which come back as a tuple; nothing
-    for nothing. Results are on the device of the first tensor, and have no gradient. The function
-    runs without grad mode.
+    `results` declares its results: a meta or its text, such as "f32[2, 3]", for one array, which is
+    returned as a tensor; a tuple or list of them for several; an empty one for none. Results are on
+    the device of the first tensor, and have no gradient. The function runs without grad mode.
 
     >>> import aotlite as al
     >>> seen = []
@@ -49,7 +48,7 @@ def callback(function: Callable[..., Any], *tensors: Tensor, results: Any = ()) 
 
 
 def _text(result: Any) -> str:
-    """The text of what a callback gives. Raises ArgumentError for what says no such thing."""
+    """The text of the meta of a declared result. Raises ArgumentError for anything else."""
     text = result
     if isinstance(result, TensorMeta):
         text = meta_text(tensor_meta(result.shape, result.stride, result.dtype))
@@ -68,7 +67,7 @@ def _text(result: Any) -> str:
 
 
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is called for an effect: in the same modes, however the program runs."""
+    """The function as an effect calls it: in the same modes in eager and compiled code."""
 
     @wraps(function)
     def call(*args: Any) -> Any:
@@ -85,7 +84,7 @@ def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain(found: Any) -> Any:
-    """What a function on the host gave, with arrays for tensors."""
+    """The result of a host function, with tensors as arrays."""
     if isinstance(found, Tensor):
         return found._data
     if isinstance(found, (tuple, list)):

@@ -1,7 +1,7 @@
-"""Tensors as Python numbers, lists and NumPy arrays: what reads their elements on the host.
+"""Methods that read a tensor's elements: Python numbers, lists and NumPy arrays.
 
-The base of `Tensor`. A capture has no elements, and refuses. Rule: CAP-13.
-Spec: `specs/s1_capture.md`.
+A base class of `Tensor`. Under a capture tensors have no elements, so these methods raise. Rule:
+CAP-13. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aotlite.ir.op.operand import Operand
 
 
 class HostValues(Operand):
-    """The methods of a tensor that give its elements to Python."""
+    """The methods of a tensor that return its elements to Python."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class HostValues(Operand):
         def _data(self) -> Any: ...
 
     def numpy(self) -> np.ndarray:
-        """The NumPy array over this tensor's memory; writes are seen both ways.
+        """The NumPy array over this tensor's memory; each sees the other's writes.
 
         Raises AutogradError if the tensor requires grad, DeviceError if it is not NumPy's memory.
         """
@@ -99,7 +99,7 @@ class HostValues(Operand):
         return self.meta.shape[0]
 
     def __contains__(self, element: Any) -> bool:
-        """Whether some element equals this one, which may be a tensor that is broadcast."""
+        """Whether any element equals `element`, a number or a tensor to broadcast."""
         return bool(self.eq(element).any())
 
     def __iter__(self) -> Any:

@@ -1,6 +1,6 @@
-"""The modes of a thread: grad mode, inference, the recorder of a running capture. Rule: TRC-9.
+"""`STATE`: the modes of a thread: grad mode, inference mode, the recorder of a capture.
 
-The one piece of mutable module state of the eager layer; each thread has its own.
+It is thread-local, and the only mutable module state of the eager engine. Rule: TRC-9.
 """
 
 from __future__ import annotations
@@ -20,71 +20,71 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class TapeCompiler(Protocol):
-    """Runs backwards, compiled."""
+    """Compiled autograd: compiles and runs a whole backward."""
 
     def run(
         self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
     ) -> list[Any]:
-        """What `run_backward` does."""
+        """Does what `run_backward` does."""
 
 
 class BackwardListener(Protocol):
-    """What is told when a backward ends."""
+    """An object that is notified when a backward ends."""
 
     def forget(self) -> None:
-        """Lets go what was kept for the backward."""
+        """Drops the values that were kept for the backward."""
 
 
 class Draws(Protocol):
-    """Says which generator draws in the place of another (RNG-8)."""
+    """Substitutes generators in a checkpointed region (RNG-8)."""
 
     def of(self, generator: Any) -> Any:
-        """The generator to draw from where this one is asked."""
+        """The generator that draws instead of this one."""
 
 
 class Modes(threading.local):
     """Modes of the current thread."""
 
     grad_mode: bool | None = True
-    """None, which counts as off, in inference mode: results are inference tensors (TEN-22)."""
+    """None in inference mode: it counts as off, and results are inference tensors (TEN-22)."""
     recorder: Recorder | None = None
     wrappers: bool = False
-    """Whether any wrapper was ever made, in any thread: else no operand is one."""
+    """Whether any thread ever made a wrapper; if not, no operand needs to be checked for one."""
     functions: bool = False
-    """Whether any of them was of a class with a `__tensor_function__`."""
+    """Whether any of the wrappers' classes has a `__tensor_function__`."""
     nested: int = 0
-    """How many ops on wrappers have asked for the op that runs: as many as wrappers are nested."""
+    """The depth of nested dispatch: how many ops on wrappers are running."""
     deep: Any = None
-    """The op and its operands where these were very many (`eager.subclass.checks`)."""
+    """(op, operands) at which the nesting became suspiciously deep (`eager.subclass.checks`)."""
     draws: Draws | None = None
-    """What draws come by where a region is run that is run again; None nearly always (RNG-8)."""
+    """The substitution of generators in a checkpointed region; None outside (RNG-8)."""
     in_region: bool = False
-    """Inside of `checkpoint`: what happens here happens again in the backward (CKP-7)."""
+    """Whether inside of `checkpoint`, so that effects would happen again (CKP-7)."""
     task: list[BackwardListener] | None = None
-    """What is told when the backward ends: regions that it has computed again (CKP-2)."""
+    """The listeners of the running backward: regions that it recomputed (CKP-2)."""
     watch: Watch | None = None
-    """What wants to know of each tape node that is made; None, nearly always, if nothing does."""
+    """Saved-tensor hooks and anomaly mode; None, nearly always, if neither is active."""
     tapes: TapeCompiler | None = None
-    """What runs backwards in the place of the engine; None, nearly always, if that does (CAG-1)."""
+    """Compiled autograd; None, nearly always, where the engine runs backwards (CAG-1)."""
 
 
 @attrs.define(eq=False)
 class Watch:
-    """Saved-tensor hooks and anomaly mode, of which the makers of tape nodes take notice."""
+    """The modes that concern new tape nodes: saved-tensor hooks and anomaly mode."""
 
     pack: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
-    """The pack and unpack hooks at work (TEN-42)."""
+    """The active pack and unpack hooks (TEN-42)."""
     forbidden: str | None = None
-    """Why no such hooks may be at work."""
+    """The reason why hooks are disabled here, if they are."""
     anomaly: bool = False
     check_nan: bool = False
     made_now: Callable[[Any], object] | None = None
-    """In anomaly mode, of the node that is running: what is noted of a node that is made now."""
+    """In anomaly mode: running node -> the `ForwardStack` for a node that is made now."""
     running: object = None
-    """The tape node whose gradients are being computed, in anomaly mode."""
+    """In anomaly mode: the tape node whose gradients are being computed."""
 
     def made(self, node: Any) -> None:
-        """Notes where a tape node was made, in anomaly mode."""
+        """Records the stack that made a tape node, in anomaly mode."""
         if self.anomaly and self.made_now is not None:
             node.attachments().made = self.made_now(self.running)
 
@@ -93,14 +93,14 @@ STATE = Modes()
 
 
 def watch_with(**changes: Any) -> Watch | None:
-    """The thread's watch with these changes; None if nothing is to be watched then."""
+    """The thread's watch with these changes; None if it has nothing left to do."""
     changed = attrs.evolve(STATE.watch or Watch(), **changes)
     active = changed.pack is not None or changed.forbidden is not None or changed.anomaly
     return changed if active else None
 
 
 def watch_alone(watch: Watch | None) -> Watch | None:
-    """What of a watch is anomaly mode; None if that is off."""
+    """The watch without saved-tensor hooks; None if anomaly mode is off."""
     if watch is None or not watch.anomaly:
         return None
     return Watch(anomaly=True, check_nan=watch.check_nan, made_now=watch.made_now)
@@ -108,7 +108,7 @@ def watch_alone(watch: Watch | None) -> Watch | None:
 
 @contextmanager
 def watching(**changes: Any) -> Iterator[None]:
-    """A block with another watch: the present one with these changes."""
+    """A block in which the thread's watch has these changes."""
     before = STATE.watch
     STATE.watch = watch_with(**changes)
     try:
@@ -118,7 +118,7 @@ def watching(**changes: Any) -> Iterator[None]:
 
 
 class backward_task:
-    """A block that is one backward, behind which what it has computed again is let go."""
+    """A block that is one backward; at its end, recomputed values are dropped."""
 
     __slots__ = ("_before",)
 
@@ -133,9 +133,9 @@ class backward_task:
 
 
 class _Mode:
-    """A context manager and decorator that changes the modes for a block.
+    """Base of context managers and decorators that change the modes for a block.
 
-    A decorated generator has the mode while it runs, and its caller has its own in between.
+    A decorated generator runs in the mode; its caller has its own modes between the yields.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class _Mode:
 
 
 def resumed(mode: Callable[[], Any], generator: Any) -> Iterator[Any]:
-    """What a generator yields, where each of its stretches runs in the mode."""
+    """The generator's values; its code runs in the mode, the caller's does not."""
     try:
         with mode():
             value = generator.send(None)
@@ -191,7 +191,7 @@ def resumed(mode: Callable[[], Any], generator: Any) -> Iterator[Any]:
 
 
 def set_grad_mode(mode: bool) -> None:
-    """Sets grad mode; in inference mode there is none to set."""
+    """Sets grad mode; does nothing in inference mode."""
     if STATE.grad_mode is not None:
         STATE.grad_mode = mode
 
@@ -216,13 +216,13 @@ class _GradMode(_Mode):
 
 
 class no_grad(_GradMode):
-    """Block or function in which ops leave no history (TEN-21)."""
+    """A block or function in which ops record no history (TEN-21)."""
 
     mode = False
 
 
 class enable_grad(_GradMode):
-    """Block or function in which ops leave history, also inside `no_grad`."""
+    """A block or function in which ops record history, also inside `no_grad`."""
 
     mode = True
 
@@ -257,10 +257,10 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Block or function whose results keep no autograd state at all: inference tensors (TEN-22).
+    """A block or function whose results are inference tensors, without autograd state (TEN-22).
 
-    They cannot be saved for a backward, nor be written outside of the mode.
-    `inference_mode(False)` leaves the mode for a block.
+    They cannot be saved for a backward, nor written outside of the mode. `inference_mode(False)`
+    leaves the mode for a block.
 
     >>> import aotlite as al
     >>> with inference_mode():
@@ -297,7 +297,7 @@ def is_inference_mode_enabled() -> bool:
 
 @contextmanager
 def modes_kept() -> Iterator[None]:
-    """A block after which grad mode is what it was, whatever was called in it."""
+    """A block that restores grad mode at its end."""
     before = STATE.grad_mode
     try:
         yield
@@ -307,7 +307,7 @@ def modes_kept() -> Iterator[None]:
 
 @contextmanager
 def outside_regions() -> Iterator[None]:
-    """A block with no region around it: what is recorded in it does not happen there (CKP-9)."""
+    """A block that counts as outside of checkpointed regions, such as a capture in one (CKP-9)."""
     before, STATE.in_region = STATE.in_region, False
     try:
         yield
@@ -317,7 +317,7 @@ def outside_regions() -> Iterator[None]:
 
 @contextmanager
 def recording(recorder: Any) -> Iterator[None]:
-    """A block in which this thread's tensor ops are `recorder`'s."""
+    """A block in which `recorder` records this thread's tensor ops."""
     before, STATE.recorder = STATE.recorder, recorder
     try:
         yield
@@ -326,5 +326,5 @@ def recording(recorder: Any) -> Iterator[None]:
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops leave history in this thread now."""
+    """Whether ops record history in this thread now."""
     return bool(STATE.grad_mode)

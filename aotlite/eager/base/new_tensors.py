@@ -1,6 +1,6 @@
-"""Tensors on given memory, made without the constructor: results of compiled calls and of views.
+"""Fast constructors of tensors over given memory, for results of compiled calls and views.
 
-They set what `Tensor.__init__` sets, and must name every slot. Rule: TEN-1.
+They bypass `Tensor.__init__`, and so must set every slot. Rule: TEN-1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aotlite.ir.meta import TensorMeta
 def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
     """A plain tensor on a new storage over `buffer`: `Tensor(Storage(buffer), meta, offset)`.
 
-    Written out, since two constructors are a fourth of what a small compiled call costs.
+    Inlined, since the two constructors would take a fourth of a small compiled call.
     """
     storage = _new_storage(Storage)
     storage.buffer = buffer
@@ -47,7 +47,7 @@ def tensor_over(buffer: Any, meta: TensorMeta, offset: int = 0) -> Tensor:
 def tensor_on(
     storage: Storage, meta: TensorMeta, offset: int, kind: type[Tensor] | None = None
 ) -> Tensor:
-    """A tensor on a storage that others are on: its facts must be asked for."""
+    """A tensor on a storage that other tensors share, so that `facts_of` must compute its facts."""
     made = _new_tensor(kind or Tensor)
     made.storage = storage
     made.meta = meta
@@ -70,9 +70,9 @@ def tensor_on(
 def tensors_over(
     windows: Sequence[tuple[Any, int] | None], metas: Sequence[TensorMeta | None]
 ) -> list[Tensor | None]:
-    """A plain tensor for each (buffer, offset) that has a meta; one storage for each buffer.
+    """A plain tensor for each (buffer, offset) with a meta; one storage for each buffer.
 
-    Written out like `tensor_over`: the gradients of a step are hundreds.
+    Inlined like `tensor_over`: a training step has hundreds of gradients.
     """
     made: list[Tensor | None] = []
     storages: dict[int, Storage] = {}

@@ -1,8 +1,7 @@
-"""`Storage`: a buffer shared by any number of tensors, and its version counter.
+"""`Storage`: a buffer that any number of tensors share, and its version counter.
 
-Tape nodes whose saved values lie in a storage observe its writes: they copy the bytes before these
-change.
-Rules: TEN-1, TEN-10, PART-37.
+A tape node can read the bytes of a storage later, without a copy. It observes writes of the storage
+for that, and copies the bytes before they change (copy-on-write). Rules: TEN-1, TEN-10, PART-37.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from aotlite.ir.errors import DeviceError, UnsupportedError, noted
 
 
 class NoCount(int):
-    """The version of a storage made in inference mode: writes are not counted (TEN-11)."""
+    """The version of a storage made in inference mode, which does not count writes (TEN-11)."""
 
     __slots__ = ()
 
@@ -57,17 +56,17 @@ class Storage:
         self.version: int = 0 if STATE.grad_mode is not None else NO_COUNT
         self.writable = writable
         self.exported = False
-        """The buffer is, or can be, the memory of an ndarray that the user holds."""
+        """Whether the user may have a NumPy array on this memory."""
         self.capture = capture
-        """The recorder whose fake this is; None for a storage with data."""
+        """The recorder to which this fake belongs; None for a storage with data."""
         self.write_observers: list[ref[WriteObserver]] | None = None
         """Weak references to the objects that read the bytes later; None if there are none. Who
         writes the bytes calls `before_write` first.
         """
 
     def twin(self) -> Storage:
-        """Another storage on this memory, with a count of writes of its own (TEN-5)."""
-        # Bounds tell both from other memory, as for ndarrays, and neither buffer may move.
+        """Another storage on the same memory, with a version counter of its own (TEN-5)."""
+        # Overlap of such storages is found by addresses, as for ndarrays; neither buffer may move.
         self.export()
         twin = Storage(self.buffer, writable=self.writable, capture=self.capture)
         twin.exported = True
@@ -99,7 +98,7 @@ class Storage:
         self.before_write()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """What copies and pickles are made of: nobody observes their writes."""
+        """The state for copies and pickles, without observers."""
         if STATE.recorder is not None:
             raise STATE.recorder.refuse("a pickle of a tensor's memory", "make it outside")
         if self.capture is not None:
@@ -113,11 +112,11 @@ class Storage:
         return twin
 
     def no_data(self, what: str) -> Exception:
-        """The error for asking for bytes that are not there."""
+        """The error for access to the bytes of a storage without data."""
         return no_data(what, self)
 
     def nbytes(self) -> int:
-        """Bytes of the whole memory."""
+        """The size of the buffer in bytes."""
         if self.buffer is None:
             raise self.no_data("nbytes")
         size: int = self.buffer.nbytes
@@ -138,7 +137,7 @@ class Storage:
 
 
 def no_data(what: str, storage: Storage) -> Exception:
-    """The error for asking a captured tensor, on this storage, for its data."""
+    """The error for access to the data of a captured tensor on this storage."""
     error = noted(
         UnsupportedError(
             f"{what}: the tensor belongs to a capture and has no data, expected a tensor with data"

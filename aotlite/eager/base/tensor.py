@@ -1,8 +1,8 @@
-"""`Tensor`: storage, geometry and autograd state, and the methods that need no more than these.
+"""`Tensor`: a storage, a geometry and autograd state, with the methods that need only these.
 
-Its ops come from `Operand`, what reads elements on the host from `HostValues`. What needs floors
-above, from `__getitem__` to `backward`, is installed by `tensor_methods` and declared here for type
-checkers. Rules: TEN-1..TEN-25.
+Its ops are methods of `Operand`; methods that read elements are in `HostValues`. Methods that need
+higher packages, from `__getitem__` to `backward`, are declared here for type checkers only:
+`aotlite/eager/tensor_methods.py` adds them. Rules: TEN-1..TEN-25.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from aotlite.ir.ops.shape.memory_format import suggested_format
 
 
 class Tensor(HostValues):
-    """A strided window onto a storage, with autograd state.
+    """A strided view of a storage, with autograd state.
 
-    Made by `tensor`, `zeros`, `from_numpy` and by ops. `requires_grad` starts a history.
+    `tensor`, `zeros`, `from_numpy` and ops make them. `requires_grad` starts a history.
 
     >>> import aotlite as al
     >>> x = al.tensor([1.0, 2.0], requires_grad=True)
@@ -60,18 +60,19 @@ class Tensor(HostValues):
     )
 
     __tensor_dispatch__: ClassVar[Callable[..., Any] | None] = None
-    """Of wrapper subclasses: `(func, types, args, kwargs)` gives what an op gives (SUB-23)."""
+    """Of wrapper subclasses: `(func, types, args, kwargs)` returns the result of an op (SUB-23)."""
     __tensor_function__: ClassVar[Callable[..., Any] | None] = None
-    """Of wrapper subclasses that need it: asked before, with history, for other ops (SUB-10)."""
+    """Optional, of wrapper subclasses: called before, with grad mode on, to replace an op by other
+    ops (SUB-10)."""
     __tensor_coerce_gradient__: ClassVar[Callable[..., Any] | None] = None
-    """Of wrapper subclasses that need it: `(self, gradient)` gives the form that gradients of this
-    tensor have of one that a backward is given (TAN-5)."""
+    """Optional, of wrapper subclasses: `(self, gradient)` converts a gradient that was passed to
+    `backward` to the form of this tensor's gradients (TAN-5)."""
     __tensor_gradient_form__: ClassVar[Callable[..., Any] | None] = None
-    """Of wrapper subclasses that need it: `(self)` gives a function that brings any gradient that
-    arrives at this tensor to the one form that its gradients have (SHD-15)."""
+    """Optional, of wrapper subclasses: `(self)` returns a function that converts any gradient of
+    this tensor to the one form of its gradients (SHD-15)."""
 
     _copies_grad: ClassVar[bool] = True
-    """Whether deep copies have the gradient, too."""
+    """Whether deep copies copy the gradient, too."""
 
     storage: Storage
     meta: TensorMeta
@@ -89,18 +90,18 @@ class Tensor(HostValues):
     _base: Tensor | None
     _grad: Tensor | None
     _accumulator: Any
-    """The `AccumulateGrad` of a leaf that was asked for it, else None."""
+    """The leaf's `AccumulateGrad` node, once it is made; else None."""
 
     def __init__(self, storage: Storage, meta: TensorMeta, offset: int = 0) -> None:
         self.storage = storage
         self.meta = meta
         self.offset = offset
         self.value = None
-        """The graph value of this object after its last write, while it is captured."""
+        """Under a capture: the graph value of this tensor after its last write."""
         counts = type(storage.version) is int
         plain = type(self) is Tensor and storage.buffer is not None and counts
         self.facts = meta if plain else None
-        """What a compiled entry depends on (`tensor_facts`); None where it must be asked for."""
+        """What guards compare (`tensor_facts`); None where `facts_of` must compute it."""
         self._array = None
         self._leaf = False
         self._node = None
@@ -173,14 +174,14 @@ class Tensor(HostValues):
         def __cuda_array_interface__(self) -> dict[str, Any]: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """What makes instances of a wrapper class is its `__new__`, whose arguments are its own."""
+        """Gives wrapper classes no `__init__`: their `__new__` has arguments of its own."""
         super().__init_subclass__(**kwargs)
         if cls.__tensor_dispatch__ is not None and cls.__init__ is Tensor.__init__:
             cls.__init__ = object.__init__  # type: ignore[method-assign, assignment]
 
     # --- history and gradients
     def requires_grad_outside(self) -> bool:
-        """`requires_grad` of this very object, also while a fake stands for it."""
+        """`requires_grad` of this object itself, also while a fake stands for it."""
         root = self._root
         return self._leaf or self._node is not None or (root is not None and root.requires_grad)
 
@@ -232,7 +233,7 @@ class Tensor(HostValues):
 
     @property
     def version(self) -> int:
-        """How often the storage was written: one count for views and detached aliases (TEN-10)."""
+        """The storage's counter of writes, which views and detached aliases share (TEN-10)."""
         _forbid_outside(self, "reading the version", "read it before the compiled function")
         version = self.storage.version
         if type(version) is not int:
@@ -252,14 +253,14 @@ class Tensor(HostValues):
         return self._leaf and self._node is None
 
     def _leads_nowhere(self) -> bool:
-        """Whether no gradient goes anywhere from here: as from a view under no_grad (TEN-21)."""
+        """Whether its gradient goes nowhere, as that of a view made under no_grad (TEN-21)."""
         of_no_grad = self._node is None and self._kind is CreationKind.NO_GRAD
         return of_no_grad or not self.requires_grad
 
     # --- data
     @property
     def array(self) -> Any:
-        """The device library's array over this tensor's memory; none while it is captured."""
+        """The array library's array over this tensor's memory. Raises under a capture."""
         forbid_capture(self, "array", "keep the computation in tensors, or return the tensor")
         return self._data
 
@@ -278,7 +279,7 @@ class Tensor(HostValues):
 
     # --- memory
     def untyped_storage(self) -> Storage:
-        """The memory that this tensor is a window on: the same object for all that share it."""
+        """The tensor's storage: the same object for all tensors that share it."""
         return self.storage
 
     def data_ptr(self) -> int:
@@ -287,7 +288,7 @@ class Tensor(HostValues):
         return self.storage.data_ptr() + self.offset * self.itemsize
 
     def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether `tensor` is a window of the same geometry on the same memory."""
+        """Whether `tensor` has the same geometry on the same memory."""
         same = here(self).storage is here(tensor).storage
         same = same and self.storage_offset() == tensor.storage_offset()
         return same and (self.shape, self.stride()) == (tensor.shape, tensor.stride())
@@ -295,7 +296,7 @@ class Tensor(HostValues):
     def resize_as_(
         self, the_template: Tensor, *, memory_format: MemoryFormat | None = None
     ) -> Tensor:
-        """`resize_` to the size of another tensor; `preserve_format` takes its format too."""
+        """`resize_` to the size of another tensor; `preserve_format` also copies its format."""
         if not isinstance(the_template, Tensor):
             raise ArgumentError(
                 f"resize_as_: argument 'the_template' is {the_template!r}, expected a tensor"
@@ -305,13 +306,13 @@ class Tensor(HostValues):
         return self.resize_(the_template.shape, memory_format=memory_format)
 
     def hidden_alias(self) -> Tensor:
-        """A leaf on the same memory whose writes this tensor's versions do not count (TEN-5)."""
+        """A leaf on the same memory with a version counter of its own: PyTorch's data (TEN-5)."""
         alias: Tensor = self._do("hidden_alias")
         return alias
 
     # --- geometry that is not in the meta
     def storage_offset(self) -> int:
-        """Elements from the start of the storage to the first element."""
+        """The offset of the first element in the storage, in elements."""
         recorder = STATE.recorder
         if recorder is not None:
             recorder.note_offset_read(self)
@@ -328,7 +329,7 @@ class Tensor(HostValues):
     def as_strided_scatter(
         self, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
     ) -> Tensor:
-        """A copy with the same strides of which this window is `src`."""
+        """A copy with the same strides, in which this window is replaced by `src`."""
         offset = self._relative(storage_offset)
         return self._do("as_strided_scatter", src, size, stride, offset)
 
@@ -353,12 +354,12 @@ def here(tensor: Tensor) -> Tensor:
 
 
 def apply_op(op: Op, args: tuple[Any, ...]) -> Any:
-    """What `dispatch` gives, for modules on floors below it."""
+    """`dispatch(op, args)`, for modules that `dispatch` itself imports."""
     return Tensor._apply(None, op, args)  # type: ignore[arg-type]
 
 
 def _forbid_outside(tensor: Tensor, what: str, advice: str) -> None:
-    """Refuses what a call cannot be told by, or what would have to be done at each call."""
+    """Raises, in a capture, for an operation on a tensor from outside that cannot be recorded."""
     recorder = STATE.recorder
     if recorder is not None and recorder.is_outside(tensor):
         raise recorder.refuse(f"{what} of a tensor from outside", advice)

@@ -1,8 +1,8 @@
-"""Refusals: errors for what eager would have done, and a capture cannot do.
+"""Refusals: errors for operations that eager mode supports and a capture does not.
 
-Users' Python may catch them, and go on where eager never goes. So each is noted by the recorders
-that it concerns, and raised when users' Python has run. Errors that eager raises, too, are no
-refusals. Rule: CAP-13. Spec: `specs/s1_capture.md`.
+Users' code may catch such an error, and take a branch that eager mode never takes. So the recorders
+concerned record it, and raise it when the users' code has ended. An error that eager mode raises as
+well is not a refusal. Rule: CAP-13. Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CAUGHT = (
 
 
 def note_refusal(error: ErrorT, *recorders: Any) -> ErrorT:
-    """Returns `error` itself, which these recorders raise if nobody else does, while they run."""
+    """Returns `error` itself; these recorders will raise it if users' code catches it."""
     for recorder in recorders:
         if recorder is None or (recorder.closed and recorder is not STATE.recorder):
             continue
@@ -32,10 +32,10 @@ def note_refusal(error: ErrorT, *recorders: Any) -> ErrorT:
 
 @contextmanager
 def raising_refusals(recorder: Any) -> Iterator[None]:
-    """A block of users' Python, whose first refusal is raised whatever that has made of it.
+    """A block of users' code. Raises its first refusal at the end, even if the code caught it.
 
-    What it raised instead is its context: eager would not have come there. Ctrl-C is no answer to
-    a refusal.
+    An error that the code raised instead becomes its context, as eager mode would not have come
+    there; a KeyboardInterrupt is passed on.
     """
     try:
         yield
@@ -54,7 +54,8 @@ def raising_refusals(recorder: Any) -> Iterator[None]:
 
 @contextmanager
 def refusals_apart() -> Iterator[None]:
-    """A block whose refusals are not the user's: eager does not run it, or makes a text there."""
+    """A block whose refusals are not recorded: code that eager mode does not run, or that only
+    makes a text."""
     recorder = STATE.recorder
     before = None if recorder is None else recorder.refusal
     try:
@@ -66,7 +67,7 @@ def refusals_apart() -> Iterator[None]:
 
 # --------------------------------------------------------------------------------------- values
 def forbid_capture(tensor: Any, what: str, advice: str) -> None:
-    """Raises where a tensor has no data: wrappers have none in eager, either."""
+    """Raises for a tensor without data: a captured one, or a wrapper."""
     recorder = STATE.recorder
     if recorder is not None and not tensor.__tensor_dispatch__:
         raise recorder.refuse(f"{what}() of a tensor (whose value is not known)", advice)
@@ -75,12 +76,12 @@ def forbid_capture(tensor: Any, what: str, advice: str) -> None:
 
 
 def forbid_number(tensor: Any, what: str, advice: str) -> None:
-    """`forbid_capture` of what asks for a number, which several elements do not give in eager."""
+    """`forbid_capture` for conversions to a number; for several elements, eager's error."""
     if STATE.recorder is not None and tensor.numel() != 1 and not tensor.__tensor_dispatch__:
         raise several(tensor)
     forbid_capture(tensor, what, advice)
 
 
 def several(tensor: Any) -> Exception:
-    """The error for a tensor of which a number is asked, and that has not one element."""
+    """The error for the conversion of a tensor to a number that does not have one element."""
     return ArgumentError(f"item: the tensor has shape {tensor.shape}, expected one element")

@@ -1,1 +1,1 @@
-"""Tensors from data, numbers and random numbers; parts, memory and questions of tensors."""
+"""Functions that make tensors (factories, `tensor`, interop), indexing, and memory changes."""

@@ -1,9 +1,9 @@
-"""The table of what NumPy and tensors mean alike, and the words for what they do not.
+"""The table of methods and operators that mean the same for NumPy arrays and for tensors.
 
-`array_names.json` is made by `tools/ndarray_table.py`, which compares results on samples: for each
-form of a name or operator, and each class of operands, one letter: "." where all samples agree,
-else that of a reason. A form that is not in the table is not known to agree. Read by
-`array_stand_in`. Rules: NDA-2, NDA-3. Spec: `specs/ndarrays.md`.
+`tools/ndarray_table.py` makes `array_names.json` by comparing results on samples. It has a letter
+for each form of a call and each class of operands: "." where all samples agree, else the letter of
+the reason why not. A form that is not in the table is not known to agree. `array_stand_in` reads
+it. Rules: NDA-2, NDA-3. Spec: `specs/ndarrays.md`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from aotlite.ir.dtypes.limits import iinfo
 
 TABLE = Path(__file__).parent / "array_names.json"
 KINDS = tuple([dtype for dtype in DTYPES if dtype.numpy.isbuiltin == 1])
-"""The dtypes that NumPy has."""
+"""The dtypes that are NumPy's own."""
 dtypes_by_name = {str(dtype): dtype for dtype in KINDS}
 RANKS = ("n", "0", "s")
-"""Dimensions or none; an array or a scalar, of which NumPy makes a difference."""
+"""Arrays with dimensions, 0-d arrays, and NumPy scalars, which behave differently."""
 NUMBERS = ("bool", "int", "int beyond", "float", "complex")
 """Python's numbers, integers apart that the array's dtype does not hold."""
 RECEIVERS = tuple([f"{dtype}:{rank}" for dtype in KINDS for rank in RANKS])
@@ -48,7 +48,7 @@ def table() -> dict[str, Any]:
 
 
 def why_not(form: str, receiver: str) -> str | None:
-    """The two meanings of a name or call; None where they are one."""
+    """Why a name or call differs between NumPy and tensors; None where it does not."""
     calls = table()["calls"]
     row = calls.get(form) or calls.get(f"{form.partition('(')[0]}(*)")
     place = _PLACES.get(receiver)
@@ -56,7 +56,7 @@ def why_not(form: str, receiver: str) -> str | None:
 
 
 def why_no_index(form: str, receiver: str) -> str | None:
-    """The two meanings of an index, such as `a[IS]`, which depend on no dtype; None for one."""
+    """Why an index, such as `a[IS]`, differs, for any dtype; None where it does not."""
     row = table()["indices"].get(form)
     if row is None or receiver not in _PLACES:
         return UNKNOWN
@@ -64,7 +64,7 @@ def why_no_index(form: str, receiver: str) -> str | None:
 
 
 def why_no_operator(form: str, receiver: str, other: str) -> str | None:
-    """The two meanings of an operator between two classes of operands; None where they are one."""
+    """Why an operator differs for two classes of operands; None where it does not."""
     row = table()["operators"].get(form)
     place, column = _PLACES.get(receiver), _OTHERS.get(other)
     if row is None or place is None or column is None:
@@ -87,10 +87,10 @@ def receiver_class(tensor: Tensor, *, is_scalar: bool) -> str:
 
 
 def number_class(value: Any, dtype: DType) -> str:
-    """The class of a number beside an array of a dtype; "" for what was not compared.
+    """The class of a number as the other operand of an array; "" where none was compared.
 
-    That is what is no number, integers that no dtype holds, and beside integers floats that the
-    dtype does not hold.
+    Not compared are values that are not numbers, integers that no dtype holds, and floats beside an
+    integer array that its dtype does not hold.
     """
     if isinstance(value, np.generic):
         return f"{value.dtype}:number"
@@ -112,7 +112,7 @@ def _holds(dtype: DType, value: int) -> bool:
 
 
 def call_form(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """A call as the table has it: `sum(int, keepdims=bool)`."""
+    """The table's form of a call: `sum(int, keepdims=bool)`."""
     words = [_word(each) for each in args]
     words += [f"{key}={_word(kwargs[key])}" for key in sorted(kwargs)]
     return f"{name}({', '.join(words)})"
@@ -127,14 +127,14 @@ def _word(value: Any) -> str:
 
 
 def index_form(index: Any) -> str:
-    """An index as the table has it: one letter for each item of a tuple."""
+    """The table's form of an index: one letter for each item of a tuple."""
     items = index if type(index) is tuple else (index,)
     letters = "".join([_letter(item) for item in items])
     return letters if type(index) is tuple else f"={letters}"
 
 
 def _letter(item: Any) -> str:
-    """What an item of an index is; "?" for what was not compared."""
+    """The letter for an item of an index; "?" for one that was not compared."""
     if item is None or item is Ellipsis:
         return "N" if item is None else "E"
     if type(item) is slice:

@@ -1,11 +1,10 @@
-"""`ArrayStandIn`: what a compiled function sees of an ndarray that it is given, while captured.
+"""`ArrayStandIn`: stands for a NumPy array in a compiled function, while that is captured.
 
-It has a tensor over the array's memory, and does by that tensor's ops what NumPy and tensors mean
-alike (`array_names`). Everything else raises: what differs with both meanings, what an
-ndarray lacks as an AttributeError. What it computes are stand-ins again, of arrays or of scalars.
-`calls` puts stand-ins in the place of ndarrays and takes them out of the results. No other library
-is given one: what asks for its memory or its values is refused. Rules: NDA-2..NDA-6. Spec:
-`specs/ndarrays.md`.
+It wraps a tensor over the array's memory. Methods and operators that mean the same for NumPy and
+tensors (`array_names`) run as the tensor's ops, and return stand-ins. All others raise, with both
+meanings; an attribute that an ndarray lacks raises AttributeError. The front end puts stand-ins in
+the place of arrays and takes them out of results. A stand-in gives neither its memory nor its
+values to other libraries. Rules: NDA-2..NDA-6. Spec: `specs/ndarrays.md`.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ArrayStandIn:
         return self._wrapped(getattr(self._tensor, name)(*args, **kwargs))
 
     def _wrapped(self, result: Any) -> Any:
-        """What NumPy gives for a tensor's result: views are arrays, other 0-d ones scalars."""
+        """The stand-in for a tensor's result: an array for a view, a scalar for another 0-d one."""
         if isinstance(result, Tensor):
             if result is self._tensor:
                 return self
@@ -117,7 +116,7 @@ class ArrayStandIn:
         return self._wrapped(getattr(self._tensor, name)(self._operand(form, other)))
 
     def _operand(self, form: str, other: Any) -> Any:
-        """The other operand as a tensor's op takes it."""
+        """The other operand, for the tensor's op."""
         if is_stand_in(other):
             kind = receiver_class(other._tensor, is_scalar=other._is_scalar)
             self._check_operator(form, kind)
@@ -167,7 +166,7 @@ class ArrayStandIn:
 
     # --- items
     def __getitem__(self, index: Any) -> Any:
-        """Without `...`, NumPy gives a scalar for one element, and no view."""
+        """The item; for a single element, without `...`, a scalar and no view, as in NumPy."""
         index = self._bare(index)
         form = index_form(index)
         self._check_index(f"a[{form}]")
@@ -184,7 +183,7 @@ class ArrayStandIn:
         self._tensor[index] = self._operand("a[i] = v", value)
 
     def _bare(self, index: Any) -> Any:
-        """An index with tensors in the place of stand-ins."""
+        """The index, with tensors instead of stand-ins."""
         if type(index) is tuple:
             return tuple([self._bare(item) for item in index])
         if is_stand_in(index):
@@ -235,7 +234,7 @@ class ArrayStandIn:
         self._refuse_function(func)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's scalars and arrays ask so for their operators with a stand-in."""
+        """NumPy calls this for an operator of one of its scalars or arrays with a stand-in."""
         made = _UFUNCS.get(ufunc) if method == "__call__" and not kwargs else None
         if made is None or any(isinstance(each, Tensor) for each in inputs):
             self._refuse_function(ufunc, method)
@@ -267,7 +266,7 @@ class ArrayStandIn:
 
 
 class _Method:
-    """A method of a stand-in: NumPy's name, called by the tensor's op where both mean the same."""
+    """A method of a stand-in: calls the tensor's op where NumPy's method means the same."""
 
     __slots__ = ("_name", "_of")
 
@@ -346,17 +345,17 @@ def tensor_of(stand_in: Any) -> Tensor:
 
 
 def stands_for_scalar(stand_in: Any) -> bool:
-    """Whether NumPy would have a scalar here, and no array."""
+    """Whether it stands for a NumPy scalar, not an array."""
     return bool(stand_in._is_scalar)
 
 
 def tensor_on(array: Any) -> Tensor:
-    """A leaf on the memory of a stand-in, with a count of writes of its own (NDA-6)."""
+    """A leaf on the memory of a stand-in, with a version counter of its own (NDA-6)."""
     return array._tensor.hidden_alias()
 
 
 def refuse_subclass(array: np.ndarray, place: str) -> None:
-    """Raises UnsupportedError for an ndarray of a class with other semantics than ndarray's own."""
+    """Raises UnsupportedError for an instance of an ndarray subclass with its own semantics."""
     kind = type(array)
     if kind is np.ndarray:
         return

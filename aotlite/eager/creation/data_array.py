@@ -1,4 +1,4 @@
-"""Python data as an ndarray and the dtype that a tensor of it has: what `tensor(data)` reads."""
+"""`host_array`: Python data as a NumPy array, and the dtype of its tensor, for `tensor(data)`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARRAYS = (np.ndarray, np.generic)
 def host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """The array of nested sequences, and the dtype of its numbers. Raises ArgumentError.
 
-    `dtype` is what the numbers are to become: those that it cannot hold are refused.
+    `dtype` is the requested dtype; numbers that it cannot hold are refused.
     """
     if isinstance(data, _ARRAYS):
         host = np.asarray(data)
@@ -67,7 +67,7 @@ def _array(data: Any) -> np.ndarray:
 
 
 def _check_numbers(host: np.ndarray, data: Any, dtype: DType) -> None:
-    """Whether each number can be one of the dtype: complex ones of no real one, and so on."""
+    """Raises ArgumentError unless the dtype can hold each number."""
     if dtype.kind == COMPLEX or not host.size:
         return
     if host.dtype.kind == "c":
@@ -87,7 +87,7 @@ def _check_numbers(host: np.ndarray, data: Any, dtype: DType) -> None:
 
 
 def _from_mixed(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
-    """Lists in which arrays, their elements or tensors stand among numbers."""
+    """The array of lists that mix arrays, their elements or tensors with numbers."""
     leaves = list(_leaves(data))
     inferred = leaves[0]
     for leaf in leaves[1:]:

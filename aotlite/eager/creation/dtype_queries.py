@@ -1,4 +1,4 @@
-"""What is asked of dtypes and tensors: `promote_types`, `can_cast`, `is_tensor`, `numel`, ..."""
+"""Queries of dtypes and tensors: `promote_types`, `can_cast`, `is_tensor`, `numel`, ..."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tensors made of numbers: `zeros`, `full`, `arange`, `linspace`, `eye`, ...
+"""Factories: `zeros`, `full`, `arange`, `linspace`, `eye`, ...
 
-Each takes `dtype`, `device`, `requires_grad` and `out`. Sizes may be given one by one.
+Each takes `dtype`, `device`, `requires_grad` and `out`. Sizes may be separate arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def made(
     requires_grad: builtins.bool,
     out: Tensor | None = None,
 ) -> Tensor:
-    """What the op gives for these arguments, a dtype and a device, or `out` that holds it."""
+    """The result of an op for these arguments, a dtype and a device; written to `out` if given."""
     dtype, device = wishes
     result: Tensor
     if out is None:
@@ -42,7 +42,7 @@ def made(
 
 
 def size_of(given: tuple[Any, ...], size: Any = None) -> Any:
-    """The size of `zeros(2, 3)`, of `zeros((2, 3))` and of `zeros(size=(2, 3))` alike."""
+    """The size (2, 3) from each of `zeros(2, 3)`, `zeros((2, 3))` and `zeros(size=(2, 3))`."""
     if size is not None and not given:
         return size
     return given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
@@ -69,7 +69,7 @@ def zeros(
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Zeros, float32 unless said otherwise. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
+    """Zeros, float32 by default. `zeros(2, 3)` and `zeros((2, 3))` are the same."""
     return made("full", (size_of(sizes, size), 0.0), (dtype, device), requires_grad, out)
 
 
@@ -81,7 +81,7 @@ def ones(
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Ones, float32 unless said otherwise."""
+    """Ones, float32 by default."""
     return made("full", (size_of(sizes, size), 1.0), (dtype, device), requires_grad, out)
 
 
@@ -94,7 +94,7 @@ def empty(
     memory_format: MemoryFormat | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """A tensor whose values are not to be relied on; here it holds zeros, so runs repeat."""
+    """A tensor with unspecified values; here zeros, so that runs are reproducible."""
     if out is not None:
         return zeros(size_of(sizes, size), dtype=dtype, device=device, out=out)
     result = zeros(size_of(sizes, size), dtype=dtype, device=device)
@@ -138,7 +138,7 @@ def scalar_tensor(
     device: Place = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """A tensor of no dimensions that holds a number, float32 unless said otherwise."""
+    """A 0-d tensor that holds a number, float32 by default."""
     return made("full", ((), s), (dtype or dtypes.default_dtype, device), requires_grad)
 
 
@@ -151,7 +151,7 @@ def eye(
     requires_grad: builtins.bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Ones on the diagonal of n rows and m columns (as many as rows, if not said)."""
+    """The (n, m) matrix with ones on the diagonal and zeros elsewhere; m is n by default."""
     return made("eye", (n, m), (dtype, device), requires_grad, out)
 
 
@@ -226,7 +226,7 @@ def arange(
 
 
 def _count(start: Any, end: Any, step: Any) -> int:
-    """How many numbers lie from `start` up to `end`, without it."""
+    """The number of steps from `start` to `end`, exclusive."""
     if step == 0:
         raise ArgumentError("arange: step is 0, expected another number")
     if (end < start) if step > 0 else (end > start):
@@ -246,6 +246,6 @@ def _count(start: Any, end: Any, step: Any) -> int:
 
 
 def _told(number: Any) -> str:
-    """A number in a message: Python does not print ints of more than 4300 digits."""
+    """The text of a number: Python does not print ints of more than 4300 digits."""
     is_long = isinstance(number, int) and number.bit_length() > 64
     return f"an int of {number.bit_length()} bits" if is_long else str(number)

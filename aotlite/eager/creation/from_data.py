@@ -51,7 +51,7 @@ def tensor(
     device: Device | str | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """A new leaf with a copy of `data` (numbers, nested lists, arrays, tensors).
+    """A new leaf tensor with a copy of `data` (numbers, nested lists, arrays, tensors).
 
     Python floats become float32, integers int64, as in PyTorch.
 
@@ -89,7 +89,7 @@ def new_tensor(
     device: Any = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """`tensor(data)` of this tensor's dtype and device."""
+    """`tensor(data)` with this tensor's dtype and device."""
     return tensor(
         data,
         dtype=dtype or like.dtype,
@@ -99,7 +99,7 @@ def new_tensor(
 
 
 def dtype_of(op: str, dtype: DType | type) -> DType:
-    """The dtype that is given, or that a Python type stands for."""
+    """The given dtype, or the one that a Python type stands for."""
     found = as_dtype(dtype)
     if not isinstance(found, DType):
         raise ArgumentError(f"{op}: argument 'dtype' is {dtype!r}, expected a dtype")
@@ -109,7 +109,7 @@ def dtype_of(op: str, dtype: DType | type) -> DType:
 def as_tensor(
     data: Any, dtype: DType | type | None = None, device: Device | str | None = None
 ) -> Tensor:
-    """`data` as a tensor, on its own memory where nothing has to change; else a copy.
+    """`data` as a tensor that shares its memory where dtype and device allow it; else a copy.
 
     A tensor keeps its history.
     """
@@ -136,7 +136,7 @@ def asarray(
     copy: builtins.bool | None = None,
     requires_grad: builtins.bool = False,
 ) -> Tensor:
-    """`as_tensor`; a copy if `copy` is true, never one if it is false (ArgumentError instead)."""
+    """`as_tensor` that always copies if `copy` is True, and raises instead of it if it is False."""
     obj = _not_stood_in(obj)
     made = as_tensor(obj, dtype, device)
     shares = made is obj or _is_shared(made, obj)
@@ -150,12 +150,12 @@ def asarray(
 
 
 def _not_stood_in(data: Any) -> Any:
-    """A tensor in the place of what stands for an ndarray, which is on its memory (NDA-6)."""
+    """The data; for a stand-in of an ndarray, a tensor on its memory (NDA-6)."""
     return tensor_on(data) if is_stand_in(data) else data
 
 
 def _is_shared(made: Tensor, given: Any) -> builtins.bool:
-    """Whether a tensor made of an array is on its memory."""
+    """Whether a tensor that was made from an array shares its memory."""
     if isinstance(given, np.ndarray):
         return made.device is CPU and made.dtype.numpy == given.dtype
     interface = getattr(given, "__cuda_array_interface__", None)
@@ -165,9 +165,9 @@ def _is_shared(made: Tensor, given: Any) -> builtins.bool:
 def where(
     condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None
 ) -> Any:
-    """`input` where the condition holds, `other` elsewhere; of a condition alone, where it holds.
+    """`input` where the condition holds, `other` elsewhere; for a condition alone, its `nonzero`.
 
-    Written out since the method, `input.where(condition, other)`, has another order.
+    Not derived from the method, `input.where(condition, other)`, which has another order.
     """
     if not isinstance(condition, Tensor):
         raise ArgumentError(f"where: argument 'condition' is {condition!r}, expected a tensor")
@@ -179,7 +179,8 @@ def where(
 
 
 def as_ndarray(tensor: Tensor) -> np.ndarray:
-    """The tensor's memory as an ndarray, history or not. Raises DeviceError for other memory."""
+    """The tensor's memory as a NumPy array, even if it has a history. Raises DeviceError for memory
+    of a device."""
     if tensor.device.arrays is not NUMPY:
         raise not_on_host(tensor.device)
     array: np.ndarray = tensor._data

@@ -1,7 +1,8 @@
-"""`x[...]` and `x[...] = value`, as PyTorch reads an index.
+"""`x[...]` and `x[...] = value`, with PyTorch's rules.
 
-Integers, slices, None and Ellipsis are views (TEN-2). Tensors, lists and bools pick elements of
-such a view: integer ones by `index`, masks by the places where they hold, which no capture knows.
+An index is applied in two steps. Integers, slices, None and Ellipsis give a view (TEN-2). Tensors,
+lists and bools then select elements of that view, by the op `index`. A mask is turned into integer
+indices first, which depend on values, so that no capture supports it.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from aotlite.ir.ops.views.view_ops import SELECT, SLICE
 
 MASKS = (dtypes.bool_, dtypes.uint8)
 Picks = list[Tensor | None]
-"""An index tensor or mask for each dimension, or run of dimensions, that is picked from."""
+"""An index tensor, a mask (of several dimensions), or None for each dimension of the view."""
 
 
 # ------------------------------------------------------------------------------------- reading
 def get_item(tensor: Tensor, index: Any) -> Any:
-    """The part of `tensor` at `index`: a view, or a copy where tensors or lists are in it."""
+    """`tensor[index]`: a view, or a copy if the index has tensors or lists."""
     if type(index) is int and tensor.meta.shape:
         return tensor._apply(SELECT, (tensor, 0, index))
     if type(index) is slice and tensor.meta.shape and _is_plain(index):
@@ -42,13 +43,13 @@ _BOUND = frozenset((int, type(None)))
 
 
 def _is_plain(index: slice) -> bool:
-    """Whether a slice has two bounds, or one, and no step."""
+    """Whether a slice has a bound, and no step."""
     types = type(index.start), type(index.stop)
     return index.step is None and _BOUND.issuperset(types) and types != (type(None),) * 2
 
 
 def _items(index: Any) -> tuple[Any, ...]:
-    """The index as one item for each place. A list of lists, slices, ... is taken for a tuple."""
+    """The index as a tuple of items. A list with lists, slices, ... counts as a tuple."""
     if isinstance(index, tuple):
         return index
     if isinstance(index, list) and any(
@@ -60,7 +61,7 @@ def _items(index: Any) -> tuple[Any, ...]:
 
 
 def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Picks]:
-    """The view by integers, slices, None and ..., and what is picked from it."""
+    """(the view by integers, slices, None and ..., the index tensors for its dimensions)."""
     items = tuple([_as_item(item, op) for item in items])
     used = sum(_width(item) for item in items)
     if used > tensor.ndim:
@@ -83,7 +84,7 @@ def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Pick
             dim += 1
         elif isinstance(item, (bool, Tensor)):
             if isinstance(item, bool) or (not item.shape and item.dtype in MASKS):
-                # A new dimension of size 1, that is kept or left out.
+                # A new dimension of size 1, which True keeps and False empties.
                 part = part.unsqueeze(dim)
                 item = part.new_zeros((int(bool(item)),), dtype=dtypes.int64)
             picks += [None] * (dim - _span(picks))
@@ -95,7 +96,7 @@ def _part(tensor: Tensor, items: tuple[Any, ...], op: str) -> tuple[Tensor, Pick
 
 
 def _as_item(item: Any, op: str) -> Any:
-    """An item as None, Ellipsis, a slice, a bool, an int, or a tensor that picks."""
+    """An item as None, Ellipsis, a slice, a bool, an int, or an index tensor."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (bool, np.bool_)):
@@ -124,7 +125,7 @@ def _checked(index: Tensor, op: str) -> Tensor:
 
 
 def _width(item: Any) -> int:
-    """How many dimensions of the tensor an item is for."""
+    """The number of dimensions of the tensor that an item indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     return item.ndim if isinstance(item, Tensor) and item.dtype in MASKS else 1
@@ -163,10 +164,10 @@ def _integers(part: Tensor, picks: Picks, op: str) -> tuple[tuple[Any, ...], tup
 
 # ------------------------------------------------------------------------------------- writing
 def set_item(tensor: Tensor, index: Any, value: Any) -> None:
-    """Writes `value`, broadcast, to the part of `tensor` at `index`.
+    """`tensor[index] = value`: writes `value`, broadcast, in place.
 
-    A number is cast, and so is a tensor where the part is a view; where tensors pick elements, it
-    has to have their dtype.
+    A number is cast to the dtype; so is a tensor where the index gives a view. Where index tensors
+    select elements, a tensor must have the same dtype.
     """
     _check_value(tensor, value)
     if type(index) is int and tensor.meta.shape and not isinstance(value, Tensor):
@@ -203,13 +204,13 @@ def _check_value(tensor: Tensor, value: Any) -> None:
 
 
 def _only_mask(items: tuple[Any, ...]) -> Tensor | None:
-    """The mask if the index is but that."""
+    """The mask if it is the only item of the index; else None."""
     only = items[0] if len(items) == 1 else None
     return only if isinstance(only, Tensor) and only.dtype is dtypes.bool_ else None
 
 
 def _fill_where(tensor: Tensor, mask: Tensor, value: Any) -> None:
-    """PyTorch, too, takes a single mask and a single value for `masked_fill_`."""
+    """Writes a number under a single mask, by `masked_fill_`, as PyTorch does."""
     if mask.shape != tensor.shape[: mask.ndim]:
         raise ShapeError(
             f"setitem: the mask has shape {mask.shape}, expected {tensor.shape[: mask.ndim]}, that "
@@ -223,7 +224,7 @@ def _fill_where(tensor: Tensor, mask: Tensor, value: Any) -> None:
 
 
 def _without_leading_ones(value: Tensor, ndim: int) -> Tensor:
-    """PyTorch drops leading dimensions of size 1."""
+    """The value without leading dimensions of size 1, as in PyTorch."""
     while value.ndim > ndim and value.shape[0] == 1:
         value = value.squeeze(0)
     return value

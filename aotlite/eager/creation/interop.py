@@ -1,6 +1,6 @@
-"""Memory shared with other libraries: NumPy, DLPack, the interface of CUDA arrays. Rule: DEV-10.
+"""Memory shared with other libraries: NumPy, DLPack, `__cuda_array_interface__`. Rule: DEV-10.
 
-Nothing is copied, and writes are seen both ways.
+Nothing is copied, and each side sees the other's writes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from aotlite.ir.errors import (
 from aotlite.ir.meta import tensor_meta
 
 _HOST, _CUDA = 1, 2
-"""DLPack's numbers for kinds of devices."""
+"""DLPack's numbers for types of devices."""
 
 
 # -------------------------------------------------------------------------------------- to others
 def window_for(tensor: Tensor, name: str) -> Any:
-    """The array over a tensor's memory that another library is to see."""
+    """The array over a tensor's memory, to pass to another library."""
     forbid_capture(tensor, name, "keep the computation in tensors, or return the tensor")
     if tensor.requires_grad:
         raise AutogradError(
@@ -51,7 +51,7 @@ def window_for(tensor: Tensor, name: str) -> Any:
 
 
 def dlpack(self: Tensor, **options: object) -> Any:
-    """A DLPack capsule of the tensor's memory, by its array library's own way."""
+    """A DLPack capsule of the tensor's memory, made by its array library."""
     array = window_for(self, "__dlpack__")
     arrays = self.device.arrays
     try:
@@ -75,7 +75,7 @@ def dlpack_device(tensor: Tensor) -> tuple[int, int]:
 
 
 def array_interface(tensor: Tensor) -> dict[str, Any]:
-    """The tensor's memory as version 3 of the interface of CUDA arrays says it."""
+    """The `__cuda_array_interface__` of the tensor, version 3."""
     if not hasattr(tensor.device.arrays, "cupy"):
         raise AttributeError(f"the tensor is on {tensor.device}, expected a CUDA device")
     array = window_for(tensor, "__cuda_array_interface__")
@@ -85,7 +85,7 @@ def array_interface(tensor: Tensor) -> dict[str, Any]:
 
 # ------------------------------------------------------------------------------------ from others
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor on the memory of `array`; writes are seen both ways. Never copies.
+    """A tensor on the memory of `array`, never a copy; each sees the other's writes.
 
     A read-only array gives a tensor that cannot be written. Raises ArgumentError for negative
     strides and misaligned memory, DTypeError for object, big-endian and unknown dtypes.
@@ -130,9 +130,9 @@ def _flat(array: np.ndarray, span: int) -> np.ndarray:
 
 
 def from_dlpack(x: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of any object with `__dlpack__`; writes are seen both ways.
+    """A tensor on the memory of any object with `__dlpack__`; each sees the other's writes.
 
-    `copy=True` copies, and `device` moves it; `copy=False` raises where that would have to copy.
+    `copy=True` copies; `device` moves the data. `copy=False` raises where a copy is needed.
 
     >>> import numpy as np
     >>> array = np.zeros(2)
@@ -165,14 +165,14 @@ def _placed(name: str, made: Tensor, device: Any, copy: bool | None) -> Tensor:
 
 
 def is_foreign(data: Any) -> bool:
-    """Whether it is memory of a CUDA device, of another library."""
+    """Whether this is an object of another library with CUDA memory."""
     return not isinstance(data, Tensor) and hasattr(data, "__cuda_array_interface__")
 
 
 def shared(data: Any) -> Tensor:
     """A tensor on the memory of an object with `__cuda_array_interface__`.
 
-    Waits for the stream that it names: what computes it may not be done.
+    Waits for the stream that the interface names, which may still be computing the data.
     """
     cupy = library().cupy
     if isinstance(data, cupy.ndarray):
@@ -201,7 +201,7 @@ def shared(data: Any) -> Tensor:
 
 
 def on_memory_of(array: Any) -> Tensor:
-    """A tensor on the memory of an array of CuPy's, wherever it is."""
+    """A tensor on the memory of a CuPy array, on any device."""
     device: Device = library().device(array.data.device_id)
     arrays: Any = device.arrays
     dtype = dtypes.from_numpy(array.dtype)

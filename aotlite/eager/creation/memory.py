@@ -1,4 +1,4 @@
-"""What changes the memory a tensor lies on: `resize_`, `set_`; an alias with a count of its own.
+"""`resize_` and `set_`: change the memory of a tensor.
 
 Rules: TEN-5, TEN-10, TEN-25, TEN-26. Spec: `specs/views.md`.
 """
@@ -47,7 +47,7 @@ _SET = parse_schema(
 
 # ------------------------------------------------------------------------------------------ resize
 def resize_(tensor: Tensor, *size: object, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Gives this tensor another size on its storage, which grows if it must (TEN-25).
+    """Gives this tensor another size on its storage, which grows if needed (TEN-25).
 
     New elements have undefined values. Raises AutogradError if the tensor requires grad.
     """
@@ -56,7 +56,7 @@ def resize_(tensor: Tensor, *size: object, memory_format: MemoryFormat | None = 
 
 
 def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Tensor:
-    """The tensor with this size on its storage, which grows if it must (TEN-25)."""
+    """`resize_` by a size (TEN-25); returns the tensor."""
     recorder, given = STATE.recorder, tensor
     if recorder is not None:
         tensor = recorder.here(tensor)
@@ -69,7 +69,7 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
     if tensor.requires_grad:
         raise noted(
             AutogradError("resize_: the tensor requires grad, expected one that does not"),
-            "Its elements would be others than its history speaks of. Use detach(). (TEN-25)",
+            "Its history belongs to the old elements. Use detach(). (TEN-25)",
         )
     meta = tensor.meta
     wanted = _resized(meta, size, memory_format)
@@ -83,9 +83,9 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
 
 
 def grow_to(tensor: Tensor, window: Tensor) -> None:
-    """The tensor with the window's geometry and elements, on its own storage, which grows.
+    """Gives the tensor the window's geometry and elements, on its own storage, which grows.
 
-    The window begins as far behind the first element of its memory as the tensor of its own.
+    Window and tensor have the same offset in their storages.
     """
     take_room(tensor, window.meta)
     arrays, size = tensor.device.arrays, tensor.storage.nbytes()
@@ -110,12 +110,12 @@ def _resized(
 
 
 def take_room(tensor: Tensor, meta: TensorMeta) -> None:
-    """Gives the tensor this window from the same first element on; its storage may have to grow."""
+    """Gives the tensor this meta at its present offset; grows the storage if needed."""
     recorder = STATE.recorder
     if recorder is not None:
         tensor = recorder.here(tensor)
         if is_within(meta, 0, tensor.meta):
-            root_of(tensor)  # its history is told in the geometry that it has at entry
+            root_of(tensor)  # its history keeps the geometry at entry
         recorder.changes.resize(tensor, meta)
     else:
         _grow(tensor.storage, _bytes_for(tensor, meta), tensor.device.arrays)
@@ -128,17 +128,17 @@ def take_room(tensor: Tensor, meta: TensorMeta) -> None:
 
 
 def check_room(tensor: Tensor, meta: TensorMeta) -> None:
-    """Raises UnsupportedError where the tensor may not take this window."""
+    """Raises UnsupportedError where the storage would have to grow, and cannot."""
     storage = tensor.storage
     if STATE.recorder is not None:
-        return  # the recorder looks at what it knows of the memory
+        return  # the recorder checks it
     have, needed = storage.nbytes(), _bytes_for(tensor, meta)
     if needed > have and (storage.exported or not storage.writable):
         raise cannot_grow(have, needed)
 
 
 def cannot_grow(have: int, needed: int) -> Exception:
-    """The error for memory of so many bytes that may not move (TEN-25)."""
+    """The error for memory that cannot grow, since others have its address (TEN-25)."""
     return noted(
         UnsupportedError(
             f"resize_: the storage has {have} bytes and {needed} are needed, expected memory that "
@@ -161,7 +161,7 @@ def _grow(storage: Storage, needed: int, arrays: ArrayBackend) -> None:
         room = arrays.allocate(needed, uint8)
     except MemoryError as error:
         raise out_of_memory("resize_", error) from error
-    # Zeros as `empty` has, so that runs repeat (RNG-1).
+    # Zeros, as in `empty`, so that runs are reproducible (RNG-1).
     arrays.copy(arrays.strided(room, uint8, (needed - have,), (1,), have), 0)
     if have:
         line = (uint8, (have,), (1,), 0)
@@ -172,9 +172,10 @@ def _grow(storage: Storage, needed: int, arrays: ArrayBackend) -> None:
 
 
 def _forget_arrays(storage: Storage) -> None:
-    """Makes tensors on the storage ask for their arrays again: those they hold are on old memory.
+    """Clears the cached arrays of all tensors on the storage, which are over the old memory.
 
-    A storage does not know its tensors: that would cost every view. The collector does.
+    A storage has no list of its tensors, which would slow down every view; the garbage collector
+    finds them.
     """
     for holder in gc.get_referrers(storage):
         if isinstance(holder, Tensor):
@@ -183,7 +184,7 @@ def _forget_arrays(storage: Storage) -> None:
 
 # --------------------------------------------------------------------------------------------- set
 def set_(tensor: Tensor, source: object = None, *window: object) -> Tensor:
-    """Puts this tensor onto the memory of another tensor, or onto a window of a storage.
+    """Gives this tensor the memory of another tensor, or a window of a storage.
 
     `set_(tensor)`, `set_(storage, offset, size, stride)`. Views of the old memory keep it
     (TEN-26).
@@ -192,7 +193,7 @@ def set_(tensor: Tensor, source: object = None, *window: object) -> Tensor:
 
 
 def put_onto(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
-    """The tensor on the memory of `source`, a tensor or a storage (TEN-26)."""
+    """`set_` to `source`, a tensor or a storage (TEN-26); returns the tensor."""
     for each in (tensor, source):
         if is_wrapper(each):
             raise refuse_form("set_", each, "Set its inner tensors, or make a new one")
@@ -212,7 +213,7 @@ def put_onto(tensor: Tensor, source: Any, args: tuple[object, ...]) -> Tensor:
 
 
 def _record_put(recorder: Recorder, tensor: Tensor, source: Any, args: tuple[Any, ...]) -> None:
-    """`put_onto` in a capture, where a storage is known by its tensors alone."""
+    """`put_onto` in a capture, which knows storages only by their tensors."""
     if isinstance(source, Storage):
         raise recorder.refuse("set_ to a storage", "give set_ a tensor on it")
     if isinstance(source, Tensor):
@@ -223,7 +224,8 @@ def _record_put(recorder: Recorder, tensor: Tensor, source: Any, args: tuple[Any
 
 
 def take_place(tensor: Tensor, window: Tensor) -> None:
-    """Puts the tensor where the window is; it is nobody's view there, and keeps its history."""
+    """Gives the tensor the memory and geometry of `window`. It is no view there, and keeps its
+    history."""
     edge = None if tensor._leaf else edge_of(tensor)
     tensor.storage, tensor.meta, tensor.offset = window.storage, window.meta, window.offset
     tensor._array = None
@@ -235,9 +237,9 @@ def take_place(tensor: Tensor, window: Tensor) -> None:
 
 
 def tell_apart(old: Storage, new: Storage) -> None:
-    """Raises the counts of writes: what was saved of the tensor is another value from now on.
+    """Increments the versions of both storages, so that values saved of either count as written.
 
-    So is, to be the same whatever the counts were, what was saved of the other memory.
+    Both, so that the outcome does not depend on the versions that they had.
     """
     old.version += 1
     if new is not old and type(new.version) is int:
@@ -257,7 +259,7 @@ def _recorded_window(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tens
 
 
 def _window_of(tensor: Tensor, source: Any, args: tuple[Any, ...]) -> Tensor:
-    """A plain tensor of the geometry asked for."""
+    """A plain tensor with the requested geometry."""
     if source is None:
         meta = tensor_meta((0,), None, tensor.dtype, tensor.device)
         return Tensor(Storage(tensor.device.arrays.allocate(0, tensor.dtype)), meta)
@@ -292,7 +294,7 @@ def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
         who = "tensor" if tensor.requires_grad else "source"
         raise noted(
             AutogradError(f"set_: the {who} requires grad, expected a call under no_grad"),
-            "Another memory has no history. Call it under no_grad(), or with detach(). (TEN-26)",
+            "The new memory has no history. Call it under no_grad(), or with detach(). (TEN-26)",
         )
     if not tensor.is_leaf and window.shape != tensor.shape:
         raise noted(
@@ -300,6 +302,6 @@ def _check_set(tensor: Tensor, source: Any, window: Tensor) -> None:
                 f"set_: the source has shape {window.shape}, expected {tensor.shape}, that of a "
                 "tensor with a history"
             ),
-            "Its history is kept, and takes gradients of that shape. Call set_ on a detach(). "
-            "(TEN-26)",
+            "The tensor keeps its history, which takes gradients of the old shape. Call set_ on a "
+            "detach(). (TEN-26)",
         )

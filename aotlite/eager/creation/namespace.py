@@ -1,6 +1,6 @@
-"""The functions of `aotlite` that are derived: one for each op and composite, with `out=`.
+"""The generated functions of `aotlite`: one for each op and composite, with `out=`.
 
-`function(name)` is what `aotlite.<name>` gives for a name that nobody wrote a function for.
+`function(name)` is `aotlite.<name>`, where no function of that name is written by hand.
 Rules: TEN-7, TEN-9, TEN-10. Spec: `specs/op_declaration.md`.
 """
 
@@ -36,7 +36,7 @@ from aotlite.ir.op.schema import Schema
 
 
 def names() -> list[str]:
-    """Every name that `function` knows."""
+    """Every name for which `function` returns one."""
     return sorted({*OPS, *COMPOSITES})
 
 
@@ -66,7 +66,7 @@ def _doc(name: str) -> str | None:
 
 
 def _compute(name: str) -> Callable[..., Any]:
-    """The op or composite as tensors have it, which is how users know it."""
+    """The function that computes it: the tensor method of this name, if there is one."""
     made, op = COMPOSITES.get(name), OPS.get(name)
     named = None if op is None else results_of(op.schema)
 
@@ -98,7 +98,7 @@ def _compute(name: str) -> Callable[..., Any]:
 def into(
     name: str, compute: Callable[..., Any], args: tuple[Any, ...], kwargs: Any, out: Any
 ) -> Any:
-    """`out`, which then holds what the function gives: one tensor, or a tuple for several."""
+    """Writes the function's results to `out`, a tensor or a tuple of them, and returns `out`."""
     targets = out if isinstance(out, (tuple, list)) else (out,)
     operands = _tensors((args, tuple(kwargs.values())))
     for target in targets:
@@ -169,7 +169,7 @@ def _check_apart(name: str, targets: Sequence[Tensor]) -> None:
 
 
 def _store(target: Tensor, result: Tensor) -> None:
-    """Counts as one write, also where the target takes the result's size (TEN-10)."""
+    """Writes the result to the target: one write, also if it resizes the target (TEN-10)."""
     if target.shape != result.shape:
         take_room(target, target.meta.as_contiguous(result.shape))
     target.copy_(result)

@@ -1,7 +1,7 @@
 """Tensors of random numbers: `rand`, `randn`, `randint`, `randperm`, `normal`.
 
-They draw from the default generator, or from the one given as `generator`, which no captured
-function can do (RNG-12).
+They draw from the default generator, or from `generator`, which a captured function does not
+support (RNG-12).
 """
 
 from __future__ import annotations

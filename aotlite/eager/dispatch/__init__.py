@@ -1,6 +1,11 @@
-"""`dispatch(op, args)`: runs an op on tensors, or records it, and keeps histories right.
+"""`dispatch(op, args)`: runs an op on tensors, or records it, and updates the autograd state.
 
-The one way into every op. Arguments are canonical (`Op.bind`).
+Every op call goes through it, by class of op:
+
+    PureOp -> pure    ViewOp -> a view, linked to its base    InplaceOp -> checks, write, rebase
+    EffectOp -> effects    operands that are wrappers -> subclass    under a capture -> recorder
+
+Arguments are canonical (`Op.bind`).
 Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 """
 
@@ -66,7 +71,7 @@ def dispatch(op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
-    """`dispatch` in the form of `Tensor._apply`, which nearly every call comes by."""
+    """`dispatch` as the method `Tensor._apply`, which nearly every call uses."""
     recorder = STATE.recorder
     handler = _HANDLERS[type(op)]
     if STATE.wrappers:
@@ -97,16 +102,16 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
 
 
 def _admitted(op: Op, args: tuple[Any, ...], recorder: Recorder) -> Any:
-    """The result on arguments of which some may come from outside the capture."""
+    """The result in a capture, where some arguments may be tensors from outside."""
     result = _HANDLERS[type(op)](op, recorder.admit(args), recorder)
-    # A write returns the object it was asked to write, which may stand outside the capture.
+    # A write returns its first argument itself, which may be a tensor from outside.
     return args[0] if op.writes or type(op) is GeometryOp else result
 
 
 def _of_wrappers(
     op: Op, args: tuple[Any, ...], kinds: tuple[type[Any], ...], recorder: Recorder | None
 ) -> Any:
-    """The result on arguments of which some are tensors made of tensors."""
+    """The result where some arguments are wrapper subclasses."""
     if recorder is None:
         return run_wrapped(op, args, kinds, None)
     result = run_wrapped(op, recorder.admit(args), kinds, recorder)
@@ -144,7 +149,7 @@ def _window(op: Op, source: Tensor, meta: TensorMeta, start: int) -> Tensor:
 
 
 def _recast(op: Op, source: Tensor, meta: TensorMeta) -> int:
-    """The source's offset in elements of the view. ShapeError if it is within one (TEN-6)."""
+    """The source's offset in elements of the view. ShapeError if it is not aligned (TEN-6)."""
     size, wanted = source.meta.dtype.itemsize, meta.dtype.itemsize
     if size < wanted:
         if STATE.recorder is not None:
@@ -229,7 +234,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether there is no history to look at."""
+    """Whether the tensor has no history and no views."""
     return tensor.facts is tensor.meta
 
 

@@ -1,6 +1,6 @@
-"""How pure ops compute on arrays: the array library's own function where it is one, or the kernel.
+"""The function that computes a pure op on arrays: the array library's own, or the op's kernel.
 
-Used by `pure`, which keeps what was found with the op. Spec: `specs/autograd.md`.
+`pure` caches it with the op. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from aotlite.ir.ops.precision import number_in
 
 
 def function_of(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
-    """The array library's function that the kernel is, on operands of this key; None if it is more.
-
-    And how many arguments it takes.
+    """(the array library's function that equals the kernel for this key, how many arguments it
+    takes); (None, None) if the kernel does more.
     """
     fresh = meta.device.arrays.fresh_function
     if OPS.get(op.name) is not op:
@@ -50,9 +49,9 @@ _SIGNED_END = 1 << 63
 
 
 def _holding(function: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
-    """A function of two operands that takes ints as arrays of the dtype hold them.
+    """A function of two operands that converts ints to the dtype first.
 
-    NumPy refuses those above the signed ones, and compares them as they are.
+    NumPy refuses unsigned ints above the signed range, and compares them unconverted.
     """
 
     def call(a: Any, b: Any) -> Any:
@@ -70,7 +69,7 @@ def run_kernel(op: PureOp | DataOp, args: tuple[Any, ...], meta: Any, arrays: An
 
 
 def operands_of(args: tuple[Any, ...]) -> list[Any]:
-    """The arguments with arrays for tensors."""
+    """The arguments, with tensors replaced by their arrays."""
     operands: list[Any] = []
     for a in args:
         if isinstance(a, Tensor):

@@ -1,6 +1,7 @@
-"""What an op may write: one memory place for each element, and no operand that overlaps in part.
+"""Checks of the destination of a write: no overlap with itself, no partial overlap with operands.
 
-Asked by the dispatcher before anything is written. Rules: TEN-7, TEN-8. Spec: `specs/autograd.md`.
+The dispatcher calls them before anything is written. Rules: TEN-7, TEN-8. Spec:
+`specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ def check_destination(
     may_overlap: bool = False,
     call: tuple[Any, ...] = (),
 ) -> None:
-    """TEN-7, TEN-8: no two indices at one address, no operand that overlaps in part.
+    """Raises for a read-only destination, one that overlaps itself, or an operand that overlaps it
+    in part (TEN-7, TEN-8).
 
-    `call` are the arguments of the op of this name, if it is one.
+    `call` are the arguments of the op `name`, if it is one, for the message.
     """
     if not may_overlap:
         check_places(name, target)
@@ -44,7 +46,7 @@ def check_destination(
 
 
 def check_places(name: str, target: Tensor) -> None:
-    """TEN-7: no two indices at one address."""
+    """Raises AliasError for a destination in which two indices have the same address (TEN-7)."""
     meta = target.meta
     is_dense = meta.contiguous or meta.dense
     if not is_dense and has_internal_overlap(meta.shape, meta.stride):
@@ -58,7 +60,7 @@ def check_places(name: str, target: Tensor) -> None:
 
 
 def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
-    """TEN-5: such an alias has a storage of its own, over the same buffer."""
+    """Whether they share memory by separate storages over the same buffer (TEN-5)."""
     buffer = target.storage.buffer
     if buffer is None:  # both are captured
         recorder = STATE.recorder
@@ -67,7 +69,7 @@ def _is_hidden_alias(other: Tensor, target: Tensor) -> bool:
 
 
 def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...]) -> None:
-    """TEN-7: an operand on the destination's memory is at exactly the same place, or elsewhere."""
+    """Raises AliasError for an operand that overlaps the destination, but not exactly (TEN-7)."""
     if other.meta is target.meta and other.offset == target.offset:
         return
     places, others = layout_of(target), layout_of(other)
@@ -82,7 +84,7 @@ def check_operand(name: str, target: Tensor, other: Tensor, call: tuple[Any, ...
 
 
 def _are_alike(a: tuple[Geometry, int], b: tuple[Geometry, int]) -> bool:
-    """Whether each element has one place in both; dimensions of size 1 do not matter."""
+    """Whether both have the same address for each index; dimensions of size 1 do not matter."""
     if a == b:
         return True
     (_, _, offset), size = a
@@ -96,7 +98,7 @@ def _strides(geometry: Geometry) -> list[tuple[Any, Any]]:
 
 
 def _argument(name: str, operand: Tensor, call: tuple[Any, ...]) -> str:
-    """What an operand is called in the op's schema."""
+    """The name of an operand in the op's schema, for messages."""
     parameters = OPS[name].schema.parameters if call else ()
     for parameter, value in zip(parameters, call, strict=True):
         if value is operand or (type(value) is tuple and any(v is operand for v in value)):
@@ -105,6 +107,6 @@ def _argument(name: str, operand: Tensor, call: tuple[Any, ...]) -> str:
 
 
 def layout_of(tensor: Tensor) -> tuple[Geometry, int]:
-    """The places of the elements, and their size."""
+    """(geometry, itemsize) of a tensor."""
     meta = tensor.meta
     return (meta.shape, meta.stride, tensor.offset), meta.dtype.itemsize

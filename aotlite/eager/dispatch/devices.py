@@ -1,6 +1,6 @@
-"""Operands of one op on several devices: those that are copied to the others' device (DEV-8).
+"""`on_one_device`: copies CPU operands of an op to the device of the others, where allowed (DEV-8).
 
-Used by `dispatch`. Spec: `specs/cuda_device.md`.
+Spec: `specs/cuda_device.md`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _INDEXED = frozenset(("index", "index_put", "index_put_"))
 
 
 def on_one_device(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The arguments with those CPU operands copied that mix with others; None if none does.
+    """The arguments with CPU operands copied to the others' device; None if none is copied.
 
-    Of an elementwise op these are the ones without dimensions, of an indexed tensor its indices.
+    Copied are 0-d operands of an elementwise op, and the indices of an index op.
     """
     device = next((a.meta.device for a in op.operands(args) if a.meta.device is not CPU), None)
     if device is None or (op.writes and args[0].meta.device is CPU):

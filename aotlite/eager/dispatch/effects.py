@@ -1,6 +1,6 @@
-"""Ops with effects in the eager engine: they happen when they are called, in order.
+"""Ops with effects in the eager engine: a call performs the effect at once.
 
-In a capture they are recorded, and nothing happens. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
+A capture only records the call. Rules: TOK-1, TOK-6. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aotlite.ir.meta import TensorMeta
 
 
 def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
-    """The results of an effect, new tensors."""
+    """Performs or records an effect; returns its results, new tensors."""
     metas = op.result(args)
     refuse_in_region(op)
     single = type(metas) is TensorMeta
@@ -37,7 +37,7 @@ def run_effect(op: EffectOp, args: tuple[Any, ...], recorder: Recorder | None) -
 
 
 def refuse_in_region(op: EffectOp | TokenOp) -> None:
-    """Raises TokenError for an effect in a region that is computed again (TOK-6, CKP-7)."""
+    """Raises TokenError for an effect in a checkpointed region (TOK-6, CKP-7)."""
     if STATE.in_region:
         name = op.name if type(op) is EffectOp else op.of  # type: ignore[union-attr]
         raise noted(
@@ -50,7 +50,7 @@ def refuse_in_region(op: EffectOp | TokenOp) -> None:
 
 
 def run_token(op: TokenOp, args: tuple[Any, ...], recorder: Recorder | None) -> Any:
-    """The results of what a printed graph calls, on tensors."""
+    """The results of a `TokenOp` on tensors: printed graphs call them."""
     if recorder is not None:
         raise recorder.refuse(
             f"{op.name}, which pure graphs alone have,", f"call {op.of or 'an effect'} itself"

@@ -1,10 +1,13 @@
-"""Ops on wrappers: the class computes, the engine keeps histories, views and counts of writes.
+"""Ops on wrapper subclasses: the class computes, the engine does autograd, views and versions.
 
-`run_wrapped(op, args, kinds, recorder)` asks the classes among the operands, the most derived
-first: those with a `__tensor_function__` whether the op is other ops for them, which have histories
-of their own; then, with grad mode off, what it gives. That is checked, and linked as a dense result
-is. In a capture the op is noted for each wrapper that it gives or writes; what the class computes
-is recorded by itself (SUB-8).
+`run_wrapped(op, args, kinds, recorder)` calls the classes among the operands, the most derived
+first:
+
+    __tensor_function__    with grad mode on: may replace the op by other ops, which autograd sees
+    __tensor_dispatch__    with grad mode off: returns the op's result
+
+The result is checked, and linked to the tape like that of a dense op. A capture records the op for
+each wrapper that it returns or writes; the ops that the class runs are recorded too (SUB-8).
 Rules: SUB-7, SUB-10, SUB-17, SUB-20, SUB-23. Spec: `specs/subclasses.md`.
 """
 
@@ -62,7 +65,7 @@ Kinds = tuple[type[Any], ...]
 
 
 def kinds_among(args: tuple[Any, ...]) -> Kinds:
-    """The wrapper classes among the operands, derived ones before their bases, else in order."""
+    """The wrapper classes among the operands: derived ones before their bases, else in order."""
     found: list[type[Any]] = []
     for value in args:
         if isinstance(value, Tensor):
@@ -82,7 +85,7 @@ def _add(found: list[type[Any]], cls: type[Tensor]) -> None:
 
 
 def run_wrapped(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None) -> Any:
-    """The result of an op of whose operands some are wrappers."""
+    """The result of an op with operands that are wrappers."""
     depth = STATE.nested = STATE.nested + 1
     try:
         if depth >= DEEP:
@@ -108,7 +111,8 @@ def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None)
 
 
 def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
-    """SUB-10: of a part, nobody asks for other gradients than those of the op."""
+    """Raises for a part with a `__tensor_function__` where gradients are needed: only that of the
+    outermost class is called (SUB-10)."""
     operands = op.operands(args)
     if op.views or not any(each.requires_grad for each in operands):
         return
@@ -117,7 +121,7 @@ def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
 
 
 def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:
-    """What a class makes of an op by other ops, which the tape sees in its place (SUB-10)."""
+    """The result of a class's `__tensor_function__`, whose ops the tape records (SUB-10)."""
     given, named = op.schema.given(args)
     if isinstance(op, InplaceOp):
         _check_write(op, args)
@@ -136,7 +140,7 @@ def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any])
 
 
 def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
-    """What the first class that knows the op gives, and the class."""
+    """(result, class) of the first class that does not return NotImplemented."""
     function, before = function_of(op), STATE.grad_mode
     given, named = op.schema.given(args)
     if before:
@@ -151,7 +155,7 @@ def _ask(op: Op, args: tuple[Any, ...], kinds: Kinds) -> tuple[Any, type[Any]]:
     names, gives = " and ".join([cls.__name__ for cls in kinds]), "give" if kinds[1:] else "gives"
     raise noted(
         SubclassError(f"{op.name}: {names} {gives} NotImplemented, expected a class that knows it"),
-        f"__tensor_dispatch__ is asked for each op; add {op.name!r} to it. (SUB-10)",
+        f"__tensor_dispatch__ is called for each op; add {op.name!r} to it. (SUB-10)",
     )
 
 
@@ -259,7 +263,7 @@ def _multi_view(
 def _window(
     op: Op, source: Tensor, out: Any, cls: type[Any], meta: TensorMeta, start: int
 ) -> Tensor:
-    """SUB-17: a view of a wrapper is one of its class, on its storage, made of views."""
+    """A view of a wrapper: of the same class and storage, with views as its parts (SUB-17)."""
     out = checked(op, out, cls, meta)
     if out is source or type(out) is not type(source):
         raise wrong(op, cls, _described(out, source), f"another {type(source).__name__}, a view")
@@ -284,7 +288,7 @@ def _described(out: Tensor, source: Tensor) -> str:
 
 # ----------------------------------------------------------------------------------------- writes
 def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
-    """That the first operand takes the result, and may be written now (TEN-9, TEN-21)."""
+    """Raises unless the first operand can hold the result, and may be written (TEN-9, TEN-21)."""
     target: Tensor = args[0]
     result: TensorMeta = op.functional.result_for(op.functional.key(args))
     if result is not target.meta:
@@ -299,7 +303,7 @@ def _check_write(op: InplaceOp, args: tuple[Any, ...]) -> None:
 
 
 def _check_places(op: InplaceOp, target: Tensor, others: list[Any], args: tuple[Any, ...]) -> None:
-    """That no two elements lie in one place, nor an operand of the storage in part (TEN-7)."""
+    """Raises where the target overlaps itself, or an operand overlaps it in part (TEN-7)."""
     if op.functional.cost is not Cost.FACTORY:
         check_places(op.name, target)
     for other in others:

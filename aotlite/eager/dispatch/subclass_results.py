@@ -1,6 +1,6 @@
-"""What a wrapper class gives for an op: checked, in the op's geometry, and known to the capture.
+"""Results of `__tensor_dispatch__`: checks, strides of the op, and their record in a capture.
 
-`wrapped` asks the class. Rules: SUB-8, SUB-10, SUB-23. Spec: `specs/subclasses.md`.
+Rules: SUB-8, SUB-10, SUB-23. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def wrong(op: Op, cls: type[Any], found: Any, expected: str) -> Exception:
 
 
 def new_result(op: Op, out: Any, cls: type[Any], meta: Any, args: tuple[Any, ...]) -> Tensor:
-    """The result in the op's geometry: no operand, nor a part of one but by another name."""
+    """The result with the op's geometry, as a new object: an operand is refused, and a part of one
+    gets an alias."""
     out = checked(op, out, cls, meta)
     for operand in op.operands(args):
         if out is operand:
@@ -83,7 +84,7 @@ def tuple_of(op: Op, found: Any, cls: type[Any], count: int) -> Any:
 
 
 def restrided(op: Op, out: Tensor, meta: TensorMeta) -> Tensor:
-    """The result in the op's strides; where its class cannot lay it out so, in name alone."""
+    """The result with the op's strides; if the class cannot restride, only its meta has them."""
     if out.meta is meta:
         return out
     if not is_wrapper(out):
@@ -110,9 +111,9 @@ def _without_history(function: Callable[[], Tensor]) -> Tensor:
 def note_results(
     op: Op, args: tuple[Any, ...], cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder
 ) -> None:
-    """Tells the capture of the results: their values are those of the op's.
+    """Gives the results the graph values that the capture recorded for the op.
 
-    What an op on parts gave, a wrapper of the parts' class, has a value already.
+    A result that an op on parts returned, a wrapper of the parts' class, has one already.
     """
     check_trace(op, cls, outs, recorder)
     if any(is_wrapper(out) and not _is_told(op, out) for out in outs):
@@ -126,7 +127,7 @@ def note_results(
 
 
 def check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Recorder) -> None:
-    """SUB-23: that the results are of this capture, and so are their parts."""
+    """Raises unless results and their parts were made in this capture (SUB-23)."""
     for out in outs:
         captures = {leaf.storage.capture for leaf in leaves_of(out)} - {None, recorder}
         if captures or out.storage.capture is not recorder:
@@ -135,5 +136,5 @@ def check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Reco
 
 
 def _is_told(op: Op, out: Tensor) -> bool:
-    """Whether a wrapper has the value that an op on parts gave it; a view is told by its source."""
+    """Whether an op on parts gave the wrapper its graph value; a view has that of its source."""
     return out.value is not None and not op.views and out.value.meta is out.meta

@@ -1,1 +1,1 @@
-"""Regions of a program: computed again in the backward, or annotated."""
+"""Regions of a program: `checkpoint` recomputes one in the backward, `annotate` tags one."""

@@ -1,4 +1,4 @@
-"""`annotate`: what users note around ops, for whoever reads the graph. Rule: SEQ-5.
+"""`annotate`: users' tags on the ops of a block, for readers of the graph. Rule: SEQ-5.
 
 Spec: `specs/rules/seq.md`.
 """
@@ -17,11 +17,11 @@ from aotlite.ir.errors import ArgumentError, noted
 
 @contextmanager
 def annotate(tags: Mapping[str, Any]) -> Iterator[None]:
-    """A block, or decorated function, whose ops have these tags in a graph that is captured.
+    """A block, or decorated function, whose ops get these tags in captured graphs.
 
-    Backward nodes have those of the op that they differentiate. Inner blocks add to outer ones.
-    Computing, it does nothing. Raises ArgumentError, in eager as in a capture, for tags that are
-    not named by strings, cannot be copied, or hold tensors.
+    Nodes of the backward have the tags of the op that they differentiate. Inner blocks add to outer
+    ones. It has no effect on the computation. Raises ArgumentError, also in eager mode, for tags
+    whose names are not strings, or which cannot be copied or hold tensors.
 
     >>> import aotlite as al
     >>> def loss(w):
@@ -43,7 +43,7 @@ def annotate(tags: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _copied(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """The tags as they are now, whatever becomes of what they hold."""
+    """Deep copies of the tags, which later changes by the user do not reach."""
     found = {}
     for name, value in tags.items():
         if type(name) is not str:
@@ -58,11 +58,11 @@ def _copied(tags: Mapping[str, Any]) -> dict[str, Any]:
                     "copied, expected data"
                 ),
                 f"{type(error).__name__}: {error}",
-                "Note a name or a number that leads to it. (SEQ-5)",
+                "Use a name or a number that identifies it. (SEQ-5)",
             ) from error
         if any(isinstance(each, Tensor) for each in memo.values()):
             raise noted(
                 ArgumentError(f"annotate: the tag {name!r} holds a tensor, expected other data"),
-                "Tags are there for who reads the graph, where no values are. (SEQ-5)",
+                "Tags describe ops of a graph, which has no values. (SEQ-5)",
             )
     return found

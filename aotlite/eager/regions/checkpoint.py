@@ -1,9 +1,9 @@
-"""`checkpoint`: regions of which nothing is kept for the backward, which computes them again.
+"""`checkpoint`: a region whose intermediate values are recomputed in the backward, not saved.
 
-A region is run like any other code, but what its tape nodes would save is replaced by holders. The
-first holder that a backward asks for has the region run again, with grad mode, random generators
-and arguments as they were; what it saves then is what the holders stand for. In a captured function
-the second run is recorded, as part of the backward.
+In the first run of a region, its tape nodes save holders (`RecomputedTensor`) instead of tensors.
+The first holder that a backward unpacks runs the region again, with the same grad mode, generators
+and arguments; number i of the tensors saved in that run is the value of holder i. In a captured
+function the second run is recorded as part of the backward.
 Rules: CKP-1 to CKP-9, RNG-8, TEN-42. Spec: `specs/checkpoint.md`.
 """
 
@@ -45,10 +45,10 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args, **kwargs)`, computed again in the backward instead of kept for it.
+    """`function(*args, **kwargs)`, whose intermediate values are recomputed in the backward.
 
-    Of the region its tensor arguments are kept. It runs twice, so it should do nothing but compute;
-    dropout drops the same elements, unless `preserve_rng_state` is False.
+    Only its tensor arguments are kept. The function runs twice, so it should have no side effects.
+    Dropout drops the same elements in both runs, unless `preserve_rng_state` is False.
 
     >>> import aotlite as al
     >>> x = al.ones(3, requires_grad=True)
@@ -62,7 +62,7 @@ def checkpoint(
     if use_reentrant:
         raise noted(
             UnsupportedError("checkpoint: use_reentrant is True, expected False"),
-            "Without it, checkpoint takes the same functions, and more. (CKP-1)",
+            "use_reentrant=False supports the same functions, and more. (CKP-1)",
         )
     if not STATE.grad_mode:
         return function(*args, **kwargs)
@@ -80,7 +80,7 @@ def _inside() -> Iterator[None]:
 
 
 class RecomputedTensor(Recomputed):
-    """What a region keeps in place of a saved tensor: nothing but which one it was."""
+    """A holder: stands for the saved tensor number `index` of a region."""
 
     __slots__ = ("__weakref__", "index", "region")
 
@@ -89,17 +89,17 @@ class RecomputedTensor(Recomputed):
         self.index = index
 
     def checked(self) -> list[SavedTensor]:
-        """What the region reads, and checks for writes, when it is computed again."""
+        """The records that the region reads, with version checks, when it is recomputed."""
         return self.region.checked()
 
     def regions(self) -> list[Any]:
-        """Its region, and those that have to be computed again for the arguments."""
+        """Its region, and those that must be recomputed for the arguments."""
         kept = [each for each in self.region.kept if each is not None]
         return [self.region, *computed_again(kept)]
 
 
 class CheckpointRegion:
-    """One call of `checkpoint`. Alive as long as something that it has saved may be asked for."""
+    """One call of `checkpoint`. It lives as long as one of its holders."""
 
     def __init__(
         self, function: Callable[..., Any], args: Any, kwargs: Any, *, preserves: bool
@@ -113,35 +113,35 @@ class CheckpointRegion:
             leaves = [recorder.here(v) if isinstance(v, Tensor) else v for v in leaves]
         self.leaves = [None if isinstance(v, Tensor) else v for v in leaves]
         self.given = [v if isinstance(v, Tensor) else None for v in leaves]
-        """The tensors among the arguments, until the first run is over."""
+        """The tensors among the arguments; dropped after the first run."""
         kept: dict[int, SavedTensor] = {}
         for tensor in self.given:  # by the hooks around the region, if there are any (CKP-6)
             if tensor is not None and id(tensor) not in kept:
                 kept[id(tensor)] = saved(tensor)
         self.kept = [None if v is None else kept[id(v)] for v in self.given]
         self.metas: list[TensorMeta] = []
-        """Of what was saved, in order."""
+        """The metas of the saved tensors, in order."""
         self.holders: list[ref[RecomputedTensor]] = []
         self.seen: list[_Seen] = []
-        """The memory of what was saved."""
+        """The storages of the saved tensors, with their versions."""
         self.results: dict[int, int] = {}
-        """The versions, as they were given, of storages that the region made, by id (CKP-5)."""
+        """id of a storage that the region made and returned -> its version then (CKP-5)."""
         self.is_complete = False
         self.again: WeakKeyDictionary[RecomputedTensor, SavedTensor] = WeakKeyDictionary()
-        """What holders stand for, in the backward that has computed it again."""
+        """Holder -> its tensor, in a backward that has recomputed the region."""
         self.task: Any = None
         self.draws = Noting() if preserves else None
         self.state = recorder.streams.get() if recorder is not None and preserves else None
         self.scope = None if recorder is None else recorder.scopes.state
-        """Where in the program it is, in a captured function (SEQ-5)."""
+        """In a captured function: the Module and tags around it (SEQ-5)."""
 
     def name(self) -> str:
-        """What it is called in errors."""
+        """The name of the region in errors."""
         return "checkpoint"
 
     # --- the first run
     def first_run(self) -> Any:
-        """The region's results."""
+        """Runs the region, and returns its results."""
         args, kwargs = self._arguments(self.given)
         own = {id(t.storage) for t in self.given if t is not None}
         with watching(pack=(self.pack, unpack)), _inside(), ExitStack() as stack:
@@ -153,17 +153,17 @@ class CheckpointRegion:
         made = [t for t in optree.tree_leaves(results) if isinstance(t, Tensor) and not t._leaf]
         pairs = [(id(t.storage), t.storage.version) for t in made]
         self.results = {of: version for of, version in pairs if of not in own}
-        # Results may be written: they are computed again, whatever becomes of them (CKP-5).
+        # Results may be written afterwards, since they are recomputed (CKP-5).
         self.seen = [each for each in self.seen if id(each.storage()) not in self.results]
         return results
 
     def pack(self, tensor: Tensor) -> RecomputedTensor:
-        """What is kept in the place of a tensor that the region saves."""
+        """The holder for a tensor that the region saves."""
         holder = RecomputedTensor(self, len(self.holders))
         self.holders.append(ref(holder))
         self.metas.append(tensor.meta)
         storage = tensor.storage
-        if is_wrapper(tensor):  # its parts are watched, where they are saved (SUB-1)
+        if is_wrapper(tensor):  # its parts are recorded when they are saved themselves (SUB-1)
             return holder
         if all(each.storage() is not storage for each in self.seen[-_RECENT:]):
             seen = _Seen(ref(storage), storage.version, tensor.meta, tensor.offset, tensor.value)
@@ -172,23 +172,23 @@ class CheckpointRegion:
 
     # --- the second
     def value_of(self, holder: RecomputedTensor) -> Tensor:
-        """What the region saved there, computed again once in each backward."""
+        """The tensor of a holder; recomputes the region once in each backward."""
         task = STATE.task
         if task is None or self.task is not task or holder not in self.again:
             self._run_again(task)
         return self.again[holder].unpack(self)  # type: ignore[arg-type]
 
     def checked(self) -> list[SavedTensor]:
-        """What must not have been written when the region is computed again (CKP-5)."""
+        """The records of tensors that must not be written before the recomputation (CKP-5)."""
         found = [read for each in self.kept if each is not None for read in each.checked()]
         return found + [each.record() for each in self.seen if each.storage() is not None]
 
     def version_of(self, storage: Storage) -> int:
-        """The version of memory that counts for the region: of its results, that they had."""
+        """The version of a storage for the region's checks: for results, that of the first run."""
         return self.results.get(id(storage), storage.version)
 
     def check(self) -> None:
-        """Raises AutogradError if what the region reads was written since (CKP-5)."""
+        """Raises AutogradError if a tensor that the region reads was written since (CKP-5)."""
         for read in self.checked():
             read.unpack(self)  # type: ignore[arg-type]
 
@@ -208,7 +208,7 @@ class CheckpointRegion:
             task.append(self)
 
     def forget(self) -> None:
-        """The backward is over that computed the region again."""
+        """Drops recomputed tensors, at the end of a backward."""
         self.again, self.task = WeakKeyDictionary(), None
 
     def _arguments(self, tensors: list[Any]) -> Any:
@@ -218,14 +218,14 @@ class CheckpointRegion:
 
 @attrs.frozen(eq=False)
 class _Seen:
-    """A tensor that a region saved and may have found, of which it keeps nothing alive."""
+    """A tensor that a region saved: a weak reference to its storage, and the version."""
 
     storage: ref[Storage]
     version: int
     meta: TensorMeta
     offset: int
     value: Any
-    """In a captured function, its node."""
+    """In a captured function, its graph value."""
 
     def record(self) -> SavedTensor:
         storage: Any = self.storage()
@@ -235,16 +235,16 @@ class _Seen:
 
 
 _RECENT = 8
-"""Memory is noted again where it was not among the last so many: that is no mistake."""
+"""A storage is not recorded again if it is among the last so many. Repeats do no harm."""
 
 
 def unpack(holder: RecomputedTensor) -> Tensor:
-    """What a holder stands for."""
+    """The tensor that a holder stands for."""
     return holder.region.value_of(holder)
 
 
 class _Again:
-    """One more run of a region."""
+    """One recomputation of a region."""
 
     def __init__(self, region: CheckpointRegion) -> None:
         self.region = region
@@ -253,7 +253,7 @@ class _Again:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The modes and the generators of the first run, for a block."""
+        """A block with the modes and generators of the first run."""
         region, mode, recorder = self.region, STATE.grad_mode, STATE.recorder
         before = None if recorder is None else (recorder.origin, recorder.recompute)
         scope = None if recorder is None else recorder.scopes.state
@@ -277,7 +277,7 @@ class _Again:
                     recorder.scopes.leave(scope)
 
     def pack(self, tensor: Tensor) -> Tensor:
-        """Keeps what the first run saved at this place; backwards inside the region use it, too."""
+        """Stores a saved tensor under its holder; returns it for backwards inside the region."""
         index, region = self.count, self.region
         self.count += 1
         alias = detached_alias(tensor)
@@ -297,7 +297,7 @@ class _Again:
         return alias
 
     def check(self) -> None:
-        """Raises where the run has saved more or less than the first one."""
+        """Raises AutogradError if the run saved more or fewer tensors than the first one."""
         expected = len(self.region.holders)
         if self.count < expected or (self.count > expected and self.region.is_complete):
             raise noted(

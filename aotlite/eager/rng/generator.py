@@ -1,8 +1,8 @@
-"""Generators: a seed and an offset into one counter-based stream. The default one is `GENERATOR`.
+"""`Generator`: a seed, and an offset into its counter-based stream; `GENERATOR` is the default one.
 
-While a function is captured, the default one's state is tracked by the recorder (`RngState`), and
-the generator itself is left alone. While a region is computed again (`eager.regions.checkpoint`), a
-copy draws in its place. Rules: RNG-4, RNG-6, RNG-8, RNG-12. Spec: `specs/randomness.md`.
+While a function is captured, the recorder tracks the default generator's state (`RngState`), and
+the generator itself does not change. While a checkpointed region is recomputed, a copy draws in its
+place. Rules: RNG-4, RNG-6, RNG-8, RNG-12. Spec: `specs/randomness.md`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ State = tuple[int, int]
 
 # -------------------------------------------------------------------------------- what may be set
 def _checked_seed(op: str, seed: Any) -> int:
-    """The seed as 64 bits: negative ones stand for their complement, as in PyTorch."""
+    """The seed as 64 unsigned bits; a negative one wraps, as in PyTorch."""
     is_number = isinstance(seed, Integral) and not isinstance(seed, bool)
     if not is_number or not -(1 << 63) <= int(seed) < 1 << 64:
         raise noted(
@@ -53,7 +53,7 @@ def _checked_state(op: str, state: Any) -> State:
 
 @attrs.define(repr=False)
 class Generator:
-    """Philox 4x32-10 keyed by `seed`; `offset` counts what was drawn, a multiple of 4.
+    """Philox 4x32-10 keyed by `seed`; `offset` counts the words drawn, a multiple of 4.
 
     >>> first, second = Generator().manual_seed(3), Generator().manual_seed(3)
     >>> import aotlite as al
@@ -79,7 +79,7 @@ class Generator:
 
     @property
     def offset(self) -> int:
-        """How much of the stream of this seed was drawn."""
+        """The number of words drawn from the stream of this seed."""
         offset: int = self.get_state()[1]
         return offset
 
@@ -88,9 +88,9 @@ class Generator:
 
     # --- what draws are made of; asked of the generator that `drawn_from` gives
     def advance(self, consumed: int, op: str = "draw") -> State:
-        """(seed, offset) for a draw that uses up `consumed` offsets.
+        """(seed, offset) for a draw of `consumed` words; advances the offset.
 
-        Raises RngError where the stream ends before, and stays where it is (RNG-4).
+        Raises RngError, without advancing, where the stream would end (RNG-4).
         """
         with self._lock:
             start = self._offset
@@ -100,21 +100,18 @@ class Generator:
             return self._seed, start
 
     def give_back(self, seed: int, start: int, consumed: int) -> None:
-        """Undoes an `advance` whose draw failed: what was not drawn is not used up.
-
-        Others may have drawn meanwhile; what is behind theirs stays used up.
-        """
+        """Undoes an `advance` whose draw failed, unless another thread has drawn since."""
         with self._lock:
             if (self._seed, self._offset) == (seed, start + consumed):
                 self._offset = start
 
     def stand(self, seed: int, offset: int) -> None:
-        """Puts it to a place in the stream of a seed."""
+        """Sets seed and offset."""
         with self._lock:
             self._seed, self._offset = seed, offset
 
     def draw(self, op: RandomOp, args: tuple[Any, ...]) -> Any:
-        """What a random op gives with canonical arguments, from this generator."""
+        """The result of a random op with canonical arguments, drawn from this generator."""
         if self is GENERATOR:
             return apply_op(op, args)
         if STATE.recorder is not None:
@@ -147,7 +144,7 @@ class Generator:
         return drawn_from(self)._seed if tracked is None else tracked.seed()
 
     def get_state(self) -> Any:
-        """(seed, offset); in a captured function what only `set_state` understands."""
+        """(seed, offset); in a captured function an opaque value for `set_state`."""
         tracked = self._tracked()
         if tracked is not None:
             return tracked.get()
@@ -156,7 +153,7 @@ class Generator:
             return source._seed, source._offset
 
     def set_state(self, new_state: Any) -> Generator:
-        """Puts it back to a state of `get_state`; returns itself."""
+        """Restores a state of `get_state`; returns itself."""
         self._set_state("set_state", new_state)
         return self
 
@@ -169,7 +166,7 @@ class Generator:
             drawn_from(self).stand(*_checked_state(op, new_state))
 
     def _tracked(self) -> RngState | None:
-        """Who keeps track of its state, if it is part of a captured function (RNG-6)."""
+        """The capture's tracker of its state, for the default generator in a capture (RNG-6)."""
         recorder = STATE.recorder
         return recorder.streams if recorder is not None and self is GENERATOR else None
 
@@ -181,40 +178,40 @@ default_generator = GENERATOR
 
 # ------------------------------------------------------------------- regions that are run again
 def drawn_from(generator: Generator) -> Generator:
-    """The generator that draws in its place in this thread: itself, nearly always."""
+    """The generator that draws in this one's place in this thread: itself, nearly always."""
     source = STATE.draws
     return generator if source is None else source.of(generator)
 
 
 def current() -> Generator:
-    """The generator that the default one's draws come from in this thread."""
+    """The generator that draws in the default one's place in this thread."""
     source = STATE.draws
     return GENERATOR if source is None else source.of(GENERATOR)
 
 
 class Noting:
-    """Notes where each generator stands when a region first draws from it (RNG-8)."""
+    """Records the state of each generator when a region first draws from it (RNG-8)."""
 
     def __init__(self) -> None:
         self.states: dict[int, tuple[Generator, State]] = {}
         self._outer = STATE.draws
 
     def of(self, generator: Generator) -> Generator:
-        """The generator itself, or the one that an outer region has in its place."""
+        """The generator itself, or its substitute in an outer region."""
         source = generator if self._outer is None else self._outer.of(generator)
         self.states.setdefault(id(generator), (generator, (source._seed, source._offset)))
         return source
 
 
 class Replaying:
-    """Copies of generators as they were noted: the region draws again what it drew (RNG-8)."""
+    """Substitutes copies of generators in their recorded states, to repeat the draws (RNG-8)."""
 
     def __init__(self, noted: Noting) -> None:
         self._states = noted.states
         self._copies: dict[int, Generator] = {}
 
     def of(self, generator: Generator) -> Generator:
-        """The copy; the generator itself stays where it is."""
+        """The copy; the generator itself does not advance."""
         copy = self._copies.get(id(generator))
         if copy is None:
             known = self._states.get(id(generator))
@@ -224,7 +221,8 @@ class Replaying:
 
 
 class Refusing:
-    """The default generator stands where compiled code has put it, ahead of all that happens."""
+    """Refuses draws from the default generator in effects of compiled code, which has advanced its
+    state for the whole call beforehand."""
 
     def __init__(self, outer: Draws | None) -> None:
         self._outer = outer
@@ -237,15 +235,15 @@ class Refusing:
                     "generator: an effect of a compiled function that draws random numbers uses "
                     "the default generator, expected one of its own"
                 ),
-                "The function has drawn ahead. Pass what is drawn as an operand, or draw from a "
-                "Generator of your own. (TOK-7)",
+                "Compiled code advances the default generator at the start of a call. Pass random "
+                "tensors as operands, or use a Generator of your own. (TOK-7)",
             )
         return generator if self._outer is None else self._outer.of(generator)
 
 
 @contextmanager
 def drawing(source: Noting | Replaying) -> Iterator[None]:
-    """A block in which this thread's draws are noted, or replayed."""
+    """A block in which `source` substitutes this thread's generators."""
     before, STATE.draws = STATE.draws, source
     try:
         yield
@@ -265,20 +263,20 @@ def initial_seed() -> int:
 
 
 def get_rng_state() -> Any:
-    """(seed, offset) of the default generator; in a captured function what only `set_rng_state`
-    understands.
+    """(seed, offset) of the default generator; in a captured function an opaque value for
+    `set_rng_state`.
     """
     return GENERATOR.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Puts the default generator back to a state of `get_rng_state`."""
+    """Restores a state of `get_rng_state` in the default generator."""
     GENERATOR._set_state("set_rng_state", new_state)
 
 
 @contextmanager
 def fork_rng(enabled: bool = True) -> Iterator[None]:
-    """A block behind which the default generator is where it was before."""
+    """A block that restores the default generator's state at its end."""
     state = get_rng_state() if enabled else None
     try:
         yield

@@ -1,1 +1,1 @@
-"""Wrapper subclasses: their protocol, what it is checked for, copies and texts of tensors."""
+"""Wrapper subclasses: their protocol and its checks; also copies, pickles and text of tensors."""

@@ -1,8 +1,8 @@
-"""What wrapper classes and wrappers have to be like before anything is asked of them.
+"""Checks of wrapper classes and wrappers, before the engine uses them.
 
-`check_methods` looks at a class when its first instance is made: that the methods of the protocol
-can be called as they will be. `check_finite` looks at an instance that has wrappers inside: that
-none of them holds it. What the methods give is checked where they are called
+`check_methods` checks a class when its first instance is made: the methods of the protocol must
+accept the arguments that they will get. `check_finite` checks an instance with wrappers inside:
+none of them may contain it. The results of the methods are checked where they are called
 (`eager.subclass.protocol`, `eager.dispatch.subclass`). Rules: SUB-1, SUB-9. Spec:
 `specs/subclasses.md`.
 """
@@ -25,14 +25,14 @@ _CALLED = {
     "__tensor_dispatch__": ("func", "types", "args", "kwargs"),
     "__tensor_function__": ("func", "types", "args", "kwargs"),
 }
-"""The arguments that the methods of the protocol are called with, by position."""
+"""Method of the protocol -> the names of its positional arguments."""
 
 _OF_CLASSES = ("__tensor_dispatch__", "__tensor_function__")
-"""Methods for which there need be no instance."""
+"""The class methods of the protocol."""
 
 
 def text_of(value: Any) -> str:
-    """A value as an error names it, whose text may be what is broken: tensors by their class."""
+    """The text of a value in an error; safe if its `repr` is broken; the class for a tensor."""
     if isinstance(value, (Tensor, type)) or callable(value):
         return value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
     if type(value) in (tuple, list) and len(value) < _MANY:
@@ -53,7 +53,7 @@ _MANY = 100
 
 
 def check_methods(cls: type[Tensor]) -> None:
-    """Raises ProtocolError for a method that cannot be called as it will be (SUB-1)."""
+    """Raises ProtocolError for a method that does not accept the protocol's arguments (SUB-1)."""
     for name, given in _CALLED.items():
         method = getattr(cls, name, None)
         if method is None:
@@ -67,7 +67,7 @@ def check_methods(cls: type[Tensor]) -> None:
 
 
 def _takes(method: Any, count: int) -> bool:
-    """Whether it can be called with so many arguments; yes, where Python cannot say."""
+    """Whether it accepts `count` positional arguments; true where its signature is unknown."""
     try:
         signature = inspect.signature(method)
     except (TypeError, ValueError):
@@ -97,13 +97,13 @@ def _uncallable(cls: type[Any], name: str, found: str) -> Exception:
 
 
 DEEP = 30
-"""From so many ops inside of one another on, it is asked whether they end."""
+"""The depth of nested ops on wrappers from which `check_end` looks for infinite recursion."""
 
 
 def check_end(op: Any, operands: Sequence[Tensor], kinds: Sequence[type[Any]], depth: int) -> None:
-    """Raises ProtocolError where an op on wrappers would ask for ops for ever (SUB-9, SUB-10).
+    """Raises ProtocolError for infinite recursion of ops on wrappers (SUB-9, SUB-10).
 
-    Where a class takes its wrappers apart, operands are nested less and less.
+    If a class runs ops on the parts of its wrappers, the nesting of operands decreases.
     """
     key = op, *map(id, operands)
     if depth == DEEP:
@@ -119,13 +119,13 @@ def check_end(op: Any, operands: Sequence[Tensor], kinds: Sequence[type[Any]], d
                 f"{op.name}: to give it, {kind} asks for ops on wrappers again and again, expected "
                 "ops on its parts"
             ),
-            f"{kind}.__tensor_dispatch__ has to take the wrapper apart, by attributes that are no "
-            "ops on it. (SUB-10)",
+            f"{kind}.__tensor_dispatch__ must read the parts from attributes, and run ops on them. "
+            "(SUB-10)",
         )
 
 
 def _nesting(operands: Sequence[Tensor]) -> int:
-    """How many wrappers are around the innermost tensors of the operands."""
+    """The nesting depth of wrappers in the operands."""
     parts = [each for each in operands if each.__tensor_dispatch__ is not None]
     count = 0
     while parts and count < _MANY:
@@ -137,7 +137,7 @@ def _nesting(operands: Sequence[Tensor]) -> int:
 
 
 def check_finite(wrapper: Tensor) -> None:
-    """Raises ProtocolError for a wrapper that is inside of itself (SUB-9)."""
+    """Raises ProtocolError for a wrapper that contains itself (SUB-9)."""
     path = _way_back(wrapper, {id(wrapper)}, set())
     if path is None:
         return
@@ -147,12 +147,12 @@ def check_finite(wrapper: Tensor) -> None:
             f"{kind}: attribute {path!r} is a tensor that holds itself, expected one that is made "
             "of others"
         ),
-        "Parts of a wrapper may be wrappers, and somewhere dense tensors. (SUB-9)",
+        "Parts of a wrapper may be wrappers, but the innermost ones must be dense. (SUB-9)",
     )
 
 
 def _way_back(wrapper: Tensor, around: set[int], done: set[int]) -> str | None:
-    """The attributes that lead to a wrapper which is around this one, such as `a.b`."""
+    """The path of attributes, such as `a.b`, to a wrapper that contains this one; None if none."""
     for name in _names(wrapper):
         part = getattr(wrapper, name, None)
         if not isinstance(part, Tensor) or part.__tensor_dispatch__ is None or id(part) in done:
@@ -167,7 +167,7 @@ def _way_back(wrapper: Tensor, around: set[int], done: set[int]) -> str | None:
 
 
 def _names(wrapper: Any) -> list[str]:
-    """The names that it flattens to; none, where its class says no names."""
+    """The names that it flattens to; empty if its `__tensor_flatten__` is broken."""
     found = wrapper.__tensor_flatten__() if hasattr(wrapper, "__tensor_flatten__") else None
     names = found[0] if isinstance(found, tuple) and found else ()
     return [each for each in names if type(each) is str] if isinstance(names, (list, tuple)) else []

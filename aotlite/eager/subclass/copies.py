@@ -1,9 +1,8 @@
-"""Copies and pickles of tensors: what `copy.copy`, `copy.deepcopy` and `pickle` make them of.
+"""`copy.copy`, `copy.deepcopy` and `pickle` of tensors.
 
-A wrapper is taken apart, its parts are copied or pickled as any tensor is, and its class makes the
-other one of them; then it gets the history and the attributes that the first one had, as a plain
-tensor's twin does. Tensors that share memory share that of their twins. Rules: SUB-1, SUB-9.
-Spec: `specs/subclasses.md`.
+A wrapper is flattened, its parts are copied or pickled like any tensor, and its class unflattens
+the copy. Then the copy gets the history and attributes of the original. Tensors that share memory
+have copies that share memory. Rules: SUB-1, SUB-9. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from aotlite.ir.errors import AutogradError
 
 
 def reduce_ex(tensor: Tensor, protocol: Any) -> Any:
-    """What copies and pickles are made of: all but what is this very object's."""
+    """The state for copies and pickles: all but what belongs to this object alone."""
     made: Any = object.__reduce_ex__(tensor, max(int(protocol), 2))
     make, args, (own, slots), *rest = made
     slots = {**slots, "facts": None, "_array": None, "_accumulator": None}
@@ -47,7 +46,7 @@ def deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def _reduced(wrapper: Tensor, own: dict[str, Any] | None, slots: dict[str, Any]) -> Any:
-    """What `copy.copy` and `pickle` make a wrapper of: parts, spec and geometry; then the rest."""
+    """The state of a wrapper for `copy.copy` and `pickle`: parts, spec, geometry, attributes."""
     names, spec = flatten(wrapper)
     inner = {name: getattr(wrapper, name) for name in names}
     how = (type(wrapper), inner, spec, wrapper.meta.shape, wrapper.meta.stride)

@@ -1,6 +1,6 @@
-"""Every op as a function, under the names that printed graphs use: what `aotlite.ops` shows.
+"""Every op as a function, under the names of printed graphs: the contents of `aotlite.ops`.
 
-On values of a graph that is being made (in a pass, a decomposition) they emit nodes.
+On proxies (in a pass, a decomposition) they emit nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text of tensors: what `repr` gives of plain, captured and wrapper tensors."""
+"""The `repr` of tensors: plain, captured and wrapper ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aotlite.ir.errors import AutogradError
 
 
 def text_of(tensor: Tensor) -> str:
-    """The text of a tensor: elements, dtype where it is not a usual one, and history."""
+    """The text of a tensor: elements, dtype if it is not a default one, and history."""
     if tensor.__tensor_dispatch__ is not None:
         return _wrapper_text(tensor)
     if tensor.storage.buffer is None:
@@ -22,7 +22,7 @@ def text_of(tensor: Tensor) -> str:
 
 
 def history_shown(tensor: Tensor) -> str:
-    """What the text says of the tensor's history: nothing if it has none."""
+    """The part of the text about the tensor's history; empty if it has none."""
     try:
         tensor.gradient_edge()
     except AutogradError:  # a part of a base that was written (TEN-19)

@@ -2,7 +2,7 @@
 
     __tensor_flatten__(self)                  -> (names of the attributes that hold the parts, spec)
     __tensor_unflatten__(inner, spec, outer_size, outer_stride)      static: the instance of parts
-    __tensor_dispatch__(cls, func, types, args, kwargs)              class method: what an op gives
+    __tensor_dispatch__(cls, func, types, args, kwargs)         class method: the result of an op
 
 A wrapper has geometry and history, and no memory of its own. Rules: SUB-1, SUB-9, SUB-20.
 Spec: `specs/subclasses.md`.
@@ -28,11 +28,11 @@ from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op.operand import Operand
 
 Flat = tuple[tuple[str, ...], Any]
-"""The names of the attributes that hold inner tensors, and what else tells instances apart."""
+"""(names of the attributes that hold inner tensors, spec: all other state of an instance)."""
 
 
 class WrapperStorage(Storage):
-    """What a wrapper and its views have in common: a count of writes, and no bytes."""
+    """The storage of a wrapper and its views: a version counter without bytes."""
 
     __slots__ = ("kind",)
 
@@ -64,7 +64,7 @@ def make_wrapper_subclass(
     device: Device = CPU,
     requires_grad: bool = False,
 ) -> Any:
-    """An instance of a wrapper class, for its `__new__`: outer geometry, and no memory.
+    """An instance of a wrapper class, for its `__new__`: with outer geometry and no memory.
 
     `size` and `strides` are in elements; contiguous where no strides are given. Raises
     SubclassError for a class without `__tensor_dispatch__`.
@@ -85,7 +85,7 @@ def make_wrapper_subclass(
 
 _new_storage: Any = object.__new__
 _KNOWN: set[type[Any]] = set()
-"""Wrapper classes that were found to be such; kept alive, as classes mostly are."""
+"""Wrapper classes that passed the checks."""
 
 
 def _check_class(cls: Any) -> None:
@@ -95,7 +95,7 @@ def _check_class(cls: Any) -> None:
                 f"_make_wrapper_subclass: the class is {_name(cls)}, expected a subclass of Tensor "
                 "with __tensor_dispatch__"
             ),
-            "It says what ops on an instance give. (SUB-1)",
+            "It computes ops on instances. (SUB-1)",
         )
     check_methods(cls)
     Modes.wrappers = True
@@ -113,22 +113,22 @@ def _name(thing: Any) -> str:
 
 
 def is_wrapper_class(cls: type[Tensor]) -> bool:
-    """Whether ops on instances are the class's affair."""
+    """Whether the class has a `__tensor_dispatch__`, which computes ops on instances."""
     return cls.__tensor_dispatch__ is not None
 
 
 def is_wrapper(value: Any) -> bool:
-    """Whether a value is a tensor made of tensors."""
+    """Whether a value is an instance of a wrapper subclass."""
     return isinstance(value, Tensor) and type(value).__tensor_dispatch__ is not None
 
 
 def is_traceable_wrapper_subclass(value: Any) -> bool:
-    """Whether a value is a wrapper that can be taken apart and put together again (SUB-1)."""
+    """Whether a value is a wrapper that can be flattened and unflattened (SUB-1)."""
     return is_wrapper(value) and not missing(type(value))
 
 
 def missing(cls: type[Any]) -> list[str]:
-    """The methods of the protocol that a wrapper class does not have."""
+    """The methods of the protocol that a wrapper class lacks."""
     wanted = ("__tensor_flatten__", "__tensor_unflatten__")
     return [name for name in wanted if not callable(getattr(cls, name, None))]
 
@@ -179,7 +179,7 @@ def flatten(wrapper: Tensor) -> Flat:
 
 
 _NAMES: dict[type[Any], Any] = {}
-"""The names that instances of a class flattened to last and that were found to be right."""
+"""Class -> the names to which an instance last flattened, already checked."""
 _MOST_NAMES = 256
 
 
@@ -193,7 +193,7 @@ def _check_names(cls: type[Any], names: Any) -> None:
         if not name.isidentifier() or iskeyword(name):
             raise _broken(cls, f"flattens to the name {name!r}", "names of attributes")
     if type(names) in (list, tuple):
-        if len(_NAMES) >= _MOST_NAMES:  # classes of long ago make room for those of now
+        if len(_NAMES) >= _MOST_NAMES:  # a bounded cache, as classes may be made at run time
             _NAMES.clear()
         _NAMES[cls] = names[:]
 
@@ -203,7 +203,7 @@ def _held(wrapper: Any, name: str) -> str:
 
 
 def dense_parts(wrapper: Tensor) -> list[Tensor] | None:
-    """The inner tensors if they are dense, quickly; None if not, or if that takes a closer look."""
+    """The inner tensors, by a fast path for dense ones; None where it does not apply."""
     known = _NAMES.get(type(wrapper))
     if known is None:
         return None
@@ -227,7 +227,7 @@ def inner_tensors(wrapper: Tensor) -> dict[str, Tensor]:
 
 
 def memory_of(part: Tensor) -> Storage:
-    """The storage of a tensor; in a capture, of one from outside, that of what stands for it."""
+    """The storage of a tensor; in a capture, that of the fake which stands for it."""
     recorder = STATE.recorder
     if recorder is None or part.storage.capture is recorder:
         return part.storage
@@ -242,7 +242,7 @@ def unflatten(
     outer_size: Sequence[int],
     outer_stride: Sequence[int],
 ) -> Any:
-    """The instance of these parts.
+    """The instance that the class unflattens from these parts.
 
     Raises SubclassError for another class, geometry, part or spec (SUB-1).
     """
@@ -264,12 +264,12 @@ MADE = "one that Tensor._make_wrapper_subclass made"
 
 
 def is_made(tensor: Tensor) -> bool:
-    """Whether an instance has geometry: nobody keeps a class from `object.__new__`."""
+    """Whether an instance has geometry: `object.__new__` alone would give it none."""
     return hasattr(tensor, "meta")
 
 
 def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
-    """Raises SubclassError for a wrapper that was made of these, and holds others (SUB-1)."""
+    """Raises SubclassError unless the new wrapper holds these parts and this spec (SUB-1)."""
     names, found = flatten(made)
     moved = [name for name in inner if getattr(made, name, None) is not inner[name]]
     if moved or list(names) != list(inner):
@@ -285,7 +285,7 @@ def check_kept(made: Tensor, inner: Mapping[str, Tensor], spec: Any) -> None:
 
 
 def kept_spec(spec: Any) -> Any:
-    """The spec as it is now: a list or dict may change. What can be hashed is itself."""
+    """A copy of the spec, which may be a list or dict that changes; itself if it is hashable."""
     if type(spec) is tuple:
         kept = [kept_spec(item) for item in spec]
         return spec if all(map(is_, kept, spec)) else tuple(kept)
@@ -293,7 +293,7 @@ def kept_spec(spec: Any) -> Any:
 
 
 def same_spec(found: Any, expected: Any) -> bool:
-    """SUB-21: equal, and of the same types all through."""
+    """Whether two specs are equal, with equal types at each level (SUB-21)."""
     if found is expected:
         return True
     if type(found) is not type(expected):
@@ -321,7 +321,7 @@ def alias_of(wrapper: Tensor) -> Any:
 
 
 def filled(wrapper: Tensor, value: object, dtype: DType) -> Any:
-    """A contiguous wrapper of this one's class and size that means a number everywhere."""
+    """A contiguous wrapper of the same class and size, filled with a number."""
     before = STATE.grad_mode
     STATE.grad_mode = None if before is None else False
     try:
@@ -335,25 +335,25 @@ def filled(wrapper: Tensor, value: object, dtype: DType) -> Any:
 def filled_as(
     tensor: Tensor, size: tuple[int, ...], value: object, dtype: DType, device: object
 ) -> Any:
-    """New memory that holds a number; a wrapper where one of this wrapper's size is asked for."""
+    """A new tensor filled with a number: a wrapper if it has this wrapper's size, else dense."""
     if tensor.__tensor_dispatch__ is not None and size == tensor.shape:
         return filled(tensor, value, dtype)
     return Operand._filled(tensor, size, value, dtype, device)
 
 
 def coerced(tensor: Tensor, gradient: Tensor) -> Tensor:
-    """A gradient that is given for a tensor, in the form that its class asks for (TAN-5)."""
+    """A gradient passed to `backward` for a tensor, converted by its class (TAN-5)."""
     coerce = tensor.__tensor_coerce_gradient__
     return gradient if coerce is None else coerce(gradient)
 
 
 GradientForm = Callable[[Any], Any]
-"""What brings a gradient to the form that those of some tensor have."""
+"""Converts a gradient to the form of a tensor's gradients."""
 
 
 def gradient_form(tensor: Tensor) -> GradientForm | None:
-    """What brings gradients of a tensor to their form: to that of its class, dense ones to dense
-    (SHD-15). None for a class that does not say.
+    """The conversion of gradients of a tensor to their form: its class's, or dense for a dense one
+    (SHD-15). None for a class that declares none.
     """
     if not is_wrapper(tensor):
         return whole
@@ -362,7 +362,7 @@ def gradient_form(tensor: Tensor) -> GradientForm | None:
 
 
 def whole(gradient: Any) -> Any:
-    """A gradient of a dense tensor, dense where its class has gradients in a form of their own."""
+    """A gradient of a dense tensor, made dense if its class can be."""
     if gradient.__tensor_gradient_form__ is None:
         return gradient
     found = gradient.__coerce_same_metadata_as_tangent__(None, Tensor)
@@ -370,7 +370,7 @@ def whole(gradient: Any) -> Any:
 
 
 def formed(tensor: Tensor, gradient: Tensor) -> Tensor:
-    """A gradient of a tensor in the form that its class says, all the way in (SHD-15)."""
+    """A gradient of a tensor in the form that its class declares, at every level (SHD-15)."""
     form = gradient_form(tensor)
     if form is not None:
         found: Tensor = form(gradient)
@@ -385,7 +385,7 @@ def formed(tensor: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _formed_parts(tensor: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-    """The parts of a gradient that are brought to another form, in which they are new memory."""
+    """The parts of a gradient that have to change their form, converted, by name."""
     if dense_parts(tensor) is not None and dense_parts(gradient) is not None:
         return {}
     of, parts = inner_tensors(tensor), inner_tensors(gradient)
@@ -394,13 +394,13 @@ def _formed_parts(tensor: Tensor, gradient: Tensor) -> dict[str, Tensor]:
 
 
 def tangent_form(tensor: Tensor) -> Tensor:
-    """A tensor in the form that its class wants gradients of such a one in (TAN-6)."""
+    """A tensor with the class and layout of its own gradients (TAN-6)."""
     method = getattr(tensor, "__coerce_tangent_metadata__", None)
     return tensor if method is None else method()
 
 
 def has_function(tensor: Tensor) -> bool:
-    """Whether a tensor's class has a `__tensor_function__`, or that of a part of it."""
+    """Whether the class of a tensor, or of a part of it, has a `__tensor_function__`."""
     if tensor.__tensor_dispatch__ is None:
         return False
     return tensor.__tensor_function__ is not None or hidden_inside(tensor) is not None
@@ -419,7 +419,7 @@ def hidden_inside(wrapper: Tensor) -> type[Tensor] | None:
 
 
 def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
-    """Raises for a class with other gradients inside of a wrapper that has a gradient."""
+    """Raises for a part with a `__tensor_function__` in a wrapper that needs gradients."""
     asked = is_wrapper(tensor) and (of_gradients or tensor.requires_grad)
     part = hidden_inside(tensor) if asked else None
     if part is not None:
@@ -434,7 +434,7 @@ def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = 
 
 
 def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
-    """The dense tensors that a tensor is made of, depth first: itself, if it is no wrapper."""
+    """The dense tensors inside a tensor, depth first; a dense tensor itself."""
     if not is_wrapper(tensor):
         yield tensor
         return
@@ -443,7 +443,7 @@ def leaves_of(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def captured_part(tensor: Tensor) -> str | None:
-    """Where in a tensor one of a capture is, such as `a.b`, empty for itself; None if nowhere."""
+    """The path, such as `a.b`, to a captured tensor inside; empty for itself; None for none."""
     if tensor.storage.capture is not None:
         return ""
     if tensor.__tensor_dispatch__ is None:
@@ -459,7 +459,7 @@ def captured_part(tensor: Tensor) -> str | None:
 
 
 def nesting(tensor: Tensor) -> int:
-    """How many wrappers are around the innermost dense tensor; none around a dense one."""
+    """The nesting depth of a wrapper; 0 for a dense tensor."""
     if not is_wrapper(tensor):
         return 0
     return 1 + max(map(nesting, inner_tensors(tensor).values()))

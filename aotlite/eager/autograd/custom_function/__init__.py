@@ -1,1 +1,1 @@
-"""Functions of users with a backward of their own."""
+"""`autograd.Function`: users' functions with a forward and a backward of their own."""

@@ -1,4 +1,4 @@
-"""`FunctionCtx`: what the forward of a user's function hands on to its backward.
+"""`FunctionCtx`: the `ctx` that passes values from a user's forward to its backward.
 
 Rules: TEN-12, TEN-13, TEN-30, TEN-31. Spec: `specs/autograd.md`.
 """
@@ -17,10 +17,10 @@ from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 
 class FunctionCtx:
-    """The first argument of a function's forward and backward; attributes can be put on it."""
+    """The `ctx` of a `Function`'s forward and backward. Users may set attributes on it."""
 
     needs_input_grad: tuple[bool, ...]
-    """Which of the forward's arguments require grad."""
+    """For each argument of the forward, whether it requires grad."""
 
     def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -34,9 +34,9 @@ class FunctionCtx:
 
     # --- for the forward
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for the backward, which finds them in `saved_tensors`.
+        """Saves tensors for the backward, which reads them from `saved_tensors`.
 
-        Inputs and results are kept with their history and checked for writes (TEN-12).
+        Inputs and results keep their history, and are checked for in-place writes (TEN-12).
         """
         for i, each in enumerate(tensors):
             if each is not None and not isinstance(each, Tensor):
@@ -47,21 +47,21 @@ class FunctionCtx:
         self.to_save = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Says which inputs the forward has modified in place; it must return them."""
+        """Declares the inputs that the forward modified in place; it must return them."""
         self._dirty = _tensors("mark_dirty", tensors)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Says which results have no gradient."""
+        """Declares the results that have no gradient."""
         self._constant = _tensors("mark_non_differentiable", tensors)
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether a gradient that does not arrive is zeros in the backward (else None)."""
+        """Sets whether the backward gets zeros, or else None, for a result without a gradient."""
         self._materialize_grads = value
 
     # --- for the backward
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
-        """What was saved. Raises AutogradError if it is freed, or was written since."""
+        """The saved tensors. Raises AutogradError if they were freed, or written since."""
         kept, node = self._kept, self._node and self._node()
         if kept is None or node is None and kept:
             raise released(self._name)
@@ -73,7 +73,7 @@ class FunctionCtx:
 
     # --- for the call
     def _save_now(self, node: TapeNode, args: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Saves what was asked for, now that the results have their history."""
+        """Performs the save of `save_for_backward`, when the results have their history."""
         self._node = weakref.ref(node)
         own = [id(each) if getattr(each, "_node", None) is node else None for each in outs]
         known = {id(each) for each in (*args, *outs)}
@@ -85,26 +85,26 @@ class FunctionCtx:
                 continue
             index = own.index(id(each)) if id(each) in own else None
             inner = id(each) not in known and not each._leaf and each.dtype.is_differentiable
-            # A result with its history would hold the node that holds it (TEN-13).
+            # A result with its history would make a reference cycle with its node (TEN-13).
             alone = index is not None or inner
             kept = each if recorder is None else recorder.here(each)
             record = saved(detached_alias(kept) if alone else kept)
             self._kept.append(_Kept(record, index, is_inner=inner))
         self.to_save = ()
-        # What is marked may be a result, which holds the node, which holds this.
+        # Breaks the cycle: a marked tensor may be a result, which holds the node, which holds ctx.
         self._dirty = self._constant = ()
 
     def _edges(self) -> list[Edge | None]:
-        """Where the gradients of the arguments go."""
+        """The edges of the arguments, for their gradients."""
         node = self._node and self._node()
         return [] if node is None else list(node.edges)
 
     def _kept_records(self) -> list[SavedTensor]:
-        """What the backward may unpack."""
+        """The records that the backward may unpack."""
         return [each.record for each in self._kept or () if each is not None]
 
     def _release(self) -> None:
-        """Drops what was saved."""
+        """Frees the saved tensors."""
         if self._kept:
             self._kept = None
 
@@ -118,16 +118,16 @@ def _tensors(name: str, tensors: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 class _Kept:
-    """One saved tensor of a function."""
+    """One saved tensor of a `Function`."""
 
     __slots__ = ("index", "is_inner", "record")
 
     def __init__(self, record: SavedTensor, index: int | None, *, is_inner: bool) -> None:
         self.record = record
         self.index = index
-        """Which result it is, if it is one."""
+        """The number of the result that it is; None if it is none."""
         self.is_inner = is_inner
-        """Neither an argument nor a result: how it depends on the arguments is not known."""
+        """Whether it is neither an argument nor a result, so that its own history is unknown."""
 
     def unpack(self, node: TapeNode) -> Tensor:
         tensor = self.record.unpack(node)
@@ -148,7 +148,7 @@ class _Kept:
 
 
 class Undifferentiable(TapeNode):
-    """The history of a value whose gradient cannot be had: it raises when it is asked for."""
+    """The tape node of a value without a gradient: it raises when a backward reaches it."""
 
     __slots__ = ("advice", "message")
 
@@ -160,7 +160,7 @@ class Undifferentiable(TapeNode):
         self.origin = self.extra = None
 
     def mark(self, value: Any) -> Any:
-        """The value with this history, if it can have one and any gradient could flow through."""
+        """The value with this node as its history, if it is a tensor that could have a gradient."""
         tracked = any(edge is not None for edge in self.edges)
         if not isinstance(value, Tensor) or not value.dtype.is_differentiable or not tracked:
             return value

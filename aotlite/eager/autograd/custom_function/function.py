@@ -1,7 +1,7 @@
 """`Function`: ops that users define with a forward and a backward of their own.
 
-`apply` runs the forward without a history, and makes one tape node of it whose `run` is the user's
-backward. Rules: TEN-19, TEN-30, TEN-31. Spec: `specs/autograd.md`.
+`apply` runs the forward without recording a history. Then it makes one tape node, whose `run` calls
+the user's backward. Rules: TEN-19, TEN-30, TEN-31. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from aotlite.ir.errors import ArgumentError, AutogradError, noted
 
 
 class Function:
-    """Base of functions with a gradient of their own.
+    """Base class of functions with a custom gradient.
 
-    A subclass has the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`, or
-    `forward(*args)` and `setup_context(ctx, inputs, output)` in the place of the first. It is
+    A subclass defines the static methods `forward(ctx, *args)` and `backward(ctx, *grads)`. Instead
+    of the first, it may define `forward(*args)` and `setup_context(ctx, inputs, output)`. It is
     called by `apply`.
 
     >>> import aotlite as al
@@ -46,7 +46,7 @@ class Function:
     """
 
     _is_formula: ClassVar[bool] = False
-    """Of functions of our own: the backward is linear in gradients, and does nothing else."""
+    """Set by aotlite's own functions: the backward is linear in the gradients, without effects."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ class Function:
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Saves for the backward, where `forward` has no `ctx`."""
+        """Saves values for the backward, where `forward` has no `ctx`."""
         raise ArgumentError("Function: 'setup_context' is called, expected a subclass that has it")
 
     @staticmethod
@@ -67,14 +67,14 @@ class Function:
 
     @staticmethod
     def vjp(ctx: Any, *grad_outputs: Any) -> Any:
-        """Another name that the backward may have."""
+        """A second name for `backward`."""
         raise AutogradError(
             "Function: 'backward' is missing, expected a static method 'backward' or 'vjp'"
         )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """The results of the forward, with a history whose gradient is the backward's."""
+        """The results of the forward, with a tape node that runs the backward."""
         return _Call(cls, args, kwargs).results()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -176,7 +176,7 @@ class _Call:
         return self._linked(self.node, index, out)
 
     def _rebase(self, node: CustomNode, index: int, out: Tensor) -> None:
-        """The history of an input that the forward has written."""
+        """Gives an input that the forward has written its new history."""
         place = next((i for i, a in enumerate(self.args) if a is out), None)
         mode, STATE.grad_mode = STATE.grad_mode, True
         try:
@@ -196,7 +196,7 @@ class _Call:
         rebase(out, node, index, None if root is None else root.edge(), own)
 
     def _linked(self, node: CustomNode, index: int, out: Tensor) -> Tensor:
-        """A result whose gradient is the backward's."""
+        """A result with this node as its history."""
         root = out._root
         if out.__tensor_dispatch__ is not None:
             refuse_hidden(self.made.__name__, "the result", out, of_gradients=True)
@@ -217,7 +217,7 @@ class _Call:
 def _placed(
     made: type[Function], args: tuple[Any, ...], kwargs: Any, *, with_ctx: bool
 ) -> tuple[tuple[Any, ...], Any]:
-    """Each argument at its place in the forward, defaults too; those that have none by name."""
+    """(positional, keyword) arguments of the forward, with defaults; keyword-only ones by name."""
     signature = inspect.signature(made.forward)
     try:
         bound = signature.bind(*(None,) * with_ctx, *args, **kwargs)
@@ -255,9 +255,9 @@ def _backward_of(made: type[Function]) -> Callable[..., Any]:
 
 
 def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a backward that works on plain values: what it gives is not differentiated again.
+    """Decorates a backward whose results cannot be differentiated again.
 
-    Differentiating it raises an AutogradError.
+    The backward runs without grad mode; differentiating its results raises an AutogradError.
     """
 
     @wraps(function)

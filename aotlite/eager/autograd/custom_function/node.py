@@ -1,4 +1,4 @@
-"""The tape node of a call of a user's function. Rules: TEN-30, TEN-31.
+"""The tape node of a call of a `Function`. Rules: TEN-30, TEN-31.
 
 Spec: `specs/autograd.md`.
 """
@@ -20,12 +20,12 @@ from aotlite.ir.meta.devices import check_device
 
 
 class CustomNode(TapeNode):
-    """Runs the user's backward. Attributes that users put on `ctx` can be read here, too."""
+    """Runs the user's backward. Attributes that users set on `ctx` can be read on the node too."""
 
     __slots__ = ("_backward", "_given", "ctx", "is_formula", "metas")
 
     is_formula: bool
-    """Whether the backward is linear in gradients, and does nothing else, as an op's formulas."""
+    """Whether the backward is linear in the gradients and has no effects, like an op's formulas."""
 
     def __init__(
         self,

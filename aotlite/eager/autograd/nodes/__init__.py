@@ -1,1 +1,1 @@
-"""Tape nodes of ops and leaves, and what they keep."""
+"""Tape nodes of ops and leaves, and the tensors that they save."""

@@ -1,4 +1,4 @@
-"""Where gradients end: the nodes that add them to the `.grad` of leaves, and when they are copied.
+"""`AccumulateGrad`: adds gradients to the `.grad` of a leaf, by copying them or taking them over.
 
 Rules: TEN-24, TEN-29, TEN-41, TEN-45. Spec: `specs/autograd.md`.
 """
@@ -30,10 +30,10 @@ from aotlite.ir.meta.devices import check_device
 
 
 class AccumulateGrad(TapeNode):
-    """Adds what arrives to the `.grad` of a leaf (TEN-29).
+    """The tape node of a leaf: adds its gradient to the leaf's `.grad` (TEN-29).
 
-    It does not keep the leaf alive, which keeps this node: the gradient of a leaf that is gone is
-    nobody's. After a change of the leaf's geometry, a new node collects, and this one passes on.
+    The leaf keeps the node alive, but not the reverse: the gradient of a deleted leaf is dropped.
+    After a change of the leaf's geometry a new node accumulates, and this one passes gradients on.
     """
 
     __slots__ = ("_leaf", "chain", "collected")
@@ -48,14 +48,14 @@ class AccumulateGrad(TapeNode):
 
     @property
     def leaf(self) -> Tensor | None:
-        """The leaf, None if it is gone."""
+        """The leaf; None if it was deleted."""
         return self._leaf()
 
     variable = leaf
 
     @property
     def is_plain(self) -> bool:
-        """Whether all that happens here is that the leaf's `.grad` grows."""
+        """Whether the node only adds to the leaf's `.grad`: no hooks, no other geometry."""
         return not self.edges and not self.collected and (self.extra is None or self.extra.is_idle)
 
     def is_outside(self) -> bool:
@@ -67,7 +67,7 @@ class AccumulateGrad(TapeNode):
         return grad if leaf is None else formed(leaf, grad)
 
     def pass_on(self, chain: ViewChain, node: AccumulateGrad) -> None:
-        """From now on gives what arrives, seen through `chain`, to `node`, the hooks too."""
+        """From now on passes gradients, viewed through `chain`, to `node`, which gets the hooks."""
         self.chain = chain
         self.edges = ((node, 0),)
         node.extra, self.extra = self.extra, None
@@ -87,7 +87,7 @@ class AccumulateGrad(TapeNode):
 
 
 def new_accumulator(leaf: Tensor) -> AccumulateGrad:
-    """The node of a leaf that had none: one for all threads, hooks are on it (TEN-45)."""
+    """The new node of a leaf; the same one if several threads ask at once (TEN-45)."""
     with gradient_lock():
         node = leaf._accumulator
         if node is None:
@@ -101,7 +101,7 @@ def collects(leaf: Tensor) -> bool:
 
 
 def accumulate(leaf: Tensor, grads: Gradients) -> None:
-    """Adds the gradient, which `grads` holds alone, to the leaf's (TEN-29)."""
+    """Adds the gradient in `grads`, the only reference to it, to the leaf's `.grad` (TEN-29)."""
     recorder = STATE.recorder
     meta = grads[0].meta
     if meta.shape != leaf.meta.shape or meta.dtype is not leaf.meta.dtype:
@@ -124,9 +124,9 @@ def accumulate(leaf: Tensor, grads: Gradients) -> None:
 
 
 def adopted(grads: Gradients, leaf: Tensor) -> Tensor:
-    """The gradient itself if nobody else can hold it and its layout is the leaf's, else a copy.
+    """The gradient itself if nobody else refers to it and it has the leaf's layout; else a copy.
 
-    `grads` must hold the engine's only reference: no variable on the way here may name it.
+    `grads` must hold the engine's only reference: no caller may keep the gradient in a variable.
     """
     meta = leaf.meta
     stride = meta.stride if meta.dense else meta.as_contiguous().stride
@@ -139,9 +139,9 @@ def adopted(grads: Gradients, leaf: Tensor) -> Tensor:
 
 
 def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
-    """`adopted` for a gradient that is a wrapper: it and its parts must be nobody else's.
+    """`adopted` for a gradient that is a wrapper: nobody else may refer to it or its parts.
 
-    A copy lies as the leaf does, and each part as that of the leaf, if it has such a part.
+    A copy has the leaf's layout, and each of its parts that of the leaf's part, if there is one.
     """
     meta = leaf.meta
     stride = meta.stride if meta.dense else meta.as_contiguous().stride
@@ -154,9 +154,9 @@ def _adopted_parts(grads: Gradients, leaf: Tensor) -> Tensor:
 
 
 def _parts_are_ours(grads: Gradients, leaf: Tensor) -> bool:
-    """Whether nobody else holds the wrapper in `grads` or its parts, which lie as the leaf's do.
+    """Whether nobody else refers to the wrapper in `grads` or its parts, of the leaf's layouts.
 
-    The parts have to be all that it holds: who else knows of a list of them is not known.
+    The parts must be its direct attributes: others might refer to a list of them.
     """
     if sys.getrefcount(grads[0]) > 2 or type(grads[0]) is not type(leaf):
         return False
@@ -178,7 +178,7 @@ def _parts_are_ours(grads: Gradients, leaf: Tensor) -> bool:
 
 
 def _laid_inside(made: Tensor, leaf: Tensor) -> Tensor:
-    """A wrapper whose parts lie as those of the leaf; as it does itself, where that has none."""
+    """The wrapper with the layouts of the leaf's parts; unchanged where the leaf has none."""
     own = type(made) is type(leaf)
     quick, likes = dense_parts(made), dense_parts(leaf) if own else None
     if quick and likes and all(map(_lies_as, quick, likes)):
@@ -204,18 +204,18 @@ def _laid_as(part: Tensor, like: Tensor) -> Tensor:
 
 
 def _same_layout(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether strides agree, those of dimensions of size 1 aside, which say nothing."""
+    """Whether strides agree, apart from those of dimensions of size 1."""
     return a == b or all(n == 1 or x == y for n, x, y in zip(shape, a, b, strict=True))
 
 
 _OF_A_WRAPPER = 4
-"""What getrefcount says of a part: its argument, a list, a variable and the wrapper."""
+"""getrefcount of a part: its argument, a list, a variable and the wrapper."""
 
 
 def _is_ours_alone(holder: list[Any], known: int = 2) -> bool:
-    """Whether the list holds the only reference to a tensor whose memory nobody else has.
+    """Whether the list holds the only reference to a tensor, and nobody else its memory.
 
-    getrefcount counts its own argument too. Captured tensors have no data that copying would spare.
+    getrefcount counts its own argument too. False for captured tensors, whose copies cost nothing.
     """
     if sys.getrefcount(holder[0]) > known or weakref.getweakrefcount(holder[0]):
         return False

@@ -1,8 +1,8 @@
-"""Tape nodes: what each op leaves behind so that gradients can flow back through it.
+"""`OpNode`: the tape node of an op, with the values saved for its gradient formulas.
 
-An edge (node, index) says whose gradient a tensor's gradient adds to: result `index` of `node`.
-`run` takes the gradients of a node's results and gives those of its edges, in tensor ops only, so
-that the same code differentiates eagerly, records the joint graph, and differentiates again.
+An edge (node, index) of a tensor is where its gradient goes: to result `index` of `node`. `run`
+takes the gradients of a node's results and returns those of its edges. It uses tensor ops only, so
+that the same code runs the eager backward, records the joint graph, and is differentiated again.
 Rules: TEN-12, TEN-13, TEN-17, TEN-28, TEN-29. Spec: `specs/autograd.md`.
 """
 
@@ -37,22 +37,22 @@ from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
 
 @attrs.frozen(eq=False)
 class FormulaPlan:
-    """How a tape node of an op runs, for the operands whose gradients are asked for."""
+    """The formulas of an op for one set of operands that need gradients, and what they read."""
 
     needed: tuple[int, ...]
     """Positions of these operands."""
     formulas: tuple[tuple[Callable[..., Any], tuple[tuple[Fetch, int], ...]], ...]
-    """For each of them: its formula, and where the formula's parameters come from."""
+    """For each of them: (its formula, how to fetch each of the formula's parameters)."""
     reads: tuple[int, ...]
     """Positions of the arguments that some formula reads."""
     operands: frozenset[int]
-    """Those of `reads` that hold tensors, or numbers in a tensor's place."""
+    """The positions among `reads` of tensors, or of numbers in a tensor's place."""
     results: tuple[int, ...]
     """Numbers of the results that some formula reads."""
 
 
 def plan_of(op: Op, vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
-    """The plan of an op with these formulas for these operands, made once."""
+    """The plan of an op for these operands; cached with the op's formulas."""
     found: FormulaPlan | None = vjp.plans.get(needed)
     if found is None:
         found = vjp.plans[needed] = _make_plan(vjp, needed)
@@ -63,7 +63,7 @@ def plan_of(op: Op, vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
 def _make_plan(vjp: Vjp, needed: tuple[int, ...]) -> FormulaPlan:
     operands, results = vjp.saves(needed)
     reads = tuple(sorted({*operands, *vjp.reads(Source.CONSTANT, needed)}))
-    # An argument is kept at its place among those that are read.
+    # `OpNode.kept` has the arguments in the order of `reads`.
     places = {position: place for place, position in enumerate(reads)}
     formulas = []
     for position in needed:
@@ -84,21 +84,22 @@ def name_of(op: str) -> str:
 
 @attrs.frozen(eq=False)
 class OpCall:
-    """What the nodes of all calls have in common that have one key and gradients of the same
-    operands.
+    """The part of a tape node that all calls share which have the same key, and the same operands
+    that need gradients.
     """
 
     op: Op
     plan: FormulaPlan
     key: tuple[Any, ...]
-    """What the op's meta rule saw."""
+    """The key of the call (`Op.key`)."""
     result: Any
     """The meta of the result, or a tuple of metas."""
 
 
 class Calls(dict[Any, OpCall]):
-    """The calls of an op with one key, by the positions of the operands whose gradients are asked
-    for; those whose result has another meta than it had first, by it, too.
+    """The `OpCall`s of an op with one key, by the positions of the operands that need gradients.
+
+    A call whose result has another meta than the first one had has that in its dict key as well.
     """
 
     __slots__ = ("key",)
@@ -108,7 +109,7 @@ class Calls(dict[Any, OpCall]):
 
 
 def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
-    """The calls of an op with this key: one object where the key is known."""
+    """The calls of an op with this key; cached with the op."""
     found: Calls | None = op.calls.get(key)
     if found is None:
         found = Calls(key)
@@ -120,7 +121,7 @@ def calls_of(op: Op, key: tuple[Any, ...]) -> Calls:
 
 
 def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: Any) -> OpCall:
-    """One of the calls, made if it is not there."""
+    """The `OpCall` for these operands and this result; made if it is missing."""
     first = calls.get(needed)
     where = needed if first is None or first.result == result else (needed, result)
     found = calls.get(where)
@@ -130,9 +131,9 @@ def new_call(op: Op, vjp: Vjp, calls: Calls, needed: tuple[int, ...], result: An
 
 
 class OpNode(TapeNode):
-    """The node of a pure op or a view, with what its gradient formulas read.
+    """The node of a pure op or a view, with the values that its gradient formulas read.
 
-    `kept` are the arguments at `plan.reads`, None once they are released.
+    `kept` has the arguments at the positions `plan.reads`; None once they are freed.
     """
 
     __slots__ = ("call", "kept", "saved_results")
@@ -155,12 +156,12 @@ class OpNode(TapeNode):
 
     @property
     def plan(self) -> FormulaPlan:
-        """How the node runs."""
+        """The formulas to run, and what they read."""
         return self.call.plan
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What the op's meta rule saw."""
+        """The key of the call (`Op.key`)."""
         return self.call.key
 
     @property
@@ -170,7 +171,7 @@ class OpNode(TapeNode):
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Positions of the operands whose gradients are asked for."""
+        """Positions of the operands that need gradients."""
         return self.plan.needed
 
     def results(self) -> int:
@@ -205,7 +206,7 @@ class OpNode(TapeNode):
         return found
 
     def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
-        """The gradients that are wanted, each by its own formula (TEN-44)."""
+        """The wanted gradients, each by its own formula; None for the others (TEN-44)."""
         if all(wanted) or len(wanted) != len(self.plan.needed):  # a list has an edge for each part
             return self.run(grads)
         if self.kept is None:
@@ -219,7 +220,7 @@ class OpNode(TapeNode):
         return found
 
     def _slots(self) -> list[bool]:
-        """For each operand that a gradient could flow to, lists' parts too, whether one does."""
+        """For each differentiable operand, parts of lists too, whether it has an edge."""
         slots: list[bool] = []
         vjp: Vjp = self.op.vjp  # type: ignore[attr-defined]
         for position in vjp.positions:
@@ -245,7 +246,8 @@ class OpNode(TapeNode):
         return found
 
     def kept_by_name(self, name: str) -> Any:
-        """What was saved of a parameter of the op, or of its result. AttributeError for nothing."""
+        """The saved value of a parameter of the op, or of its result. Raises AttributeError if it
+        saved none."""
         if name == "result" and self.plan.results:
             if not self.saved_results:
                 raise released(self.name())
@@ -267,7 +269,7 @@ class OpNode(TapeNode):
 
 
 def new_node(call: OpCall, args: tuple[Any, ...], edges: Any) -> OpNode:
-    """The node of a call with these arguments, of which it saves what the plan reads."""
+    """The node of a call; it saves those of the arguments that the plan reads."""
     plan = call.plan
     if STATE.watch is None:
         return OpNode(call, kept_of(plan, args) if plan.reads else (), edges)
@@ -279,7 +281,7 @@ def new_node(call: OpCall, args: tuple[Any, ...], edges: Any) -> OpNode:
 def kept_of(
     plan: FormulaPlan, args: tuple[Any, ...], keep: Callable[[Tensor], SavedTensor] = SavedTensor
 ) -> tuple[Any, ...]:
-    """What the formulas of a plan read of the arguments."""
+    """The arguments that the formulas of a plan read, tensors as `SavedTensor`s."""
     kept: list[Any] = []
     for position in plan.reads:
         value = args[position]
@@ -292,7 +294,7 @@ def kept_of(
 
 
 NO_RESULTS: Mapping[int, SavedTensor] = MappingProxyType({})
-"""What a node has of its results, once it is released, or if it needs none."""
+"""The saved results of a node that needs none, or was freed."""
 
 
 # ------------------------------------------------- where the parameters of a formula come from
@@ -301,7 +303,7 @@ Fetch = Callable[[OpNode, Gradients, int], Any]
 
 def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
     grad = grads[index]
-    if grad is None:  # one of several: the others' gradients flow
+    if grad is None:  # of several results, only others have gradients
         grad = grads[index] = zeros_of(node.result[index])
     return grad
 
@@ -368,10 +370,11 @@ def fitted(grad: Any, meta: TensorMeta) -> Any:
 
 
 class SliceAssign(TapeNode):
-    """The history of a base after a write through one of its views (TEN-17).
+    """The history of a base after a write to one of its views (TEN-17): PyTorch's CopySlices.
 
-    `written` is the node of the op whose result was written; `chain` leads from root to view.
-    Edges: the base's history before the write, then those of the op's other operands.
+    `written` is the node of the op whose result was written; `chain` leads from the root to the
+    view. The first edge is the base's history before the write, then come those of the op's other
+    operands.
     """
 
     __slots__ = ("chain", "own", "root_meta", "written")
@@ -388,7 +391,7 @@ class SliceAssign(TapeNode):
         self.chain = chain
         self.root_meta = root_meta
         self.own = own
-        """Which of the written node's edges is that of the view; None if it has no gradient."""
+        """The number of the written node's edge for the view; None if it has none."""
         rest = [edge for i, edge in enumerate(written.edges) if i != own]
         self.edges = (base, *rest)
         self.sequence = next(SEQUENCE)
@@ -403,8 +406,8 @@ class SliceAssign(TapeNode):
         seen = replay(self.chain, grad)
         written = self.written
         if STATE.grad_mode and type(written) is OpNode:
-            # What is saved of the result leads to the node that runs. That is let go when its own
-            # turn comes in a second derivative, and not with this one.
+            # A saved result has the node that runs as its history. A second derivative frees that
+            # node in its own turn, and must not free this one.
             written = copy(written)
         inner = list(written.run([seen]))
         at_view = None if self.own is None else inner.pop(self.own)
@@ -425,14 +428,14 @@ class SliceAssign(TapeNode):
 
 
 def replay(chain: Iterable[ViewStep], value: Any) -> Any:
-    """`value` seen through the views of `chain`."""
+    """The views of `chain` applied to `value`."""
     for step in chain:
         value = value._apply(step.op.shown, (value, *step.args))
     return value
 
 
 def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: Any) -> Any:
-    """`base` with what is seen through `chain` replaced by `value` (FUN-7)."""
+    """`base` with the part that `chain` shows replaced by `value`; inverts `replay` (FUN-7)."""
     if not chain:
         return value
     parents = [base]
@@ -444,13 +447,13 @@ def put(chain: ViewChain | tuple[ViewStep, ...], base: Any, value: Any) -> Any:
 
 
 class InputNode(TapeNode):
-    """Stands for the history that a captured input has outside: a place where gradients end."""
+    """Stands for the history of a captured input outside of the capture: gradients end here."""
 
     __slots__ = ("form",)
 
     def __init__(self, form: GradientForm | None = None) -> None:
         self.form = form
-        """What brings the input's gradient to its form."""
+        """Converts the input's gradient to its form (`gradient_forms`)."""
         self.edges = ()
         self.sequence = next(SEQUENCE)
         self.origin = self.extra = None
@@ -466,9 +469,9 @@ class InputNode(TapeNode):
 
 
 def laid_out(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient with the strides of `meta`, on which a chain was recorded.
+    """The gradient with the strides of `meta`, for which a chain was recorded.
 
-    Between the elements of a `meta` with gaps lie zeros: `as_strided` may look there.
+    Gaps between elements are zeros, since an `as_strided` may show them.
     """
     if meta.dense:
         return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)

@@ -1,6 +1,6 @@
-"""Which tensors that are no leaves keep their gradient in `.grad`. Rule: TEN-40.
+"""`retain_grad`: non-leaf tensors that keep their gradient in `.grad`. Rule: TEN-40.
 
-A tape node notes them by the number of its result. Spec: `specs/autograd.md`.
+Their tape nodes record them, by the number of the result. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aotlite.ir.op.operand import Operand
 
 
 def is_watched(tensor: Tensor) -> bool:
-    """Whether hooks on the tensor see the gradient that arrives at it, or it is retained."""
+    """Whether the tensor has hooks on its gradient, or retains it."""
     node, index = tensor._node, tensor._index
     if node is None and tensor._leaf:
         node = tensor._accumulator
@@ -23,7 +23,7 @@ def is_watched(tensor: Tensor) -> bool:
 
 
 def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[Operand]] | None:
-    """Where it is noted that the tensor keeps the gradient that arrives at this result."""
+    """The node's dict that records the tensor as retaining the gradient of this result, if any."""
     extra = None if node is None else node.extra
     if extra is None:
         return None
@@ -32,14 +32,14 @@ def _retaining(tensor: Tensor, node: Any, index: int) -> dict[int, weakref.ref[O
 
 
 def retains(tensor: Tensor, node: Any, index: int) -> bool:
-    """Whether the tensor keeps the gradient that arrives at this result."""
+    """Whether the tensor retains the gradient of this result."""
     return _retaining(tensor, node, index) is not None
 
 
 def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) -> None:
-    """From now on the tensor keeps the gradient that arrives at this result.
+    """Makes the tensor retain the gradient of this result.
 
-    With `inside`, the node says what it is.
+    With `inside`, the node itself provides the gradient (HOOK-4).
     """
     HookChanges.count += 1
     if not retains(tensor, node, index):
@@ -48,7 +48,7 @@ def retain_at(tensor: Tensor, node: Any, index: int, *, inside: bool = False) ->
 
 
 def move_retained(tensor: Tensor, before: tuple[Any, int], after: tuple[Any, int]) -> None:
-    """Lets a tensor whose history changed keep the gradient of its new value (TEN-40)."""
+    """Moves a retained gradient to the new history of a tensor (TEN-40)."""
     place = _retaining(tensor, *before)
     if place is not None:
         del place[before[1]]

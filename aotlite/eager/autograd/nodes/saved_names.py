@@ -1,4 +1,4 @@
-"""What users call what a tape node of an op has saved: `_saved_self`, `_raw_saved_result`.
+"""The attributes of tape nodes for saved values: `_saved_self`, `_raw_saved_result`.
 
 Rules: TEN-42. Spec: `specs/autograd.md`.
 """
@@ -13,7 +13,7 @@ from aotlite.ir.op import Op
 
 
 class _SavedValue:
-    """`_saved_<name>`: what a node has saved of a parameter of its op, or of its result."""
+    """`_saved_<name>`: the saved value of a parameter of the op, or of its result."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,16 +28,16 @@ class _SavedValue:
 
 
 class _SavedRecord(_SavedValue):
-    """`_raw_saved_<name>`: the record that holds it, on which hooks can be registered."""
+    """`_raw_saved_<name>`: its `SavedTensor`, on which hooks can be registered."""
 
     def __get__(self, node: Any, owner: type[TapeNode]) -> Any:
         return self if node is None else node.kept_by_name(self.name)
 
 
 def name_saved(nodes: type[TapeNode], op: Op) -> None:
-    """Gives a class of nodes the attributes by which users ask for what those of an op have saved.
+    """Gives a class of nodes the attributes for the saved values of an op.
 
-    With a `__getattr__` instead, Python would look up every attribute of a node the slow way.
+    A `__getattr__` instead would make every attribute lookup of a node slow.
     """
     for name in ("result", *[parameter.name for parameter in op.schema.parameters]):
         if not hasattr(nodes, f"_saved_{name}"):

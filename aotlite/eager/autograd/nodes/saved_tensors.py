@@ -1,4 +1,4 @@
-"""What tape nodes keep of tensors for the backward: with their versions, or packed by users' hooks.
+"""`SavedTensor`: a tensor that a tape node saves, with its version, or packed by users' hooks.
 
 Rules: TEN-12, TEN-13, TEN-42, CKP-1. Spec: `specs/autograd.md`.
 """
@@ -19,9 +19,9 @@ from aotlite.ir.errors import AutogradError, DTypeError, noted
 
 
 class SavedTensor:
-    """A tensor kept for the backward, with the version it had (TEN-12).
+    """A tensor saved for the backward, with its version at that time (TEN-12).
 
-    Under saved-tensor hooks `packed` holds what the pack hook gave instead, and `tensor` is None.
+    Under saved-tensor hooks, `packed` holds the pack hook's result instead, and `tensor` is None.
     """
 
     __slots__ = ("packed", "tensor", "version")
@@ -42,13 +42,13 @@ class SavedTensor:
 
     @classmethod
     def of_version(cls, tensor: Tensor, version: int) -> SavedTensor:
-        """The record of a tensor that was kept when it had this version."""
+        """The record of a tensor that had this version when it was saved."""
         made = cls(tensor)
         made.version = version
         return made
 
     def unpack(self, node: TapeNode) -> Tensor:
-        """The tensor, for the node that saved it. Raises AutogradError if it was written since."""
+        """The saved tensor. Raises AutogradError if it was written since."""
         tensor = self.tensor
         if tensor is None:
             return self.packed.unpack()
@@ -65,7 +65,7 @@ class SavedTensor:
         return tensor
 
     def checked(self) -> list[SavedTensor]:
-        """What is checked for writes when this is unpacked: not what users' hooks have packed."""
+        """The records whose versions `unpack` checks: none for a tensor packed by hooks."""
         if self.tensor is not None:
             return [self]
         value = self.packed.value
@@ -74,7 +74,7 @@ class SavedTensor:
     def register_hooks(
         self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]
     ) -> None:
-        """From now on keeps what `pack_hook` gives for the tensor; `unpack_hook` undoes it."""
+        """Packs the tensor by `pack_hook` now; `unpack` will call `unpack_hook`."""
         if self.tensor is None:
             raise AutogradError(
                 "register_hooks: the saved tensor has hooks already, expected one without"
@@ -85,27 +85,27 @@ class SavedTensor:
 
 
 class Recomputed:
-    """What is kept of a tensor that is computed again when it is asked for (CKP-1)."""
+    """Stands for a saved tensor that a backward recomputes when it needs it (CKP-1)."""
 
     __slots__ = ()
 
     def checked(self) -> list[SavedTensor]:
-        """What is read then, and checked for writes."""
+        """The records that the recomputation reads, and whose versions it checks."""
         raise AssertionError("each kind says what it reads")
 
     def regions(self) -> list[Any]:
-        """What is computed again for it: a region, and those around it."""
+        """The regions that are recomputed for it: its own, and those around that."""
         raise AssertionError("each kind says what it is part of")
 
 
 def computed_again(records: Iterable[SavedTensor]) -> list[Any]:
-    """The regions that are computed again when these are unpacked."""
+    """The regions that unpacking these records recomputes."""
     held = [each.packed.value for each in records if each.tensor is None]
     return [region for each in held if isinstance(each, Recomputed) for region in each.regions()]
 
 
 def saved(tensor: Tensor) -> SavedTensor:
-    """The tensor as it is saved now: packed where saved-tensor hooks are at work (TEN-42)."""
+    """The record of a tensor to save now; packed where saved-tensor hooks are active (TEN-42)."""
     kept = SavedTensor(tensor)
     watch = STATE.watch
     if watch is not None and watch.pack is not None:
@@ -115,7 +115,7 @@ def saved(tensor: Tensor) -> SavedTensor:
 
 @attrs.frozen(eq=False)
 class PackedTensor:
-    """What saved-tensor hooks keep of a tensor, and the history that it had (TEN-42)."""
+    """The result of a pack hook, with the history of the tensor (TEN-42)."""
 
     value: Any
     unpack_hook: Callable[[Any], Tensor]
@@ -125,7 +125,7 @@ class PackedTensor:
     def of(
         cls, tensor: Tensor, pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]
     ) -> PackedTensor:
-        """What `pack` gives for the tensor, which it must not write."""
+        """Packs the tensor by `pack`, which must not write to it."""
         before, mode = tensor.storage.version, STATE.grad_mode
         STATE.grad_mode = False
         try:
@@ -140,7 +140,7 @@ class PackedTensor:
         return cls(value, unpack, tensor.gradient_edge())
 
     def unpack(self) -> Tensor:
-        """What the unpack hook gives, with the history of what was packed."""
+        """The unpack hook's tensor, with the history of the packed one."""
         value = self.unpack_hook(self.value)
         if not isinstance(value, Tensor):
             raise DTypeError(
@@ -155,11 +155,11 @@ class PackedTensor:
 
 # Note [saved results and references]
 #     y = x.exp(); del y
-# The node of exp saves its result, and y refers to the node: if the node kept y itself, the two
-# would hold each other, and their memory would wait for the garbage collector. So it keeps another
-# tensor on the storage, without history; `result_of` gives that the node as its history when a
-# derivative of the backward reads it. The alias shares the storage's version: a write to y is
-# noticed.
+# The node of exp saves its result, and y refers to the node. If the node kept y itself, the two
+# would be a reference cycle, and their memory would wait for the garbage collector. So it keeps
+# another tensor on the same storage, without history. When a second derivative reads it,
+# `result_of` gives it the node as history. The alias shares the storage's version, so that a write
+# to y is detected.
 def detached_alias(tensor: Tensor) -> Tensor:
     """A tensor on the same storage without history (TEN-4, TEN-13)."""
     if is_wrapper(tensor):

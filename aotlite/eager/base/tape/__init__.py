@@ -1,1 +1,1 @@
-"""What tensors know of their history: tape nodes, hooks, chains and roots of views."""
+"""The autograd state of tensors: tape nodes, hooks, view chains and view roots."""

@@ -1,4 +1,4 @@
-"""The lock under which `.grad` grows: several threads may run backwards that lead to one leaf.
+"""The lock for `.grad`: several threads may run backwards that accumulate in the same leaf.
 
 Rules: TEN-45. Spec: `specs/autograd.md`.
 """
@@ -13,7 +13,7 @@ _lock = lock()
 
 
 def gradient_lock() -> threading.RLock:
-    """The lock, one for all tensors: one for each would cost a small backward 3 % of its time.
+    """The lock, one for all tensors: one for each would take 3 % of a small backward.
 
     No hook runs under it.
     """

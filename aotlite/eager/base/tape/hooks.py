@@ -1,7 +1,7 @@
-"""Hooks: functions of users that the engine calls on its way. Rules: TEN-39 to TEN-41.
+"""Hooks: users' functions that the engine calls during a backward. Rules: TEN-39 to TEN-41.
 
-They live on tape nodes, in a record that few nodes have, so this stands below tensors, whose
-methods that register hooks are in `face`. Spec: `specs/autograd.md`.
+A tape node with hooks has a `NodeAttachments`. The methods that register hooks on tensors are in
+`aotlite/eager/autograd/tensor_methods.py`. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = itertools.count()
 
 
 class HookChanges:
-    """Counts changes of hooks in the process: who knows them all asks whether any came since."""
+    """Counts all changes of hooks in the process, so that caches of hooks can be validated."""
 
     count = 0
 
@@ -35,14 +35,14 @@ class RemovableHandle:
     def __init__(self, hooks: Hooks, number: int) -> None:
         self.id = number
         self.hooks = hooks
-        """Where it is, under `id`."""
+        """The dict that holds the hook, under `id`."""
         recorder = STATE.recorder
         self._recorder = None if recorder is None else weakref.ref(recorder)
-        """Of the captured function in which the hook was registered."""
+        """The recorder of the captured function in which the hook was registered."""
 
     @classmethod
     def of(cls, hooks: Hooks, hook: Hook) -> RemovableHandle:
-        """The handle of a hook that is added to `hooks` now."""
+        """Adds a hook to `hooks`, and returns its handle."""
         if not callable(hook):
             raise ArgumentError(f"register_hook: the hook is {hook!r}, expected a function")
         number = next(_NUMBERS)
@@ -51,10 +51,10 @@ class RemovableHandle:
         return cls(hooks, number)
 
     def remove(self) -> None:
-        """Removes the hook; nothing happens if it is gone.
+        """Removes the hook; does nothing if it was removed before.
 
-        Raises UnsupportedError in a captured function for a hook from outside, and outside for one
-        of a captured function: another was registered in its place, by each call (HOOK-1).
+        Raises UnsupportedError in a captured function for a hook from outside. Raises it outside
+        for a hook of a captured function, since each call registers another one instead (HOOK-1).
         """
         if STATE.recorder is not (self._recorder and self._recorder()) or self._is_left():
             raise _of_another_run(STATE.recorder)
@@ -64,7 +64,7 @@ class RemovableHandle:
         self.hooks.pop(self.id, None)
 
     def _is_left(self) -> bool:
-        """Whether the capture is over in which the hook was registered."""
+        """Whether the capture in which the hook was registered has ended."""
         return self._recorder is not None and STATE.recorder is None
 
     def __enter__(self) -> RemovableHandle:
@@ -75,35 +75,35 @@ class RemovableHandle:
 
 
 class NodeAttachments:
-    """What few tape nodes have."""
+    """Optional data of a tape node, which few nodes have: hooks, retained gradients, forms."""
 
     __slots__ = ("forms", "kept", "made", "metadata", "post", "pre", "retained", "tensors")
 
     def __init__(self) -> None:
         self.tensors: dict[int, Hooks] = {}
-        """Hooks on the gradient of each result, by its number."""
+        """Number of a result -> hooks on its gradient."""
         self.retained: dict[int, weakref.ref[Operand]] = {}
-        """The tensors that keep the gradient of a result in `.grad`, by its number."""
+        """Number of a result -> the tensor that retains its gradient."""
         self.kept: dict[int, weakref.ref[Operand]] = {}
-        """Tensors that do so, to which the node itself gives their gradients (HOOK-4)."""
+        """The same for tensors whose retained gradients the node itself provides (HOOK-4)."""
         self.pre: Hooks = {}
         self.post: Hooks = {}
         self.made: Any = None
-        """Where the node was made (`anomaly.ForwardStack`), noted in anomaly mode (TEN-43)."""
+        """The stack that made the node (`anomaly.ForwardStack`), in anomaly mode (TEN-43)."""
         self.metadata: dict[str, Any] = {}
         self.forms: dict[int, Callable[[Any], Any]] = {}
-        """What brings gradients of results that are wrappers to their form (SHD-15)."""
+        """Number of a result that is a wrapper -> converts its gradient to its form (SHD-15)."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether the engine has nothing to call."""
+        """Whether there is nothing for the engine to call."""
         hooked = any(self.tensors.values()) or self.retained or self.pre or self.post
         return not hooked
 
     def see_gradients(self, grads: list[Any], *, absent: bool = True) -> None:
-        """Calls the hooks of tensors, then gives the gradients to those that retain theirs.
+        """Calls the hooks of tensors, then stores gradients in the tensors that retain them.
 
-        Where a gradient is None its hooks are called with `absent` alone.
+        Hooks are called for a gradient None only if `absent` is set.
         """
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call
         for index, hooks in self.tensors.items():
@@ -117,14 +117,14 @@ class NodeAttachments:
                 retain(tensor, grads[index])
 
     def before(self, grads: list[Any]) -> list[Any]:
-        """The gradients for the node, after its own hooks."""
+        """The gradients of the results, after the node's pre-hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.pre.values()):
             grads = _all_alike(hook, call(hook, tuple(grads)), grads)
         return grads
 
     def after(self, found: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
-        """The gradients that the node gives, after its own hooks."""
+        """The gradients of the operands, after the node's hooks."""
         call = _call if STATE.recorder is None else STATE.recorder.hooks.call_of_node
         for hook in list(self.post.values()):
             found = _all_alike(hook, call(hook, tuple(found), tuple(grads)), list(found))
@@ -149,7 +149,7 @@ def _of_another_run(recorder: Any) -> Exception:
 
 
 def alike(hook: Hook, given: Any, before: Any) -> Any:
-    """What a hook gave in the place of a gradient, if it can stand there."""
+    """The gradient that a hook returned. Raises unless it has the old one's shape and dtype."""
     if not isinstance(given, Operand):
         raise DTypeError(
             f"hook: what {_named(hook)} returned is {given!r}, expected a tensor or None"
@@ -182,7 +182,7 @@ def _named(hook: Hook) -> str:
 
 
 def retain(tensor: Any, grad: Any) -> None:
-    """Adds a gradient to the `.grad` of a tensor that is no leaf (TEN-40)."""
+    """Adds a gradient to the `.grad` of a non-leaf tensor (TEN-40)."""
     with gradient_lock():
         before = tensor._grad
         if before is None:

@@ -1,8 +1,12 @@
-"""`TapeNode`: what every node of a tape has, whatever made it; and edges.
+"""`TapeNode`: the base class of tape nodes, PyTorch's `autograd.graph.Node`; and edges.
 
-An edge (node, index) says whose gradient a tensor's gradient adds to: result `index` of `node`.
-Tensors know their node, so this stands below them. The nodes of ops are in `tape`, those that
-collect gradients in `leaf`, those of users' functions in `custom`. Spec: `specs/autograd.md`.
+An edge (node, index) of a tensor is where its gradient goes: to result `index` of `node`.
+
+    y = x * 2       y's edge: (MulBackward, 0)       MulBackward.edges: [(AccumulateGrad of x, 0)]
+
+The nodes of ops are in `autograd/nodes/op_nodes.py`, those of leaves in
+`autograd/nodes/accumulate_grad.py`, those of `Function`s in `autograd/custom_function/node.py`.
+Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -22,61 +26,63 @@ SEQUENCE = itertools.count()
 
 
 def next_sequence() -> int:
-    """The number of the next tape node: nodes made later have a greater one (SEQ-1)."""
+    """The number of the next tape node. Later nodes have greater numbers (SEQ-1)."""
     return next(SEQUENCE)
 
 
 LAST = 1 << 62
-"""Sequence number of gradient accumulation: as soon as it is ready, it runs (TEN-27)."""
+"""The sequence number of AccumulateGrad nodes, which run as soon as they are ready (TEN-27)."""
 
 
 class TapeNode:
-    """Base of tape nodes: what `grad_fn` gives."""
+    """Base class of tape nodes; `tensor.grad_fn` is one."""
 
     __slots__ = ("__weakref__", "edges", "extra", "origin", "sequence")
 
     edges: tuple[Edge | None, ...]
     sequence: int
     origin: Any
-    """The graph node whose op made this, while a function is captured."""
+    """While a function is captured: the graph node whose op made this node."""
     extra: NodeAttachments | None
-    """What few nodes have: hooks, and where they were made (TEN-39, TEN-43)."""
+    """Hooks, and the stack that made the node; None for most nodes (TEN-39, TEN-43)."""
     hears_absent: ClassVar = True
-    """Whether hooks on results are called with None where the gradients of others arrived."""
+    """Whether hooks of a result without a gradient are called with None."""
 
     # --- for users
     def name(self) -> str:
-        """The op's name in the form of a class: `MulBackward`."""
+        """The name of the node, from that of its op: `MulBackward`."""
         return type(self).__name__
 
     @property
     def next_functions(self) -> tuple[tuple[TapeNode | None, int], ...]:
-        """Where the gradients go: a node and the number of its result for each operand."""
+        """The edge of each operand: (node, number of its result)."""
         return tuple([(None, 0) if edge is None else edge for edge in self.spread(self.edges)])
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """A dictionary for whatever users want to note about the node."""
+        """A dictionary for users' data about the node."""
         return self.attachments().metadata
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Calls `fn(grad_inputs, grad_outputs)` after the node ran; a tuple replaces the former."""
+        """Registers `fn(grad_inputs, grad_outputs)`, which runs after the node; a tuple that it
+        returns replaces `grad_inputs`."""
         self._forbid_outside("register_hook")
         return RemovableHandle.of(self.attachments().post, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Calls `fn(grad_outputs)` before the node runs; a tuple that it gives replaces them."""
+        """Registers `fn(grad_outputs)`, which runs before the node; a tuple that it returns
+        replaces `grad_outputs`."""
         self._forbid_outside("register_prehook")
         return RemovableHandle.of(self.attachments().pre, fn)
 
     def is_outside(self) -> bool:
-        """Whether it stands, in a captured function, for the history of a tensor from outside."""
+        """Whether it is, in a captured function, the history of a tensor from outside."""
         return False
 
     def _forbid_outside(self, what: str) -> None:
         if STATE.recorder is None:
             return
-        STATE.recorder.unrecorded = True  # no op is left behind that says so
+        STATE.recorder.unrecorded = True  # no op in the graph shows this change
         if self.is_outside():
             raise STATE.recorder.refuse(
                 f"{what} of the node of a tensor from outside",
@@ -94,71 +100,72 @@ class TapeNode:
         return self.extra
 
     def spread(self, values: Sequence[Any]) -> list[Any]:
-        """Values for the edges as users see them: None for operands that have no edge."""
+        """Values of the edges, with a None inserted for each operand without an edge, for users."""
         return list(values)
 
     def gathered(self, values: Sequence[Any]) -> list[Any]:
-        """What belongs to the edges of values as users see them."""
+        """The inverse of `spread`: drops the values of operands without an edge."""
         return list(values)
 
     @property
     def edges_in_order(self) -> Sequence[Edge | None]:
-        """The edges in the order in which the nodes behind them are told of this one."""
+        """The edges in the order in which the engine counts them as passed."""
         return self.edges
 
     def results(self) -> int:
-        """Number of results of the op, that is of gradients `run` takes."""
+        """The number of results of the op, and of gradients that `run` takes."""
         return 1
 
     def formed(self, index: int, grad: Any) -> Any:
-        """A gradient of result `index` in the form that those of such a tensor have (SHD-15)."""
+        """A gradient of result `index`, converted to the gradient form of that result (SHD-15)."""
         form = None if self.extra is None else self.extra.forms.get(index)
         return grad if form is None else form(grad)
 
     def leaf_nodes(self) -> list[Any] | None:
-        """Where the edges lead, if each leads to a leaf of its own: no engine is needed (`single`).
+        """The AccumulateGrad, or None, of each edge, if all edges lead to different leaves.
 
-        An `AccumulateGrad`, or None, for each edge. None where it is otherwise, or not known.
+        Then no engine is needed (`single`). None where an edge leads elsewhere, or it is unknown.
         """
         return None
 
     def gradients(self, grads: Gradients) -> list[Any]:
-        """`run` for a node with `leaf_nodes`: without a history, whatever the grad mode."""
+        """`run` for a node with `leaf_nodes`; the results have no history, in any grad mode."""
         raise AssertionError(f"{self.name()} has an engine run it")
 
     def run(self, grads: Gradients) -> Sequence[Any]:
-        """Gradients for the edges, None where nothing flows."""
+        """The gradients of the edges, from those of the results; None for no gradient."""
         raise AssertionError(f"{self.name()} says how it runs")
 
     def run_for(self, grads: Gradients, wanted: Sequence[bool]) -> Sequence[Any]:
-        """`run` where gradients are asked for at some of the edges; others may be None."""
+        """`run` for some of the edges; the gradients of others may be None."""
         return self.run(grads)
 
     def look_inside(self, grads: Gradients, wanted: Sequence[bool] | None) -> bool:
-        """Raises, in anomaly mode, what an op that this is made of raises, or a nan that it gives.
+        """In anomaly mode, runs the ops inside this node one by one, and raises the error of the
+        first that fails or gives a nan (JNT-8).
 
-        Where it is True, there is nothing left to look at. `wanted` is None where all is. (JNT-8)
+        Returns whether it checked everything. `wanted` is None where all gradients are.
         """
         return False
 
     def kept_records(self) -> list[Any]:
-        """What `run` unpacks, each a `SavedTensor`."""
+        """The `SavedTensor`s that `run` unpacks."""
         return []
 
     def kept_tensors(self) -> list[Any]:
-        """What `run` unpacks, checking versions; not what hooks have packed."""
+        """The tensors that `run` unpacks, with version checks; not those packed by hooks."""
         return [each for record in self.kept_records() for each in record.checked()]
 
     def release(self) -> None:
-        """Drops what was saved; a second backward then raises."""
+        """Frees the saved values; a second backward raises then."""
 
     def is_spent_once(self) -> bool:
-        """Whether a second backward through it raises, once it has released what it had saved."""
+        """Whether a second backward through the node raises after `release`."""
         return bool(self.kept_records())
 
 
 def refuse_outside() -> Exception:
-    """The error of a backward, while a function is captured, that leaves it (CAP-6)."""
+    """The error for a backward in a captured function that reaches a history outside (CAP-6)."""
     assert STATE.recorder is not None
     return STATE.recorder.refuse(
         "backward() into the .grad of a tensor from outside",
@@ -167,7 +174,7 @@ def refuse_outside() -> Exception:
 
 
 def released(name: str) -> AutogradError:
-    """The error of a second backward through a freed node (TEN-12)."""
+    """The error for a second backward through a freed node (TEN-12)."""
     return noted(
         AutogradError(
             f"{name}: the values saved for the backward are freed, expected the first backward "

@@ -1,7 +1,7 @@
-"""View chains: the views that lead from a root to a tensor, as a linked list.
+"""`ViewChain`: the views that lead from a root to a tensor, as an immutable linked list.
 
-A chain shares all of its steps with the chain it goes on from, so that views of views, however
-many, cost the same each. Rules: TEN-3, FUN-2. Spec: `specs/autograd.md`.
+A view of a view has the chain of its base and one step more, and shares all earlier steps with it.
+So each view costs the same, however long its chain. Rules: TEN-3, FUN-2. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from aotlite.ir.symbols.assumption import concrete
 
 @attrs.define(eq=False)
 class ViewStep:
-    """One view of a chain: the op, its arguments after the operand, the metas; never changed.
+    """One view of a chain: the op, its arguments after the operand, the metas. Immutable.
 
-    Every view makes one: a frozen record takes twice as long to make.
+    Every view makes one, and a frozen class would take twice as long to construct.
     """
 
     op: ViewOp
@@ -30,13 +30,13 @@ class ViewStep:
     result: TensorMeta
 
     def at(self, values: Mapping[str, int]) -> ViewStep:
-        """The step where symbols, by name, have these values."""
+        """The step with its symbols replaced by these values, by name."""
         operand, result = self.operand.concrete(values), self.result.concrete(values)
         return ViewStep(self.op, concrete(self.args, values), operand, result)
 
 
 class ViewChain:
-    """Steps from a root, in order; never changed. Iterates like a tuple of them.
+    """The steps from a root, in order. Immutable; it iterates like a tuple.
 
     >>> EMPTY_CHAIN.steps, len(EMPTY_CHAIN)
     ((), 0)
@@ -50,14 +50,14 @@ class ViewChain:
         self._length: int = 0 if before is None else before._length + 1
         self._repeats: bool | None = None if before is not None else False
         self.shorter: ViewChain | None = None
-        """What shows the same in fewer steps, once somebody has asked (`chain_simplification`)."""
+        """The cached result of `chain_simplification.shorter`."""
 
     def then(self, step: ViewStep) -> ViewChain:
-        """This chain and one step more."""
+        """This chain with one more step."""
         return ViewChain(self, step)
 
     def joined(self, steps: Iterable[ViewStep]) -> ViewChain:
-        """This chain and these steps more."""
+        """This chain with these further steps."""
         chain = self
         for step in steps:
             chain = ViewChain(chain, step)
@@ -65,11 +65,11 @@ class ViewChain:
 
     @property
     def before(self) -> ViewChain:
-        """This chain without its last step; the empty one has none to leave out."""
+        """This chain without its last step; the empty chain is returned itself."""
         return EMPTY_CHAIN if self._before is None else self._before
 
     def is_like(self, other: ViewChain) -> bool:
-        """Whether the steps are the same views of equal metas."""
+        """Whether both chains have equal steps: op, arguments and result."""
         if self._length != other._length:
             return False
         a, b = self, other
@@ -88,7 +88,7 @@ class ViewChain:
 
     @property
     def repeats(self) -> bool:
-        """Whether some step shows an element twice (`expand`, windows that overlap)."""
+        """Whether some step shows an element twice (`expand`, overlapping windows)."""
         unknown = []
         chain: ViewChain = self
         while chain._repeats is None:
@@ -102,7 +102,7 @@ class ViewChain:
         return found
 
     def at(self, values: Mapping[str, int]) -> ViewChain:
-        """The chain where symbols in it, by name, have these values."""
+        """The chain with its symbols replaced by these values, by name."""
         return EMPTY_CHAIN.joined([step.at(values) for step in self])
 
     def __len__(self) -> int:
@@ -143,5 +143,5 @@ def chain_of(*steps: ViewStep) -> ViewChain:
 
 
 def overlaps_itself(meta: TensorMeta) -> bool:
-    """Whether two indices lie at one address (TEN-8)."""
+    """Whether two indices have the same address (TEN-8)."""
     return not meta.dense and has_internal_overlap(meta.shape, meta.stride)

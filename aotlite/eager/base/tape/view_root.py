@@ -1,7 +1,6 @@
-"""`ViewRoot`: the hidden history of a base and its views; and how views were made.
+"""`ViewRoot`: the common history of a base and its views; `CreationKind`: how a view was made.
 
-Tensors know their root, so this stands below them. Rules: TEN-3, TEN-15..TEN-21.
-Spec: `specs/autograd.md`.
+`differentiable_views` explains the scheme. Rules: TEN-3, TEN-15..TEN-21. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from aotlite.eager.base.tape.node import Edge, TapeNode
 
 
 class CreationKind(enum.Enum):
-    """How a view was made, where that restricts writing it (TEN-19)."""
+    """How a view was made, if that restricts in-place writes to it (TEN-19)."""
 
     MULTI_OUTPUT = "an output of an op that returns several views"
     CUSTOM = "a view made in a custom function, or an input that it returned"
     NO_GRAD = "a view made under no_grad or in inference_mode"
     LEAF_VIEW = "a view of a leaf that requires grad"
-    """Only of captured inputs: their base is not part of the capture."""
+    """Used for captured inputs only, whose base is not part of the capture."""
 
 
 RESTRICTED = (CreationKind.NO_GRAD, CreationKind.MULTI_OUTPUT, CreationKind.CUSTOM)
-"""Kinds of views whose history may not be asked for after a write (TEN-19, TEN-20)."""
+"""Kinds of views whose history must not be read after a write (TEN-19, TEN-20)."""
 
 
 class ViewRoot:
-    """The history and first geometry of a base."""
+    """The tape edge of a base, and the geometry that it had at its first view."""
 
     __slots__ = ("index", "leaf", "left", "meta", "node", "offset")
 
@@ -36,17 +35,17 @@ class ViewRoot:
         self.offset = base.offset
         self.leaf = False
         self.left = False
-        """The base had a history, which its views may have, and has it no longer."""
+        """Whether the base lost a history that its views may still have."""
         self.node: Any = base._node
         self.index = base._index
 
     def become_leaf(self, node: TapeNode) -> None:
-        """The base requires grad from now on, and `node` collects in the root's geometry."""
+        """The base begins to require grad; `node` accumulates gradients in the root's geometry."""
         self.leaf = True
         self.node, self.index = node, 0
 
     def forget(self) -> None:
-        """The base requires grad no longer."""
+        """The base ceases to require grad."""
         self.left = self.left or self.node is not None
         self.leaf = False
         self.node, self.index = None, 0
@@ -60,7 +59,7 @@ class ViewRoot:
 
 
 def twin_root(root: ViewRoot, node: TapeNode | None) -> ViewRoot:
-    """A root of the same form whose history is `node`: for fakes of the family's tensors."""
+    """A root with the same geometry whose history is `node`: for fakes of the family's tensors."""
     twin = object.__new__(ViewRoot)
     twin.meta, twin.offset = root.meta, root.offset
     twin.leaf, twin.left = root.leaf, root.left
