@@ -9,8 +9,8 @@ Rules: TEN-13. Spec: `specs/autograd.md`.
 # the result. These depend on the key alone (metas and literals). So the first call with a key puts
 # into `op.shortcuts` what the next ones need: the result's meta; the function on arrays, mostly one
 # of NumPy's; and how to adopt its result, which is None for new memory with the right layout. A
-# tensor whose `facts` is its meta has no history, so that `_called` need not look for one. A capture
-# does not use shortcuts.
+# tensor whose `facts` is its meta has no history, so that `_called` need not look for one.
+# A capture does not use shortcuts.
 
 from __future__ import annotations
 
