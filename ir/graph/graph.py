@@ -132,8 +132,7 @@ class Node:
         return found
 
     def with_args(self, args: tuple[Any, ...], meta: Result) -> Node:
-        """A copy of this node with other arguments and meta; its origin is this node's, or this
-        node."""
+        """A copy of this node with other arguments and meta; its origin is this one's, or this."""
         return Node(
             self.op,
             self.target,

@@ -243,10 +243,7 @@ class Tangent:
 
 @attrs.frozen
 class Current:
-    """Input of the backward: memory of an input, result or base, as it is at that time (FUN-31).
-
-    The caller may have written it after the forward.
-    """
+    """Input of the backward: memory of an input, result or base, as it is then (FUN-31)."""
 
     prefix: ClassVar[str] = "current"
     of: Primal | Hidden | Output | IntermediateBase
@@ -256,9 +253,7 @@ class Current:
 
 
 class Arrived(_Numbered):
-    """Input of the backward, 0-d bool: whether any result of set number `index` got a gradient
-    (TAN-8).
-    """
+    """Input of the backward, 0-d bool: whether set `index` of results has a gradient (TAN-8)."""
 
     prefix = "arrived"
 
@@ -301,9 +296,7 @@ class Saved:
 
 
 class Lifted(_Placed):
-    """Input of a compiled tape: value number `index` that its nodes saved, or that was passed to
-    it (CAG-2).
-    """
+    """Input of a compiled tape: saved value, or gradient, number `index` (CAG-2)."""
 
     prefix = "inputs"
 
@@ -316,10 +309,8 @@ class Kept(_Numbered):
 
 @attrs.frozen
 class Incoming:
-    """Input of a backward that is itself differentiated: the gradient of a result, `of` (DBL-2).
-
-    At the next order of differentiation `of` is an `Incoming` as well.
-    """
+    """Input of a backward that is itself differentiated: the gradient of a result, or of one such
+    gradient (DBL-2)."""
 
     prefix: ClassVar[str] = "incoming"
     of: Any

@@ -76,11 +76,9 @@ class Op:
     cost: Cost = attrs.field(kw_only=True)
     name: str = attrs.field(init=False)
     mixed: tuple[int, ...] = attrs.field(init=False)
-    """Positions of the parameters `Tensor|Scalar` and `Scalar`."""
+    """Positions of parameters of types with `Scalar`."""
     tensors: tuple[int, ...] = attrs.field(init=False)
-    """Positions of the parameters `Tensor` and `Tensor?`."""
     lists: tuple[int, ...] = attrs.field(init=False)
-    """Positions of the lists of tensors."""
     key: Callable[[tuple[Any, ...]], tuple[Any, ...]] = attrs.field(init=False)
     """Canonical arguments -> the key of the call (see above)."""
     results: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
@@ -96,8 +94,7 @@ class Op:
     pure: ClassVar[bool] = False
     """Results depend on the operands alone, and nothing else changes."""
     one_device: ClassVar[bool] = True
-    """All operands must be on one device, but for tokens and the state of a generator, which are
-    on the host."""
+    """All operands must be on one device; tokens and a generator's state are on the host."""
 
     def __attrs_post_init__(self) -> None:
         self.name = self.schema.name
@@ -119,8 +116,7 @@ class Op:
 
     @property
     def shown(self) -> Op:
-        """The op for pure graphs, where the operand may have any layout: itself, or the copying
-        form of a view that only some layouts allow (`ViewOp.copies`)."""
+        """The op for pure graphs: itself, or the copying form of a view (`ViewOp.copies`)."""
         return self
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -141,10 +137,7 @@ class Op:
         return tuple(key)
 
     def result(self, args: tuple[Any, ...]) -> Any:
-        """The meta rule's result for these canonical arguments, cached.
-
-        Operands are anything with a `meta`: tensors, nodes, fakes.
-        """
+        """The meta rule's result, cached, for canonical arguments: operands have a `meta`."""
         key = self.key(args)
         found = self.results.get(key)
         return self.result_for(key) if found is None else found
@@ -270,11 +263,9 @@ class ViewOp(Op):
     the view shows replaced by `value`. Functionalization makes writes through views of it."""
     vjp: Vjp | None = attrs.field(kw_only=True)
     keeps_all: bool = attrs.field(kw_only=True, default=False)
-    """The view shows each element of the operand exactly once, so that `put` does not read the
-    parent's value."""
+    """Each element of the operand is shown once, so that `put` does not read the parent."""
     recasts: bool = attrs.field(kw_only=True, default=False)
-    """The view may reinterpret the bytes as another dtype. Offsets count elements of each tensor's
-    own dtype."""
+    """The view may change the dtype of the bytes. Offsets count elements of each own dtype."""
     copies: PureOp | None = attrs.field(kw_only=True, default=None)
     """The op that copies what the view shows, for a view that only some layouts allow, such as
     `view`. Pure graphs hold it instead."""
@@ -300,10 +291,8 @@ class ViewOp(Op):
         return self.vjp is None
 
     def at(self, args: tuple[Any, ...], before: int) -> int:
-        """The offset of the result in its storage, where the operand's offset is `before`.
-
-        Each counts elements of its own dtype.
-        """
+        """The offset of the result in its storage; `before` is the operand's. Each counts elements
+        of its own dtype."""
         meta, start = self.result(args)
         place: int = recast(before, args[0].meta, meta) + start
         return place
@@ -360,10 +349,7 @@ class GeometryOp(Op):
 
 @attrs.define(eq=False, slots=True, repr=False)
 class RandomOp(Op):
-    """An op that draws from the default generator.
-
-    Its pure form is `functional(seed, offset, advance, *args)`.
-    """
+    """Draws from a generator. The pure form is `functional(seed, offset, advance, *args)`."""
 
     functional: PureOp = attrs.field(kw_only=True)
     consumes: Callable[[TensorMeta], int] = attrs.field(kw_only=True)

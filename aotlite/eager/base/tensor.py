@@ -62,8 +62,7 @@ class Tensor(HostValues):
     __tensor_dispatch__: ClassVar[Callable[..., Any] | None] = None
     """Of wrapper subclasses: `(func, types, args, kwargs)` returns the result of an op (SUB-23)."""
     __tensor_function__: ClassVar[Callable[..., Any] | None] = None
-    """Optional, of wrapper subclasses: called before, with grad mode on, to replace an op by other
-    ops (SUB-10)."""
+    """Optional, of wrapper subclasses: may replace an op by others, in grad mode (SUB-10)."""
     __tensor_coerce_gradient__: ClassVar[Callable[..., Any] | None] = None
     """Optional, of wrapper subclasses: `(self, gradient)` converts a gradient that was passed to
     `backward` to the form of this tensor's gradients (TAN-5)."""

@@ -1,11 +1,6 @@
 """`dispatch(op, args)`: runs an op on tensors, or records it, and updates the autograd state.
 
-Every op call goes through it, by class of op:
-
-    PureOp -> pure    ViewOp -> a view, linked to its base    InplaceOp -> checks, write, rebase
-    EffectOp -> effects    operands that are wrappers -> subclass    under a capture -> recorder
-
-Arguments are canonical (`Op.bind`).
+Every op call goes through it. Arguments are canonical (`Op.bind`).
 Rules: TEN-7..TEN-10, TEN-15..TEN-24. Spec: `specs/autograd.md`.
 """
 

@@ -84,9 +84,7 @@ def name_of(op: str) -> str:
 
 @attrs.frozen(eq=False)
 class OpCall:
-    """The part of a tape node that all calls share which have the same key, and the same operands
-    that need gradients.
-    """
+    """What tape nodes share of calls with one key and the same operands that need gradients."""
 
     op: Op
     plan: FormulaPlan
@@ -246,8 +244,7 @@ class OpNode(TapeNode):
         return found
 
     def kept_by_name(self, name: str) -> Any:
-        """The saved value of a parameter of the op, or of its result. Raises AttributeError if it
-        saved none."""
+        """The saved value of a parameter, or of the result. Raises AttributeError for none."""
         if name == "result" and self.plan.results:
             if not self.saved_results:
                 raise released(self.name())

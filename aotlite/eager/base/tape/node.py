@@ -4,9 +4,7 @@ An edge (node, index) of a tensor is where its gradient goes: to result `index` 
 
     y = x * 2       y's edge: (MulBackward, 0)       MulBackward.edges: [(AccumulateGrad of x, 0)]
 
-The nodes of ops are in `autograd/nodes/op_nodes.py`, those of leaves in
-`autograd/nodes/accumulate_grad.py`, those of `Function`s in `autograd/custom_function/node.py`.
-Spec: `specs/autograd.md`.
+Subclasses: `OpNode`, `AccumulateGrad`, `CustomNode`. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations
@@ -64,14 +62,12 @@ class TapeNode:
         return self.attachments().metadata
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Registers `fn(grad_inputs, grad_outputs)`, which runs after the node; a tuple that it
-        returns replaces `grad_inputs`."""
+        """Registers `fn(grad_inputs, grad_outputs)`, which may return other `grad_inputs`."""
         self._forbid_outside("register_hook")
         return RemovableHandle.of(self.attachments().post, fn)
 
     def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Registers `fn(grad_outputs)`, which runs before the node; a tuple that it returns
-        replaces `grad_outputs`."""
+        """Registers `fn(grad_outputs)`, which may return other `grad_outputs` for the node."""
         self._forbid_outside("register_prehook")
         return RemovableHandle.of(self.attachments().pre, fn)
 
