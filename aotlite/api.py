@@ -18,7 +18,13 @@ from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
 from aotlite.pipeline import Compiled, Request, compile_once
-from aotlite.pipeline.arguments import Call, call_of, flat_results, on_leaves, results_for_caller
+from aotlite.pipeline.arguments import (
+    FlatArguments,
+    call_of,
+    flat_results,
+    on_leaves,
+    results_for_caller,
+)
 from aotlite.pipeline.options import Options, make_options
 from aotlite.pipeline.recompile_limit import Miss, RecompileLimit, failing_guards
 from aotlite.stages.records.backward.partition import Partition
@@ -71,14 +77,14 @@ class CompiledFunction:
                 raise self._unstable(compiled, call)
         return result
 
-    def _try(self, call: Call) -> Any:
+    def _try(self, call: FlatArguments) -> Any:
         for compiled in self._forms.get(call.form, ()):
             result = self._run(compiled, call)
             if result is not MISS:
                 return result
         return MISS
 
-    def _run(self, compiled: Compiled, call: Call) -> Any:
+    def _run(self, compiled: Compiled, call: FlatArguments) -> Any:
         """The results of an entry for a call; MISS if its guards fail."""
         result = compiled.entry.call(call.leaves)
         if result is MISS or not call.has_arrays:
@@ -86,12 +92,12 @@ class CompiledFunction:
         return results_for_caller(result, call, compiled.containers.numpy_results)
 
     # --- entries
-    def _valid(self, call: Call) -> Compiled | None:
+    def _valid(self, call: FlatArguments) -> Compiled | None:
         """The entry whose guards pass for a call; nothing runs."""
         found = self._forms.get(call.form, ())
         return next((c for c in found if c.entry.why_not(call.leaves) is None), None)
 
-    def _add(self, call: Call) -> Compiled | None:
+    def _add(self, call: FlatArguments) -> Compiled | None:
         """A new entry, or the one that another thread made while this one waited.
         None at the recompile limit: the call runs eagerly (GRD-4)."""
         if self.limit.is_silent(len(self.entries)):
@@ -107,7 +113,7 @@ class CompiledFunction:
         self.limit.reached(f"compile: {what}", misses, failing_guards(misses, call.leaves))
         return None
 
-    def _new(self, call: Call) -> Compiled:
+    def _new(self, call: FlatArguments) -> Compiled:
         compiled = self._compile(call)
         of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
@@ -117,20 +123,20 @@ class CompiledFunction:
                 self._runs = (*self._runs, compiled.entry.call)
         return compiled
 
-    def _remove(self, compiled: Compiled, call: Call) -> None:
+    def _remove(self, compiled: Compiled, call: FlatArguments) -> None:
         of_form = self._forms[call.form]
         with self._lock, UNFORKED:
             self.entries.remove(compiled)
             of_form.remove(compiled)
             self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
 
-    def _compile(self, call: Call) -> Compiled:
+    def _compile(self, call: FlatArguments) -> Compiled:
         function, run = self.function, on_leaves(self.function, call)
         request = Request(function, run, call.leaves, call.tensors(), flat_results, self._name)
         return compile_once(request, self.options)
 
     # --- errors
-    def _unstable(self, compiled: Compiled, call: Call) -> Exception:
+    def _unstable(self, compiled: Compiled, call: FlatArguments) -> Exception:
         failure = compiled.entry.why_not(call.leaves)
         place = "something that it reads" if failure is None else failure.subject
         return noted(
@@ -141,7 +147,7 @@ class CompiledFunction:
             "Every call would compile again. Keep what changes in tensors written in place.",
         )
 
-    def _misses(self, call: Call) -> list[Miss]:
+    def _misses(self, call: FlatArguments) -> list[Miss]:
         """The guard of each entry that fails for this call."""
         known = self._forms.get(call.form, ())
         specs = {id(c): form[0] for form, found in self._forms.items() for c in found}

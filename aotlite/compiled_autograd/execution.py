@@ -17,11 +17,11 @@ from typing import Any
 
 import attrs
 
-from aotlite.compiled_autograd.dynamic.templates import Outline, Remade, Templates
+from aotlite.compiled_autograd.dynamic.templates import Remade, SegmentOutline, Templates
 from aotlite.compiled_autograd.node_signatures import form_of, is_plain, is_released
 from aotlite.compiled_autograd.recorder import Place, node_note
 from aotlite.compiled_autograd.segment import Segment
-from aotlite.compiled_autograd.segment_recording import Recorded
+from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
 from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.autograd.engine import BackwardPass, reachable
@@ -38,7 +38,7 @@ Compile = Callable[[Graph], tuple[Graph, Any]]
 
 
 @attrs.define(eq=False)
-class Piece:
+class SegmentStep:
     """A stretch, the closed node behind it, and what may follow."""
 
     stretch: Segment | None
@@ -46,7 +46,7 @@ class Piece:
     """Number of the node that the engine runs then; None at the end."""
     place: int
     """How many nodes have run before the closed one."""
-    after: dict[Hashable, Piece] = attrs.field(factory=dict)
+    after: dict[Hashable, SegmentStep] = attrs.field(factory=dict)
 
 
 @attrs.define(eq=False)
@@ -56,7 +56,7 @@ class Program:
     number: int
     order: tuple[int, ...]
     """The nodes in the order in which the engine runs them."""
-    first: Piece
+    first: SegmentStep
 
     def graphs(self) -> list[Graph]:
         """Those of its stretches."""
@@ -117,7 +117,7 @@ class TapeRun(BackwardPass):
         self.templates = templates
         self.is_recorded = False
         """Whether formulas ran for some stretch, which no template had."""
-        self.outlines: dict[Hashable, Outline] | None = None
+        self.outlines: dict[Hashable, SegmentOutline] | None = None
         """Those of tapes with such edges, when they have been asked for."""
         self.is_remade = False
         """Whether a template had some stretch."""
@@ -227,7 +227,7 @@ class TapeRun(BackwardPass):
             piece = following
 
     # --- recording what is not
-    def record(self, order: Sequence[int], start: int) -> Piece:
+    def record(self, order: Sequence[int], start: int) -> SegmentStep:
         """Runs the nodes from a place on; gives the pieces that do so from now on."""
         pieces = _Pieces(self, order)
         while True:
@@ -239,14 +239,14 @@ class TapeRun(BackwardPass):
                 return pieces.linked()
             start = end + 1
 
-    def _next_stretch(self, order: Sequence[int], start: int) -> Recorded | Remade:
+    def _next_stretch(self, order: Sequence[int], start: int) -> SegmentRecorder | Remade:
         """The stretch that begins at a place."""
         numbers = [*itertools.takewhile(self._is_open, itertools.islice(order, start, None))]
         remade = self.templates.stretch(self, numbers, order, start)
         if remade is not None:
             self.is_remade = True
             return remade
-        stretch = Recorded(self)
+        stretch = SegmentRecorder(self)
         self.is_recorded |= bool(numbers)
         for number in numbers:
             if not (self._is_open(number) and stretch.take(number)):
@@ -309,17 +309,17 @@ class _Pieces:
     def __init__(self, run: TapeRun, order: Sequence[int]) -> None:
         self.run = run
         self.order = order
-        self.found: list[tuple[Hashable, Piece]] = []
+        self.found: list[tuple[Hashable, SegmentStep]] = []
         self.pattern: Hashable = None
 
     def add(self, stretch: Segment | None, closed: int | None, place: int) -> None:
         """A stretch that has run, and the closed node behind it, which runs now."""
-        self.found.append((self.pattern, Piece(stretch, closed, place)))
+        self.found.append((self.pattern, SegmentStep(stretch, closed, place)))
         if closed is not None:
             self.run._step(self.run.nodes[closed])
             self.pattern = self.run._pattern(self.order[place + 1 :])
 
-    def ended(self, recorded: Recorded | Remade, place: int) -> Segment | None:
+    def ended(self, recorded: SegmentRecorder | Remade, place: int) -> Segment | None:
         """The stretch before this place, which has run; None where no graph can do it (CAG-4)."""
         try:
             return recorded.end()
@@ -330,7 +330,7 @@ class _Pieces:
             self.add(None, self.order[at], at)
         return None
 
-    def linked(self) -> Piece:
+    def linked(self) -> SegmentStep:
         """The first piece; each leads to the next one."""
         for (_, before), (pattern, piece) in itertools.pairwise(self.found):
             before.after[pattern] = piece

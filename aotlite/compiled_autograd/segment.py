@@ -36,7 +36,7 @@ class State(Protocol):
         """The gradient at a place: ("at", node's number, result's), or ("sink", number)."""
 
 
-class TapeRun(State, Protocol):
+class RecordingRun(State, Protocol):
     """A run of a tape that is recorded (`execution.TapeRun`), as recordings of it see it."""
 
     nodes: Any

@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 from aotlite.compiled_autograd.recorder import Closed, Place, TapeRecorder
-from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
+from aotlite.compiled_autograd.segment import RecordingRun, Segment, SegmentRecording
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError
 
 
-class Recorded:
+class SegmentRecorder:
     """A stretch that is being recorded."""
 
-    def __init__(self, run: TapeRun) -> None:
+    def __init__(self, run: RecordingRun) -> None:
         self.run = run
         self.numbers: list[int] = []
         self.before: dict[TapeNode, list[Any]] = {}

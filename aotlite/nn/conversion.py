@@ -21,13 +21,13 @@ from aotlite.nn.parameter import Buffer, Parameter
 Convert = Callable[[Tensor], Tensor]
 
 
-class Module(Protocol):
-    """What moves: a Module, as this file sees it."""
+class ModuleTree(Protocol):
+    """The one method of a module that `move` calls."""
 
     def modules(self) -> Iterable[Any]: ...
 
 
-def move(module: Module, device: Device | None, dtype: DType | None) -> None:
+def move(module: ModuleTree, device: Device | None, dtype: DType | None) -> None:
     """Gives all parameters and buffers, and their gradients, this device and dtype.
 
     Integer ones keep their dtype.
@@ -43,7 +43,7 @@ def move(module: Module, device: Device | None, dtype: DType | None) -> None:
     each_tensor(module, convert)
 
 
-def each_tensor(module: Module, convert: Convert) -> None:
+def each_tensor(module: ModuleTree, convert: Convert) -> None:
     """Puts what `convert` gives of each tensor of the module in its place."""
     recorder = STATE.recorder
     if recorder is not None:
@@ -59,7 +59,7 @@ def _is_member(held: Tensor) -> bool:
     return isinstance(held, (Parameter, Buffer))
 
 
-def _replace(owner: Module, name: str, held: Tensor, convert: Convert) -> None:
+def _replace(owner: ModuleTree, name: str, held: Tensor, convert: Convert) -> None:
     grad = held.grad
     if is_wrapper(held):
         raise ArgumentError(

@@ -33,7 +33,7 @@ from aotlite.stages.records.guards.snapshots import PLAIN
 
 # ---------------------------------------------------------------------------------------- calls
 @attrs.frozen(eq=False)
-class Call:
+class FlatArguments:
     """Flat arguments of one call."""
 
     args: tuple[Any, ...]
@@ -85,7 +85,7 @@ class Call:
         return found
 
 
-def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FlatArguments:
     """The call with these arguments."""
     whole: Any = (args, kwargs)
     given: list[Any]
@@ -99,10 +99,10 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         wrapped = _Wrapped()
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
-    return Call(args, kwargs, given, leaves, spec, (spec, dict_orders(whole), arrays))
+    return FlatArguments(args, kwargs, given, leaves, spec, (spec, dict_orders(whole), arrays))
 
 
-def on_leaves(function: Callable[..., Any], call: Call) -> Callable[[list[Any]], Any]:
+def on_leaves(function: Callable[..., Any], call: FlatArguments) -> Callable[[list[Any]], Any]:
     """The function of flat arguments, in which ndarrays are stand-ins, one for each array (NDA-2).
 
     It holds no argument itself: whoever keeps an error that was raised inside keeps its frame, and
@@ -195,7 +195,9 @@ def _numpy_result(leaf: Any) -> NumpyResult | None:
     return NumpyResult.SCALAR if stands_for_scalar(leaf) else NumpyResult.ARRAY
 
 
-def results_for_caller(result: Any, call: Call, kinds: tuple[NumpyResult | None, ...]) -> Any:
+def results_for_caller(
+    result: Any, call: FlatArguments, kinds: tuple[NumpyResult | None, ...]
+) -> Any:
     """The result with ndarrays and NumPy's scalars where the function made such (NDA-5).
 
     An ndarray argument is that very array; results that are one object stay one.

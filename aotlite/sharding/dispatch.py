@@ -28,7 +28,7 @@ from aotlite.ir.ops.shape.copies import CLONE, COPY_, FILL, RESTRIDE
 from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_SCATTER
 from aotlite.sharding.collective_counts import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
-from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
+from aotlite.sharding.placements import Partial, PlacedView, Placement, Replicate, Shard
 from aotlite.sharding.redistribution import neutral, redistributed, written_through
 from aotlite.sharding.strategy import Plan, choose, replicated
 from aotlite.sharding.views import view_of_shards
@@ -152,7 +152,7 @@ def _brought(op: Op, mesh: Mesh, held: Held, target: Placement) -> Parts:
 
 
 def _short(placement: Placement) -> str:
-    return "a view across ranks" if isinstance(placement, Window) else str(placement)
+    return "a view across ranks" if isinstance(placement, PlacedView) else str(placement)
 
 
 def with_operands(op: Op, args: tuple[Any, ...], operands: Sequence[Any]) -> tuple[Any, ...]:
@@ -173,7 +173,7 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
     if op is AS_STRIDED:
         _check_inside(cls, x.meta, meta, start)
     own: tuple[Placement, tuple[Any, ...]] | None = (placement, rest)
-    if isinstance(placement, Window) or (op.recasts and isinstance(placement, Partial)):
+    if isinstance(placement, PlacedView) or (op.recasts and isinstance(placement, Partial)):
         own = None  # bytes of parts of a sum are no parts of its bytes
     elif isinstance(placement, Shard):
         found = view_of_shards(op, x.meta, rest, placement.dim, mesh.size)
@@ -184,11 +184,11 @@ def _view(cls: type[Any], mesh: Mesh, op: ViewOp, x: Any, rest: tuple[Any, ...])
             return cls.of(mesh, own[0], parts, meta)
         except ShapeError:
             pass  # the whole has this view, and the parts lie otherwise
-    if isinstance(placement, Window):
+    if isinstance(placement, PlacedView):
         chain = (*placement.chain, (op.name, rest))
-        window = Window(placement.placement, placement.base, chain, meta.dtype)
+        window = PlacedView(placement.placement, placement.base, chain, meta.dtype)
     else:
-        window = Window(placement, x.meta, ((op.name, rest),), meta.dtype)
+        window = PlacedView(placement, x.meta, ((op.name, rest),), meta.dtype)
     parts = mesh.each(lambda rank: dispatch(OPS["alias"], (x.parts[rank],)), [x.parts])
     return cls.of(mesh, window, parts, meta)
 
@@ -236,11 +236,11 @@ def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> 
     _check_places(op, args)
     results, (placement,) = _computed(cls, mesh, op.functional, args)
     held = target.placement
-    wanted = Replicate() if isinstance(held, Window) else held
+    wanted = Replicate() if isinstance(held, PlacedView) else held
     if placement != wanted:
         note_implicit(op.name, placement, wanted, target.meta)
     value = redistributed(mesh, results[0], placement, wanted)
-    if isinstance(held, Window):
+    if isinstance(held, PlacedView):
         copy = lambda view, rank: view.copy_(value[rank])
         written_through(mesh, target.parts, held, copy, value)
     else:
@@ -251,7 +251,7 @@ def _write(cls: type[Any], mesh: Mesh, op: InplaceOp, args: tuple[Any, ...]) -> 
 def _filled(mesh: Mesh, op: InplaceOp, target: Any, value: Any) -> None:
     """Of what it writes no element is read; places may be written twice."""
     held = target.placement
-    if isinstance(held, Window):
+    if isinstance(held, PlacedView):
         fill = lambda view, rank: dispatch(op, (view, value))
         written_through(mesh, target.parts, held, fill, target.parts)
         return

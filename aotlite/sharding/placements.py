@@ -44,7 +44,7 @@ class Partial:
 
 
 @attrs.frozen
-class Window:
+class PlacedView:
     """What views show of a tensor that is placed: none of them is a view of each rank's part.
 
     Ranks hold the parts of that tensor, `base` is its meta, `chain` are the views, as op names and
@@ -59,7 +59,7 @@ class Window:
 
 Placed = Replicate | Shard | Partial
 """What a user may ask for."""
-Placement = Replicate | Shard | Partial | Window
+Placement = Replicate | Shard | Partial | PlacedView
 
 REDUCTIONS = {**LINEAR, **NONLINEAR}
 """What `Partial` may name, and of which kinds of dtype it is not formed."""

@@ -18,7 +18,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.collectives import reduction, waited
 from aotlite.sharding.collective_counts import note_collective
 from aotlite.sharding.mesh import Mesh, Parts
-from aotlite.sharding.placements import Partial, Placement, Replicate, Shard, Window
+from aotlite.sharding.placements import Partial, PlacedView, Placement, Replicate, Shard
 
 
 def redistributed(mesh: Mesh, parts: Parts, source: Placement, target: Placement) -> Parts:
@@ -26,7 +26,7 @@ def redistributed(mesh: Mesh, parts: Parts, source: Placement, target: Placement
     if source == target:
         return parts
     match source, target:
-        case Window(), _:
+        case PlacedView(), _:
             return redistributed(mesh, _shown(mesh, parts, source), Replicate(), target)
         case Shard(dim), Replicate():
             return _collective("all_gather", parts, dim)
@@ -92,7 +92,7 @@ def bytes_moved(meta: TensorMeta, source: Placement, target: Placement, ranks: i
     match source, target:
         case _ if source == target:
             return 0
-        case Window(), _:
+        case PlacedView(), _:
             return bytes_moved(source.base, source.placement, Replicate(), ranks)
         case Replicate(), _:
             return 0
@@ -104,26 +104,26 @@ def bytes_moved(meta: TensorMeta, source: Placement, target: Placement, ranks: i
 
 
 # ---------------------------------------------------------------------- views across ranks (SHD-6)
-def _whole(mesh: Mesh, parts: Parts, window: Window) -> Parts:
+def _whole(mesh: Mesh, parts: Parts, window: PlacedView) -> Parts:
     """What the views are of, on every rank, laid out as it is outside."""
     whole = redistributed(mesh, parts, window.placement, Replicate())
     return mesh.each(lambda rank: laid_out(whole[rank], window.base), [whole])
 
 
-def _seen(window: Window, whole: Any) -> Any:
+def _seen(window: PlacedView, whole: Any) -> Any:
     """The views, of a tensor that is what they are of."""
     for name, args in window.chain:
         whole = whole._run(name, *args)
     return whole
 
 
-def _shown(mesh: Mesh, parts: Parts, window: Window) -> Parts:
+def _shown(mesh: Mesh, parts: Parts, window: PlacedView) -> Parts:
     whole = _whole(mesh, parts, window)
     return mesh.each(lambda rank: owned(_seen(window, whole[rank])), [whole])
 
 
 def written_through(
-    mesh: Mesh, parts: Parts, window: Window, write: Callable[[Any, int], Any], value: Parts
+    mesh: Mesh, parts: Parts, window: PlacedView, write: Callable[[Any, int], Any], value: Parts
 ) -> None:
     """Writes what a window on the parts shows: `write(view, rank)`, of which `value` is read."""
     whole = _whole(mesh, parts, window)

@@ -24,10 +24,10 @@ from aotlite.sharding.placements import (
     REDUCTIONS,
     Partial,
     Placed,
+    PlacedView,
     Placement,
     Replicate,
     Shard,
-    Window,
     is_formed,
 )
 
@@ -127,7 +127,7 @@ class ShardedTensor(Tensor):
     ) -> ShardedTensor:
         mesh, placement = spec
         parts = [inner[f"rank_{rank}"] for rank in mesh.ranks]
-        dtype = placement.dtype if isinstance(placement, Window) else parts[0].dtype
+        dtype = placement.dtype if isinstance(placement, PlacedView) else parts[0].dtype
         meta = tensor_meta(outer_size, outer_stride, dtype, parts[0].device)
         made: ShardedTensor = cls.of(mesh, placement, parts, meta)
         return made
@@ -152,7 +152,7 @@ class ShardedTensor(Tensor):
 
     def __coerce_tangent_metadata__(self) -> ShardedTensor:
         """Each rank has a whole or a part, in the form that parts want: no sum, no window."""
-        if isinstance(self.placement, Window):
+        if isinstance(self.placement, PlacedView):
             return self.redistribute(Replicate()).__coerce_tangent_metadata__()
         if isinstance(self.placement, Partial):  # a form alone: parts need not be reducible
             one, meta = tangent_form(self.parts[0]), self.clone().meta
@@ -172,7 +172,7 @@ class ShardedTensor(Tensor):
         if not issubclass(kind or type(self), ShardedTensor):
             return None
         mesh, placement = spec
-        other = mesh != self.mesh or isinstance(placement, Window)
+        other = mesh != self.mesh or isinstance(placement, PlacedView)
         return None if other else self.redistribute(placement)
 
 
@@ -209,7 +209,7 @@ def _checked(cls: type[Any], mesh: Mesh, placement: Any, parts: Parts) -> Tensor
     """The meta of every part."""
     if not isinstance(mesh, Mesh):
         raise wrong(cls, "mesh", repr(mesh), "a Mesh")
-    if not isinstance(placement, (Shard, Replicate, Partial, Window)):
+    if not isinstance(placement, (Shard, Replicate, Partial, PlacedView)):
         raise wrong(cls, "placement", repr(placement), "Shard(dim), Replicate() or Partial()")
     if len(parts) != mesh.size:
         raise wrong(cls, "parts", f"{len(parts)} tensors", f"one for each rank of {mesh}")

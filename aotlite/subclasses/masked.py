@@ -21,7 +21,7 @@ from aotlite.ir.errors import SubclassError, noted
 from aotlite.ir.op import Op
 from aotlite.ir.ops.effects import PRINT
 from aotlite.subclasses.encoded import EncodedTensor
-from aotlite.subclasses.masked_ops import Kept, check_parts, keeps_layout, listed, rule_of
+from aotlite.subclasses.masked_ops import MaskedData, check_parts, keeps_layout, listed, rule_of
 
 
 class MaskedTensor(Tensor):
@@ -193,11 +193,11 @@ def _zeroed(grad: Any) -> Any:
 
 
 def _kept(value: Any, written: Any = None) -> Any:
-    """Arguments with `Kept` in place of masked tensors; copies of what will be written."""
+    """Arguments with `MaskedData` in place of masked tensors; copies of what will be written."""
     if isinstance(value, MaskedTensor):
         tracked = is_grad_enabled() and value.requires_grad
         data = _Data.apply(value) if tracked else value.data
-        return Kept(ops.clone(data) if value.storage is written else data, value.mask)
+        return MaskedData(ops.clone(data) if value.storage is written else data, value.mask)
     if isinstance(value, tuple):
         return tuple([_kept(each, written) for each in value])
     return value
@@ -212,7 +212,7 @@ def _computed(op: Any, args: Any, kwargs: Any, written: Any = None) -> Any:
         return found
     stride = op.infer(op.bind(args, kwargs)).stride
     same = found.data.stride() == stride
-    return found if same else Kept(ops.restride(found.data, stride), found.mask)
+    return found if same else MaskedData(ops.restride(found.data, stride), found.mask)
 
 
 def _is_own_write(op: Op, args: Any) -> bool:

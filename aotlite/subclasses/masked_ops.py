@@ -1,8 +1,8 @@
 """What ops are on masked tensors, told by dense ops: a dense result, and the mask of it.
 
-A `Kept` stands for a masked operand: its data, differentiable, and its mask. A rule takes the op's
-function and its canonical arguments, and gives the result as a `Kept`, or NotImplemented.
-`rule_of(op)` finds the rule. Spec: `specs/subclasses.md`.
+A `MaskedData` stands for a masked operand: its data, differentiable, and its mask. A rule takes
+the op's function and its canonical arguments, and gives the result as a `MaskedData`, or
+NotImplemented. `rule_of(op)` finds the rule. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotlite.ir.op import Cost, Op, PureOp
 from aotlite.subclasses.encoded import wrong
 
 
-class Kept(NamedTuple):
+class MaskedData(NamedTuple):
     """The data of a masked tensor, and which elements of it are kept."""
 
     data: Tensor
@@ -65,9 +65,9 @@ def check_parts(cls: type[Any], data: Any, mask: Any) -> None:
         raise wrong(cls, "mask", mask.meta, f"bool of shape {tuple(data.shape)}")
 
 
-def pairs_in(value: Any) -> Iterator[Kept]:
+def pairs_in(value: Any) -> Iterator[MaskedData]:
     """The masked operands, in order."""
-    if isinstance(value, Kept):
+    if isinstance(value, MaskedData):
         yield value
     elif isinstance(value, (tuple, list)):
         for each in value:
@@ -76,17 +76,17 @@ def pairs_in(value: Any) -> Iterator[Kept]:
 
 def part_of(value: Any, part: Callable[[Any], Any]) -> Any:
     """The arguments with `part` of each tensor, masked or dense."""
-    if isinstance(value, (Kept, Tensor)):
+    if isinstance(value, (MaskedData, Tensor)):
         return part(value)
     return tuple([part_of(each, part) for each in value]) if isinstance(value, tuple) else value
 
 
 def _data(value: Any) -> Any:
-    return value.data if isinstance(value, Kept) else value
+    return value.data if isinstance(value, MaskedData) else value
 
 
 def _mask(value: Any) -> Any:
-    return value.mask if isinstance(value, Kept) else ops.full(value.shape, True)
+    return value.mask if isinstance(value, MaskedData) else ops.full(value.shape, True)
 
 
 # ------------------------------------------------------------------------------ between elements
@@ -105,7 +105,7 @@ class _Where(Function):
         return ops.where(ctx.saved_tensors[0], grad, 0.0), None
 
 
-def pointwise(func: Rule, args: Any, kwargs: Any) -> Kept:
+def pointwise(func: Rule, args: Any, kwargs: Any) -> MaskedData:
     """Each element of the result is kept where those that it is made of are."""
     mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
     dense = part_of(args, _data)
@@ -114,7 +114,7 @@ def pointwise(func: Rule, args: Any, kwargs: Any) -> Kept:
         mask = ops.clone(ops.expand(mask, shape))
     if is_grad_enabled():
         dense = part_of(dense, lambda x: _guarded(x, mask))
-    return Kept(func(*dense, **kwargs), mask)
+    return MaskedData(func(*dense, **kwargs), mask)
 
 
 def _guarded(x: Tensor, mask: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def _of_kept(neutral: Any) -> Rule:
     def rule(func: Rule, args: Any, kwargs: Any) -> Any:
         x, dims = args[0], args[1:3]
         value = neutral(x.data.dtype) if callable(neutral) else neutral
-        return Kept(func(x.filled(value), *args[1:], **kwargs), _any(x.mask, *dims))
+        return MaskedData(func(x.filled(value), *args[1:], **kwargs), _any(x.mask, *dims))
 
     return rule
 
@@ -158,7 +158,7 @@ def _mean(func: Rule, args: Any, kwargs: Any) -> Any:
     if not kwargs and x.data.dtype.kind < FLOATING:
         return NotImplemented
     total = ops.sum(x.filled(0), *dims, **kwargs)
-    return Kept(total / ops.sum(x.mask, *dims), _any(x.mask, *dims))
+    return MaskedData(total / ops.sum(x.mask, *dims), _any(x.mask, *dims))
 
 
 def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
@@ -167,37 +167,37 @@ def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
     if x.data.dtype.kind != FLOATING:
         return NotImplemented
     centre = ops.sum(x.filled(0), dim, True) / ops.sum(x.mask, dim, True)
-    apart = Kept(x.data - centre, x.mask).filled(0)
+    apart = MaskedData(x.data - centre, x.mask).filled(0)
     count = ops.sum(x.mask, dim, keepdim) - (1 if correction is None else correction)
     found = ops.sum(apart * apart, dim, keepdim) / ops.clamp(count, min=0)
-    return Kept(found, _any(x.mask, dim, keepdim))
+    return MaskedData(found, _any(x.mask, dim, keepdim))
 
 
 def _deviation(func: Rule, args: Any, kwargs: Any) -> Any:
     found = _variance(func, args, kwargs)
-    return found if found is NotImplemented else Kept(ops.sqrt(found.data), found.mask)
+    return found if found is NotImplemented else MaskedData(ops.sqrt(found.data), found.mask)
 
 
 def _norm(func: Rule, args: Any, kwargs: Any) -> Any:
     x, order = args[:2]
     value = x.filled(0.0 if order >= 0 else np.inf)
-    return Kept(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
+    return MaskedData(func(value, *args[1:], **kwargs), _any(x.mask, *args[2:4]))
 
 
 def _along(neutral: Any) -> Rule:
     """Ops along a dimension whose result has an element for each of the operand's."""
 
     def rule(func: Rule, args: Any, kwargs: Any) -> Any:
-        return Kept(func(args[0].filled(neutral), *args[1:], **kwargs), args[0].mask)
+        return MaskedData(func(args[0].filled(neutral), *args[1:], **kwargs), args[0].mask)
 
     return rule
 
 
 def _product(func: Rule, args: Any, kwargs: Any) -> Any:
     """What is left out counts as 0; a product is kept that has a term of kept factors."""
-    dense = part_of(args, lambda x: x.filled(0) if isinstance(x, Kept) else x)
+    dense = part_of(args, lambda x: x.filled(0) if isinstance(x, MaskedData) else x)
     terms = func(*part_of(args, lambda x: ops.cast(_mask(x), dense[0].dtype)))
-    return Kept(func(*dense, **kwargs), terms != 0)
+    return MaskedData(func(*dense, **kwargs), terms != 0)
 
 
 # ---------------------------------------------------------------------------------------- moves
@@ -206,15 +206,17 @@ def moved(func: Rule, args: Any, kwargs: Any) -> Any:
     if func.__name__ == "index_put" and args[4]:
         return NotImplemented
     first, *rest = args
-    if any(isinstance(x, Kept) and k != _SOURCES.get(func.__name__) for k, x in enumerate(rest)):
+    if any(
+        isinstance(x, MaskedData) and k != _SOURCES.get(func.__name__) for k, x in enumerate(rest)
+    ):
         return NotImplemented  # places that are left out are no places
     masks = (part_of(first, _mask), *[_moved_mask(func.__name__, k, x) for k, x in enumerate(rest)])
-    return Kept(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
+    return MaskedData(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
 
 
 def _moved_mask(name: str, place: int, value: Any) -> Any:
     """The mask of what is moved into the first operand; places stay what they are."""
-    if isinstance(value, Kept) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
+    if isinstance(value, MaskedData) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
         return _mask(value)
     return True if name == "index_fill" and place == 2 else value
 
@@ -229,7 +231,7 @@ _SOURCES = {
 def _accumulated(func: Rule, args: Any, kwargs: Any) -> Any:
     """The gradient of a window: what is left out adds nothing, and the sum is kept everywhere."""
     found = func(args[0].filled(0), *args[1:], **kwargs)
-    return Kept(found, ops.full(found.shape, True))
+    return MaskedData(found, ops.full(found.shape, True))
 
 
 _RULES: dict[str, Rule] = {

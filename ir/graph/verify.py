@@ -18,7 +18,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import meta_text
 from aotlite.ir.op import Op, PureOp
 from aotlite.ir.op.binding import NUMBERS
-from aotlite.ir.op.schema import Parameter
+from aotlite.ir.op.schema import SchemaParameter
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.provenance.location import place_of
 
@@ -259,7 +259,7 @@ def _lists_ints(args: tuple[Any, ...]) -> bool:
 _INT = frozenset((int,))
 
 
-def _fits(value: Any, parameter: Parameter, *, takes_results: bool) -> bool:
+def _fits(value: Any, parameter: SchemaParameter, *, takes_results: bool) -> bool:
     """Whether `value` is a canonical argument for `parameter`."""
     kind = parameter.type
     if type(value) is Node:

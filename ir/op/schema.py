@@ -26,12 +26,12 @@ from aotlite.ir.symbols.symint import SymInt
 __all__ = [
     "PARAMETER_TYPES",
     "REQUIRED",
-    "Alias",
-    "Parameter",
+    "AliasMark",
     "ParameterType",
     "Required",
     "Return",
     "Schema",
+    "SchemaParameter",
     "parse_schema",
     "respelled",
 ]
@@ -48,7 +48,7 @@ REQUIRED: Final = Required.REQUIRED
 
 # ---------------------------------------------------------------------------------------- schema
 @attrs.frozen
-class Alias:
+class AliasMark:
     """An alias mark: values of one group share memory; `writes` is set for `(a!)`."""
 
     group: str
@@ -59,14 +59,14 @@ class Alias:
 
 
 @attrs.frozen
-class Parameter:
+class SchemaParameter:
     """One parameter of an op. `default` is REQUIRED where there is none."""
 
     name: str
     type: ParameterType
     default: object = attrs.field(kw_only=True, default=REQUIRED)
     keyword_only: bool = attrs.field(kw_only=True, default=False)
-    alias: Alias | None = attrs.field(kw_only=True, default=None)
+    alias: AliasMark | None = attrs.field(kw_only=True, default=None)
 
     def __str__(self) -> str:
         tail = "" if self.default is REQUIRED else f"={_literal(self.default)}"
@@ -78,7 +78,7 @@ class Return:
     """One result of an op: a tensor, or a tuple of tensors. `name` is empty where there is none."""
 
     name: str
-    alias: Alias | None = attrs.field(default=None)
+    alias: AliasMark | None = attrs.field(default=None)
     is_list: bool = attrs.field(kw_only=True, default=False)
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Return:
         return f"{text} {self.name}" if self.name else text
 
 
-def _marked(type_text: str, alias: Alias | None) -> str:
+def _marked(type_text: str, alias: AliasMark | None) -> str:
     return type_text if alias is None else type_text.replace("Tensor", f"Tensor{alias}", 1)
 
 
@@ -131,7 +131,7 @@ class Schema:
     """
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[SchemaParameter, ...]
     returns: tuple[Return, ...] = attrs.field(kw_only=True)
     _positional: int = attrs.field(init=False, eq=False, repr=False)
     """The number of parameters that are not keyword-only."""
@@ -207,7 +207,7 @@ class Schema:
             raise self._surplus(len(args), kwargs)
         return tuple(arranged)
 
-    def _unfit(self, parameter: Parameter, value: object) -> ArgumentError:
+    def _unfit(self, parameter: SchemaParameter, value: object) -> ArgumentError:
         if type(value) is int and "Scalar" in parameter.type.text:
             return self._refusal(*too_long(value))
         what = f"argument '{parameter.name}' is {_described(value)}"
@@ -291,8 +291,8 @@ class _Parser:
             self.fail("the end")
         return Schema(name, parameters, returns=returns)
 
-    def parameters(self) -> tuple[Parameter, ...]:
-        found: list[Parameter] = []
+    def parameters(self) -> tuple[SchemaParameter, ...]:
+        found: list[SchemaParameter] = []
         keyword_only = False
         while not self.skip(")"):
             if found or keyword_only:
@@ -303,7 +303,7 @@ class _Parser:
             found.append(self.parameter(found, keyword_only=keyword_only))
         return tuple(found)
 
-    def parameter(self, before: list[Parameter], *, keyword_only: bool) -> Parameter:
+    def parameter(self, before: list[SchemaParameter], *, keyword_only: bool) -> SchemaParameter:
         type_, alias = self.type()
         start = self.at
         name = self.match(_NAME, "the name of a parameter")[1]
@@ -313,16 +313,16 @@ class _Parser:
         follows_default = bool(before) and before[-1].default is not REQUIRED
         if default is REQUIRED and follows_default and not keyword_only:
             self.fail("'=', as the parameter before has a default")
-        return Parameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
+        return SchemaParameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
 
-    def type(self) -> tuple[ParameterType, Alias | None]:
+    def type(self) -> tuple[ParameterType, AliasMark | None]:
         start = self.at
         match = self.match(_TYPE, "a type")
         head, mark, tail = match.groups()
         found = PARAMETER_TYPES.get(head + tail)
         if found is None or (mark and head != "Tensor"):
             self.fail("a type", at=start)
-        return found, Alias(mark.strip("(!)"), "!" in mark) if mark else None
+        return found, AliasMark(mark.strip("(!)"), "!" in mark) if mark else None
 
     def default(self, type_: ParameterType) -> object:
         start = self.at
@@ -335,7 +335,7 @@ class _Parser:
             self.fail(f"a default of type {type_}", at=start)
         return value
 
-    def returns(self, aliases: set[Alias]) -> tuple[Return, ...]:
+    def returns(self, aliases: set[AliasMark]) -> tuple[Return, ...]:
         if not self.skip("("):
             return (self.returned(aliases),)
         found: list[Return] = []
@@ -345,7 +345,7 @@ class _Parser:
             found.append(self.returned(aliases))
         return tuple(found)
 
-    def returned(self, aliases: set[Alias]) -> Return:
+    def returned(self, aliases: set[AliasMark]) -> Return:
         start = self.at
         type_, alias = self.type()
         if type_.text not in ("Tensor", "Tensor[]"):

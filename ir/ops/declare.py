@@ -30,7 +30,7 @@ from aotlite.ir.op import (
 )
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.dims import along, elementwise
-from aotlite.ir.op.schema import Parameter
+from aotlite.ir.op.schema import SchemaParameter
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.precision import accumulator, cast, number_in
 from aotlite.ir.ops.scatter_loops import stored_over
@@ -360,7 +360,7 @@ def inplace_of(
     return op
 
 
-def _listed(parameters: Sequence[Parameter]) -> str:
+def _listed(parameters: Sequence[SchemaParameter]) -> str:
     """The text of parameters, each after a comma, to continue a schema."""
     keyword_only = [p for p in parameters if p.keyword_only]
     words = [str(p) for p in parameters if not p.keyword_only]

@@ -8,12 +8,12 @@ import attrs
 import pytest
 
 from aotlite.cli.doctor import backend_runs, cuda
-from aotlite.cli.doctor.cuda import Facts
+from aotlite.cli.doctor.cuda import CudaInstallation
 from aotlite.cli.doctor.probes import Outcome
 from aotlite.cli.doctor.record import Finding
 from aotlite.testing import emulating_cuda
 
-WORKS = Facts(
+WORKS = CudaInstallation(
     wheels={"cupy-cuda13x": "14.2.0"},
     cupy=Outcome(True, "14.2.0"),
     runtime=13020,

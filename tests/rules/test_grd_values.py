@@ -17,7 +17,7 @@ from aotlite.eager.tensor_facts import facts_of
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.role import Saved
 from aotlite.stages.s10_runtime.forward.inputs import copy_line
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 
 BITS = (0, 1, 63, 64, 65, 255, 256, 257, 265, 266, 300, 15_000)
 """Of ints: Python prints none of more than 14 thousand, and long ones are not written out."""
@@ -159,7 +159,7 @@ class Recorded:
 def test_the_line_that_writes_an_array_writes_it_with_any_library() -> None:
     for kind, shape in product((None, Recorded), ((), (0,), (3,), (2, 3))):
         library: Any = NUMPY if kind is None else kind()
-        source, target = Source(), np.zeros(shape)
+        source, target = FunctionSource(), np.zeros(shape)
         line = copy_line(source, library, "target", "array")
         exec(line, {**source.scope, "target": target, "array": np.ones(shape)})
         assert np.ones(shape).tolist() == target.tolist(), line

@@ -22,7 +22,7 @@ from aotlite.sharding import (
     autograd_functions,
 )
 from aotlite.sharding import dispatch as sharded_dispatch
-from aotlite.sharding.placements import Window
+from aotlite.sharding.placements import PlacedView
 from aotlite.subclasses import MaskedTensor, QuantizedTensor, TwoTensor, flatten, unflatten
 from aotlite.testing.sharding import PoisonedMesh, guarded
 from tests.helpers.own_ops import taken_out
@@ -350,7 +350,7 @@ def test_tangents_are_coerced() -> None:
     assert x.__coerce_same_metadata_as_tangent__((Mesh(3), Shard(0))) is None
     assert x.__coerce_same_metadata_as_tangent__(spec, TwoTensor) is None
     window = flatten(sharded(Shard(0))[1])[1]
-    assert isinstance(window[1], Window)
+    assert isinstance(window[1], PlacedView)
     assert x.__coerce_same_metadata_as_tangent__(window) is None
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import aotlite as al
 from aotlite.ir.errors import AotliteError, SubclassError
 from aotlite.sharding import CommDebugMode, Partial, Replicate, Shard, ShardedTensor
-from aotlite.sharding.placements import Window
+from aotlite.sharding.placements import PlacedView
 from aotlite.testing.sharding import PoisonedMesh
 
 SHAPE = (4, 6)
@@ -166,20 +166,20 @@ def test_gradients_through_views_and_writes_mean_the_same(program: Any) -> None:
     [
         ((4, 6), 0, lambda x: x.t(), Shard(1)),
         ((4, 6), 0, lambda x: x.view(24), Shard(0)),
-        ((4, 6), 1, lambda x: x.view(24), Window),
+        ((4, 6), 1, lambda x: x.view(24), PlacedView),
         ((4, 6), 0, lambda x: x.view(2, 2, 6), Shard(0)),
         ((4, 6), 1, lambda x: x.view(4, 2, 3), Shard(1)),
-        ((4, 6), 1, lambda x: x.view(4, 3, 2), Window),
+        ((4, 6), 1, lambda x: x.view(4, 3, 2), PlacedView),
         ((4, 6), 1, lambda x: x[1:3], Shard(1)),
-        ((4, 6), 0, lambda x: x[1:3], Window),
-        ((4, 6), 0, lambda x: x[1], Window),
+        ((4, 6), 0, lambda x: x[1:3], PlacedView),
+        ((4, 6), 0, lambda x: x[1], PlacedView),
         ((4, 6), 1, lambda x: x[1], Shard(0)),
         ((4, 6), 0, lambda x: x.expand(3, 4, 6), Shard(1)),
         ((4, 6), 0, lambda x: x.unsqueeze(0), Shard(1)),
         ((4, 6, 2), 1, lambda x: x.flatten(1), Shard(1)),
-        ((4, 6, 2), 2, lambda x: x.flatten(1), Window),
+        ((4, 6, 2), 2, lambda x: x.flatten(1), PlacedView),
         ((2, 4, 2, 3), 2, lambda x: x.transpose(1, 2), Shard(1)),
-        ((2, 2), 0, lambda x: x.diagonal(), Window),
+        ((2, 2), 0, lambda x: x.diagonal(), PlacedView),
     ],
 )
 def test_views_of_parts_need_no_collective(shape: Any, dim: int, view: Any, expected: Any) -> None:
@@ -189,7 +189,9 @@ def test_views_of_parts_need_no_collective(shape: Any, dim: int, view: Any, expe
     with CommDebugMode() as comm:
         shown = view(x)
     assert comm.get_total_counts() == 0
-    assert type(shown.placement) is expected if expected is Window else shown.placement == expected
+    assert (
+        type(shown.placement) is expected if expected is PlacedView else shown.placement == expected
+    )
     for part, of in zip(shown.parts, x.parts, strict=True):
         assert part.storage is of.storage
     assert np.array_equal(whole(view(dense)), whole(shown))
@@ -228,7 +230,7 @@ def test_a_write_through_a_window_reaches_every_rank() -> None:
     """And through views of it, counted once each."""
     x = ShardedTensor.from_dense(al.zeros(4, 2), PoisonedMesh(4), Shard(0))
     window = x[1:4].t()
-    assert isinstance(window.placement, Window)
+    assert isinstance(window.placement, PlacedView)
     assert window[0].add_(1).version == x.version == 1
     window.mul_(3)
     assert whole(x).tolist() == [[0, 0], [3, 0], [3, 0], [3, 0]]

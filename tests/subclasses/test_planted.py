@@ -16,7 +16,7 @@ from aotlite.subclasses import (
     TwoTensor,
     leaves_of,
 )
-from aotlite.subclasses.masked_ops import Kept, rule_of
+from aotlite.subclasses.masked_ops import MaskedData, rule_of
 from aotlite.testing import subclass_laws
 from aotlite.testing.laws import LawError
 from aotlite.testing.subclasses import SHIPPED, SubclassKind
@@ -107,7 +107,7 @@ class Unmasked(MaskedTensor):
         rule = rule_of(func.op)
         if func.op.views or func.op.writes or rule is None:
             return super().__tensor_dispatch__(func, types, args, kwargs)
-        kept = [Kept(x.data, x.mask) if isinstance(x, MaskedTensor) else x for x in args]
+        kept = [MaskedData(x.data, x.mask) if isinstance(x, MaskedTensor) else x for x in args]
         return cls(*rule(function_of(func.op), tuple(kept), kwargs))
 
 

@@ -1,7 +1,7 @@
 """What `aotlite doctor` says of CUDA: each way in which it can be missing, and what to do.
 
-Input: `Facts`, which `facts` gathers, in children where something may crash; output: findings. What
-follows from what is decided without looking at the machine, so that every way can be tested.
+Input: a `CudaInstallation`, which `facts` gathers, in children where something may crash.
+Output: findings. They follow from that record alone, so that every way can be tested.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ EQUAL = "compiles, runs and equals eager mode on"
 
 
 @attrs.frozen(kw_only=True)
-class Facts:
-    """What was found; versions of CUDA as CUDA numbers them: 13020 is 13.2."""
+class CudaInstallation:
+    """What is installed for CUDA. Versions are numbered as CUDA numbers them: 13020 is 13.2."""
 
     wheels: dict[str, str] = attrs.field(factory=dict)
     """Installed distributions of CuPy, with their versions."""
@@ -63,12 +63,12 @@ class Facts:
 
 
 # ------------------------------------------------------------------------------------- what follows
-def findings(facts: Facts) -> list[Finding]:
+def findings(facts: CudaInstallation) -> list[Finding]:
     """What is needed for CUDA, in the order in which it is needed."""
     return [_cupy(facts), _driver(facts), _device(facts), _nvrtc(facts), _cache(facts)]
 
 
-def backend(facts: Facts) -> Finding:
+def backend(facts: CudaInstallation) -> Finding:
     """Whether the backend works: it runs where all that it needs is there."""
     if facts.kernel is None:
         missing = [each for each in findings(facts) if each.state != "ok"]
@@ -82,7 +82,7 @@ def backend(facts: Facts) -> Finding:
     return Finding("Backends", "cuda", "broken", facts.kernel.text, advice)
 
 
-def _cupy(facts: Facts) -> Finding:
+def _cupy(facts: CudaInstallation) -> Finding:
     name = "CuPy (cuda)"
     if len(facts.wheels) > 1:
         both = " and ".join(sorted(facts.wheels))
@@ -105,7 +105,7 @@ def _cupy(facts: Facts) -> Finding:
     return Finding(SECTION, name, "ok", f"{facts.cupy.text}{said}", advice)
 
 
-def _driver(facts: Facts) -> Finding:
+def _driver(facts: CudaInstallation) -> Finding:
     name = "NVIDIA driver (cuda)"
     if not facts.has_driver:
         text = "its library libcuda is not there"
@@ -123,7 +123,7 @@ def _driver(facts: Facts) -> Finding:
     return Finding(SECTION, name, "ok", known)
 
 
-def _device(facts: Facts) -> Finding:
+def _device(facts: CudaInstallation) -> Finding:
     name = "CUDA device"
     if facts.devices:
         gib = [f"{count / 2**30:.1f}" for count in facts.memory]
@@ -147,7 +147,7 @@ def _device(facts: Facts) -> Finding:
     return Finding(SECTION, name, "absent", text, "nvidia-smi shows what the driver sees")
 
 
-def _nvrtc(facts: Facts) -> Finding:
+def _nvrtc(facts: CudaInstallation) -> Finding:
     name = "NVRTC (cuda)"
     if facts.nvrtc is None:
         return Finding(SECTION, name, "absent", "not installed", BOTH)
@@ -165,14 +165,14 @@ def _nvrtc(facts: Facts) -> Finding:
     return Finding(SECTION, name, "ok", f"{facts.nvrtc.text}; needs no headers and no toolkit")
 
 
-def _other_nvrtc(facts: Facts, major: int) -> str:
+def _other_nvrtc(facts: CudaInstallation, major: int) -> str:
     if major < OLDEST:
         return UPDATE
     installed = " ".join(facts.nvrtc_wheels) or "nvidia-cuda-nvrtc"
     return f"pip uninstall {installed}; pip install 'aotlite[cuda{major}]'"
 
 
-def _cache(facts: Facts) -> Finding:
+def _cache(facts: CudaInstallation) -> Finding:
     name = "kernel cache (cuda)"
     if facts.cache:
         advice = "name a folder of yours in AOTLITE_CACHE; until then each process compiles anew"
@@ -225,9 +225,9 @@ print(nvrtc.version())
 """
 
 
-def facts() -> Facts:
+def facts() -> CudaInstallation:
     """What there is on this machine. Nothing is imported here that may crash."""
-    found = Facts(
+    found = CudaInstallation(
         wheels=_installed("cupy"),
         cupy=_imported(),
         visible=environment.visible_devices(),

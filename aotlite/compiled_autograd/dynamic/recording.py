@@ -14,8 +14,8 @@ from typing import Any
 from aotlite.compiled_autograd.dynamic.sizes import Symbols, with_items
 from aotlite.compiled_autograd.node_signatures import Form
 from aotlite.compiled_autograd.recorder import Closed, TapeRecorder
-from aotlite.compiled_autograd.segment import SegmentRecording, TapeRun
-from aotlite.compiled_autograd.segment_recording import Recorded
+from aotlite.compiled_autograd.segment import RecordingRun, SegmentRecording
+from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import OpCall, OpNode, SliceAssign
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
@@ -32,7 +32,7 @@ class Unsymbolic(Exception):
     """What the nodes do takes no symbols."""
 
 
-def record_with(run: TapeRun, symbols: Symbols, forms: Mapping[int, Form]) -> SegmentRecording:
+def record_with(run: RecordingRun, symbols: Symbols, forms: Mapping[int, Form]) -> SegmentRecording:
     """What is recorded of the nodes that have these forms, of whose items the first symbols are.
 
     What is on its way stays as it is. Raises Unsymbolic where no graph of symbols can be recorded.
@@ -52,10 +52,10 @@ def record_with(run: TapeRun, symbols: Symbols, forms: Mapping[int, Form]) -> Se
         recorded.give_up()
 
 
-class _Symbolic(Recorded):
+class _Symbolic(SegmentRecorder):
     """A stretch that is being recorded with symbols."""
 
-    def __init__(self, run: TapeRun, arrivals: Iterator[TensorMeta], forms: dict[int, Form]):
+    def __init__(self, run: RecordingRun, arrivals: Iterator[TensorMeta], forms: dict[int, Form]):
         super().__init__(run)
         self.begin(_Recorder(self.place_of, forms))
         self.stands: dict[int, Tensor] = {}

@@ -15,7 +15,7 @@ import attrs
 from aotlite.compiled_autograd.dynamic.recording import Unsymbolic, record_with
 from aotlite.compiled_autograd.dynamic.sizes import Item, Symbols, outline_of, rank_of, symbols_of
 from aotlite.compiled_autograd.node_signatures import is_plain, records_of, saver_of
-from aotlite.compiled_autograd.segment import Segment, SegmentRecording, TapeRun
+from aotlite.compiled_autograd.segment import RecordingRun, Segment, SegmentRecording
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.symbols.assumption import Assumption, concrete
@@ -49,7 +49,7 @@ class Template:
 
 
 @attrs.define(eq=False)
-class Family:
+class SegmentFamily:
     """Stretches that differ in sizes, which one template may be for."""
 
     samples: list[tuple[Item, ...]]
@@ -69,10 +69,10 @@ class Family:
 
 
 @attrs.define(eq=False)
-class Outline:
+class SegmentOutline:
     """Stretches that have all but sizes in common."""
 
-    families: list[Family] = attrs.field(factory=list)
+    families: list[SegmentFamily] = attrs.field(factory=list)
     fixed: set[tuple[int, int]] = attrs.field(factory=set)
     """Sizes that a formula asks for as numbers: the number of a meta, a dimension."""
     is_static: bool = False
@@ -83,7 +83,7 @@ class Outline:
 class Seen:
     """The sizes of a stretch that is about to be recorded."""
 
-    outline: Outline
+    outline: SegmentOutline
     items: tuple[Item, ...]
     ends: tuple[tuple[int, int], ...]
     """(number of a node, how many items there are up to its end)."""
@@ -105,7 +105,7 @@ class Seen:
 class Remade:
     """A stretch that needs no recording."""
 
-    def __init__(self, run: TapeRun, recording: SegmentRecording) -> None:
+    def __init__(self, run: RecordingRun, recording: SegmentRecording) -> None:
         self.run = run
         self.recording = recording
         self.numbers = recording.numbers
@@ -124,16 +124,16 @@ class Templates:
     """The templates of all stretches that one `CompiledAutograd` has recorded."""
 
     def __init__(self) -> None:
-        self._outlines: dict[Hashable, dict[Hashable, Outline]] = {}
+        self._outlines: dict[Hashable, dict[Hashable, SegmentOutline]] = {}
         """Of tapes with the same edges, what is known of their stretches."""
 
     @property
-    def outlines(self) -> list[Outline]:
+    def outlines(self) -> list[SegmentOutline]:
         """What was seen, without sizes."""
         return [each for known in self._outlines.values() for each in known.values()]
 
     def stretch(
-        self, run: TapeRun, numbers: Sequence[int], order: Sequence[int], start: int
+        self, run: RecordingRun, numbers: Sequence[int], order: Sequence[int], start: int
     ) -> Remade | None:
         """The stretch of these nodes, from what was recorded of others; None where it must be
         recorded as it is, and is remembered then.
@@ -145,7 +145,7 @@ class Templates:
         seen = self._seen(run, numbers, start)
         recording = self._remade(seen) or self._symbolic(run, numbers, seen)
         if recording is None:
-            seen.outline.families.append(Family([seen.items]))
+            seen.outline.families.append(SegmentFamily([seen.items]))
             del seen.outline.families[:-_MOST_FAMILIES]
             return None
         try:
@@ -157,7 +157,7 @@ class Templates:
             return None  # raised where it is when the node's turn comes
         return Remade(run, recording)
 
-    def _seen(self, run: TapeRun, numbers: Sequence[int], start: int) -> Seen:
+    def _seen(self, run: RecordingRun, numbers: Sequence[int], start: int) -> Seen:
         look, items = run.tape.look, list[Item]()
         forms, ends = [], []
         for number in numbers:
@@ -176,10 +176,10 @@ class Templates:
         where = *rest, tuple(forms), places, tuple(arrived)
         outline = run.outlines.get(where)
         if outline is None:
-            outline = run.outlines[where] = Outline()
+            outline = run.outlines[where] = SegmentOutline()
         return Seen(outline, tuple(items), tuple(ends))
 
-    def _of(self, key: Any) -> dict[Hashable, Outline]:
+    def _of(self, key: Any) -> dict[Hashable, SegmentOutline]:
         """The outlines of stretches of tapes that agree in all that is no form and no layout."""
         edges = key[0], key[3:]
         found = self._outlines.get(edges)
@@ -199,7 +199,7 @@ class Templates:
         return None
 
     def _symbolic(
-        self, run: TapeRun, numbers: Sequence[int], seen: Seen
+        self, run: RecordingRun, numbers: Sequence[int], seen: Seen
     ) -> SegmentRecording | None:
         """What is recorded with symbols for what differs from earlier stretches."""
         outline = seen.outline
@@ -232,7 +232,7 @@ class Templates:
             return recording.at(symbols.values(seen.items))
         return None
 
-    def _fix(self, outline: Outline, family: Family, symbols: Symbols) -> None:
+    def _fix(self, outline: SegmentOutline, family: SegmentFamily, symbols: Symbols) -> None:
         """Sizes that were asked for as numbers are no symbols from now on."""
         settled = symbols.settled()
         if settled:
@@ -240,7 +240,7 @@ class Templates:
             del family.samples[:-1]
 
 
-def _beyond(run: TapeRun, numbers: Sequence[int]) -> tuple[int, ...]:
+def _beyond(run: RecordingRun, numbers: Sequence[int]) -> tuple[int, ...]:
     """How many gradients the nodes take that edges lead to from these: a row has a place for each,
     and those that are absent leave it empty.
     """

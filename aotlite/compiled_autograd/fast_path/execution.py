@@ -12,7 +12,7 @@ from typing import Any
 
 from aotlite.backends.calling_convention import is_read, travels_as_array
 from aotlite.compiled_autograd.execution import Program, Tape
-from aotlite.compiled_autograd.fast_path.saved import ARRAY, CHECKED, WINDOW, Kept, Slot
+from aotlite.compiled_autograd.fast_path.saved import ARRAY, CHECKED, WINDOW, SavedChecks, Slot
 from aotlite.compiled_autograd.fast_path.topology import Reached, Way
 from aotlite.compiled_autograd.node_signatures import window_of
 from aotlite.compiled_autograd.recorder import note_forward
@@ -77,7 +77,7 @@ def _layout(meta: TensorMeta, leaf: TensorMeta | None) -> tuple[TensorMeta, int]
 class WholeRun:
     """What a matcher does when a tape is as expected. A node's row is as in `kept`."""
 
-    def __init__(self, tape: Tape, stretch: Segment, way: Way, kept: Kept) -> None:
+    def __init__(self, tape: Tape, stretch: Segment, way: Way, kept: SavedChecks) -> None:
         self.call: Any = stretch.run
         """The kernels."""
         self.is_compact = hasattr(stretch.run, "compact")
@@ -88,7 +88,9 @@ class WholeRun:
         self._take_kept(tape, stretch, rows)
         self._take_results(tape, stretch, way)
 
-    def _take_inputs(self, tape: Tape, stretch: Segment, rows: dict[int, int], kept: Kept) -> None:
+    def _take_inputs(
+        self, tape: Tape, stretch: Segment, rows: dict[int, int], kept: SavedChecks
+    ) -> None:
         number = tape.look.number
         roots = [edge and (number[edge[0]], edge[1]) for edge, _ in tape.roots]
         known: dict[Any, int] = {("saved", *slot): k for k, slot in enumerate(kept.given)}

@@ -52,7 +52,7 @@ class Records:
 
 
 @attrs.frozen(eq=False)
-class Kept:
+class SavedChecks:
     """What is asked of the values that the nodes of one structure have saved."""
 
     arrays: Records
@@ -97,7 +97,9 @@ class Kept:
         return None if any(nodes[row].kept is None for row in self.rest) else found
 
 
-def kept_of(look: TapeStructure, numbers: Sequence[int], uses: Mapping[Slot, int] | None) -> Kept:
+def kept_of(
+    look: TapeStructure, numbers: Sequence[int], uses: Mapping[Slot, int] | None
+) -> SavedChecks:
     """The tables of a look, whose nodes have these numbers.
 
     `uses` says what becomes of each slot that is read; None: every one is checked.
@@ -107,7 +109,7 @@ def kept_of(look: TapeStructure, numbers: Sequence[int], uses: Mapping[Slot, int
         node: Any = look.nodes[number]
         if type(node) is OpNode and look.forms[number][0] != CLOSED and node.extra is None:
             tables.add(row, number, node)
-    return Kept(
+    return SavedChecks(
         tables.records(lambda use: use == ARRAY),
         tables.records(lambda use: use != ARRAY),
         tuple(tables.numbers),

@@ -14,12 +14,12 @@ from aotlite.stages.s10_runtime.entry import CompiledEntry
 from aotlite.stages.s10_runtime.forward.writer import EntryWriter
 from aotlite.stages.s10_runtime.guards.writer import write_guards
 from aotlite.stages.s10_runtime.plan import RuntimePlan
-from aotlite.stages.s10_runtime.source import ORDER, Source
+from aotlite.stages.s10_runtime.source import ORDER, FunctionSource
 
 
 def runtime(plan: RuntimePlan) -> CompiledEntry:
     """The entry of a compiled function."""
-    source = Source()
+    source = FunctionSource()
     source.scope[ORDER] = 0
     checks = write_guards(source, plan.world, marks=plan.fast_paths)
     EntryWriter(plan, source).write()

@@ -10,10 +10,10 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.dispatch.effects import refuse_in_region
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import is_effect
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 
 
-def refuse_regions(source: Source, graph: Graph) -> None:
+def refuse_regions(source: FunctionSource, graph: Graph) -> None:
     """Adds the line that refuses the first effect of a graph, if it has one, within a region."""
     node = next(filter(is_effect, graph.nodes), None)
     if node is not None:

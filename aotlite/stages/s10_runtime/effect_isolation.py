@@ -19,7 +19,7 @@ from aotlite.ir.effects.execution_record import unwatched
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import is_effect
-from aotlite.stages.s10_runtime.source import Source, listed
+from aotlite.stages.s10_runtime.source import FunctionSource, listed
 
 _HINT = (
     "Compiled code reads what it needs in an order of its own. Let the callback give new values as "
@@ -28,7 +28,7 @@ _HINT = (
 
 
 def held_call(
-    source: Source,
+    source: FunctionSource,
     graph: Graph,
     run: str,
     given: str,

@@ -18,7 +18,7 @@ from aotlite.eager.rng.generator import Generator, current
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import BackwardSeed
 from aotlite.stages.records.rng_state import FinalRngState
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.shared.rng_inputs import STATE_META
 
 
@@ -45,7 +45,7 @@ def stand(generator: Generator, seed: Any, offset: Any) -> None:
 class RngWriter:
     """Writes the lines of one half around its run. `consumed` is None if the graph says where."""
 
-    def __init__(self, source: Source, *, reads: bool, consumed: int | None) -> None:
+    def __init__(self, source: FunctionSource, *, reads: bool, consumed: int | None) -> None:
         self.source = source
         self.reads = reads
         """The graph takes a seed and an offset."""
@@ -53,7 +53,7 @@ class RngWriter:
 
     @classmethod
     def of_backward(
-        cls, source: Source, graph: Graph, after: FinalRngState | None, absent: Any
+        cls, source: FunctionSource, graph: Graph, after: FinalRngState | None, absent: Any
     ) -> Any:
         """The writer for a backward without the gradients of these results."""
         reads = any(type(node.role) is BackwardSeed for node in graph.placeholders)

@@ -21,7 +21,7 @@ ORDER = "ORDER"
 """The name by which a function that runs a graph knows of which derivative that is: 0 of none."""
 
 
-class Source:
+class FunctionSource:
     """Lines of one function of `leaves`, and the scope in which they run."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from aotlite.ir.errors import SubclassError, TangentError, noted
 from aotlite.ir.graph.role import Part
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 
 _FEW = 4
 _EXACT = (int, str, bytes, bool, type(None))
@@ -37,7 +37,7 @@ def depth(role: Any) -> int:
     return 1 + depth(role.of) if isinstance(role, Part) else 0
 
 
-def spec_test(source: Source, name: str, spec: Any) -> str:
+def spec_test(source: FunctionSource, name: str, spec: Any) -> str:
     """An expression that says whether a spec is this one."""
     if spec is None:
         return f"{name} is None"
@@ -57,7 +57,7 @@ def spec_test(source: Source, name: str, spec: Any) -> str:
 class SubclassWriter:
     """Writes how wrappers are made."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FunctionSource) -> None:
         self.source = source
         self.count = 0
 
@@ -95,7 +95,7 @@ class SubclassWriter:
         return name
 
 
-def _flattens(source: Source, name: str, names: list[str], spec: Any) -> list[str]:
+def _flattens(source: FunctionSource, name: str, names: list[str], spec: Any) -> list[str]:
     """Lines that say whether a wrapper flattens to these names and this spec, in `known`."""
     if spec is None or type(spec) is str:  # what equals it is of its type
         return [
@@ -138,7 +138,9 @@ def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
 
 
 # ---------------------------------------------------------------------------------------- tangents
-def write_tangent(source: Source, name: str, result: Any, wrapping: SubclassMeta | None) -> None:
+def write_tangent(
+    source: FunctionSource, name: str, result: Any, wrapping: SubclassMeta | None
+) -> None:
     """Adds the lines that bring an arriving gradient into the form that is expected (TAN-5)."""
     source.use(coerced)
     what = source.constant(result, "R", str(result))

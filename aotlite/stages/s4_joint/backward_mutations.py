@@ -75,7 +75,7 @@ class BackwardMutations:
 
 
 @attrs.frozen(eq=False)
-class Recorded:
+class BackwardRecording:
     """How a backward was recorded."""
 
     turns: Sequence[NodeVisit]
@@ -89,7 +89,7 @@ def settled(
     graph: Graph,
     meta: FunctionMeta,
     inputs: Sequence[CapturedInput],
-    backward: Recorded,
+    backward: BackwardRecording,
     wrappers: dict[Node, Any],
 ) -> BackwardMutations:
     """The joint graph with `Current` inputs, for memory that its backward reads late or writes.
@@ -116,7 +116,7 @@ class _Settling:
         graph: Graph,
         meta: FunctionMeta,
         inputs: Sequence[CapturedInput],
-        backward: Recorded,
+        backward: BackwardRecording,
         wrappers: dict[Node, Any],
     ) -> None:
         self.wrappers = wrappers

@@ -25,7 +25,7 @@ from aotlite.stages.s4_joint.backward_effects import (
     can_be_told,
     has_backward_effects,
 )
-from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, Recorded, settled
+from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, BackwardRecording, settled
 from aotlite.stages.s4_joint.instrumented_runs import (
     EngineRun,
     Flows,
@@ -144,7 +144,7 @@ class UserCodeRecording(TapeRecording):
         """The graph whose backward reads and writes memory of the forward as it is by then."""
         if self.run is None:
             return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
-        backward = Recorded(self.visits, self.started, self.recorder)
+        backward = BackwardRecording(self.visits, self.started, self.recorder)
         wrappers = self.recorder.wrapped.nodes
         return settled(graph, self.meta, self.recorder.inputs, backward, wrappers)
 

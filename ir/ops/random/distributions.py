@@ -21,13 +21,20 @@ from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.random.loops import Place, drawn, laid_out, long_words
-from aotlite.ir.ops.random.philox import Stream, consumed, draw, philox, random_meta, unit_loops
+from aotlite.ir.ops.random.philox import (
+    PhiloxStream,
+    consumed,
+    draw,
+    philox,
+    random_meta,
+    unit_loops,
+)
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
 
 
 # -------------------------------------------------------------------------------------- normal
-def _gauss(stream: Stream, meta: TensorMeta) -> Any:
+def _gauss(stream: PhiloxStream, meta: TensorMeta) -> Any:
     """Normal numbers of the computing dtype, by Box and Muller's method on two uniform draws.
 
     16-bit floats are rounded from float32. A complex number takes sine and cosine of one pair.
@@ -94,7 +101,7 @@ def _normal_rule(mean: Any, std: Any) -> TensorMeta:
     return random_meta("normal", shape, dtype, common_device("normal", metas))
 
 
-def _normal_kernel(stream: Stream, meta: TensorMeta, mean: Any, std: Any) -> Any:
+def _normal_kernel(stream: PhiloxStream, meta: TensorMeta, mean: Any, std: Any) -> Any:
     xp = stream.xp
     if not bool(xp.all(xp.asarray(std) >= 0)):
         raise ArgumentError("normal: an element of 'std' is negative or nan, expected 0 or more")
@@ -165,7 +172,7 @@ def _two_words(meta: TensorMeta) -> int:
     return 8 * -(-meta.numel // 4)
 
 
-def _randint_kernel(stream: Stream, meta: TensorMeta, low: int, high: int, *rest: Any) -> Any:
+def _randint_kernel(stream: PhiloxStream, meta: TensorMeta, low: int, high: int, *rest: Any) -> Any:
     """The remainder of a 64-bit word, which favours no number by more than range / 2**64."""
     xp, count = stream.xp, high - low
     drawn = stream.long_words(meta.numel)
@@ -211,7 +218,7 @@ def _randperm_rule(n: int, dtype: DType | None, device: Any) -> TensorMeta:
     return tensor_meta((n,), None, dtype, device or CPU)
 
 
-def _randperm_kernel(stream: Stream, meta: TensorMeta, n: int, *rest: Any) -> Any:
+def _randperm_kernel(stream: PhiloxStream, meta: TensorMeta, n: int, *rest: Any) -> Any:
     """The order of 64-bit keys: each permutation is as likely as any other, but for equal keys."""
     return stream.xp.astype(stream.xp.argsort(stream.long_words(meta.numel)), meta.dtype.numpy)
 
@@ -232,7 +239,7 @@ def _bernoulli_rule(self: TensorMeta) -> TensorMeta:
     return random_meta("bernoulli", self.shape, self.dtype, self.device)
 
 
-def _bernoulli_kernel(stream: Stream, meta: TensorMeta, p: Any) -> Any:
+def _bernoulli_kernel(stream: PhiloxStream, meta: TensorMeta, p: Any) -> Any:
     xp = stream.xp
     if not bool(xp.all((p >= 0) & (p <= 1))):
         raise ArgumentError("bernoulli: a probability is outside its range, expected 0 to 1")

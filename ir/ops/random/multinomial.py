@@ -10,7 +10,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.index.search import bisected
 from aotlite.ir.ops.random.forms import drawn
-from aotlite.ir.ops.random.philox import Stream, draw, philox
+from aotlite.ir.ops.random.philox import PhiloxStream, draw, philox
 
 _WORD = 0xFFFFFFFF
 
@@ -39,7 +39,7 @@ def _block_each(meta: TensorMeta) -> int:
     return 4 * meta.numel
 
 
-def _numbers(stream: Stream, rows: int, columns: int) -> Any:
+def _numbers(stream: PhiloxStream, rows: int, columns: int) -> Any:
     """A uniform float64 for each row and column: a row has a block, a column the third word.
 
     Other draws have 0 there, so that however many columns there are, a row uses up one block.
@@ -55,7 +55,7 @@ def _numbers(stream: Stream, rows: int, columns: int) -> Any:
 
 
 def _multinomial_kernel(
-    stream: Stream, meta: TensorMeta, weights: Any, count: int, replacement: bool
+    stream: PhiloxStream, meta: TensorMeta, weights: Any, count: int, replacement: bool
 ) -> Any:
     xp = stream.xp
     p = xp.reshape(xp.astype(weights, xp.float64), (-1, weights.shape[-1]))
@@ -72,7 +72,7 @@ def _multinomial_kernel(
     return xp.reshape(xp.astype(choose(stream, p, count), xp.int64), meta.shape)
 
 
-def _without_replacement(stream: Stream, p: Any, count: int) -> Any:
+def _without_replacement(stream: PhiloxStream, p: Any, count: int) -> Any:
     """The categories whose exponential times, of rates p, are the shortest.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
@@ -83,7 +83,7 @@ def _without_replacement(stream: Stream, p: Any, count: int) -> Any:
     return xp.argsort(times, axis=-1)[:, :count]
 
 
-def _with_replacement(stream: Stream, p: Any, count: int) -> Any:
+def _with_replacement(stream: PhiloxStream, p: Any, count: int) -> Any:
     """The category in whose part of the line from 0 to the sum of the weights a number lies."""
     xp = stream.xp
     ends = xp.cumulative_sum(p, axis=-1)

@@ -61,7 +61,7 @@ def words(xp: Any, seed: int, offset: int, count: int) -> Any:
 
 
 @attrs.frozen
-class Stream:
+class PhiloxStream:
     """The words of a generator from a position on, converted to numbers."""
 
     xp: Any
@@ -87,7 +87,7 @@ class Stream:
         number = self.xp.astype(self.words(count) >> (32 - digits), self.xp.float32)
         return self.xp.astype(number * 2.0**-digits, dtype.numpy)
 
-    def after(self, drawn: int) -> Stream:
+    def after(self, drawn: int) -> PhiloxStream:
         """The stream after `drawn` positions."""
         return attrs.evolve(self, position=self.position + drawn)
 
@@ -126,7 +126,7 @@ def draw(
     def run(xp: Any, meta: TensorMeta, seed: Any, offset: Any, advance: int, *args: Any) -> Any:
         position = number(pure_name, "offset", offset) + advance
         check_position(pure_name, position)
-        return kernel(Stream(xp, number(pure_name, "seed", seed), position), meta, *args)
+        return kernel(PhiloxStream(xp, number(pure_name, "seed", seed), position), meta, *args)
 
     def infer(seed: Any, offset: Any, advance: int, *args: Any) -> TensorMeta:
         check_place(pure_name, seed, offset, advance)
@@ -166,7 +166,7 @@ def random_meta(name: str, size: tuple[int, ...], dtype: DType | None, device: A
     return tensor_meta(size, None, dtype, device or CPU)
 
 
-def _rand_kernel(stream: Stream, meta: TensorMeta, *rest: Any) -> Any:
+def _rand_kernel(stream: PhiloxStream, meta: TensorMeta, *rest: Any) -> Any:
     count, real = meta.numel, meta.dtype.to_real()
     if not meta.dtype.is_complex:
         return stream.xp.reshape(stream.unit(count, real), meta.shape)

@@ -14,7 +14,7 @@ import numpy as np
 from aotlite.compiled_autograd import CompiledAutograd
 from aotlite.compiled_autograd.dynamic.templates import Templates
 from aotlite.compiled_autograd.segment import SegmentRecording
-from aotlite.compiled_autograd.segment_recording import Recorded
+from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.ir.graph import Node
 from aotlite.ir.op import Op
 from aotlite.ir.op.dims import WHICH
@@ -85,7 +85,7 @@ class Checked(Templates):
     def stretch(self, run: Any, numbers: Any, order: Any, start: int) -> Any:
         remade = super().stretch(run, numbers, order, start)
         if remade is not None:
-            recorded = Recorded(run)
+            recorded = SegmentRecorder(run)
             for number in numbers:
                 assert recorded.take(number), number
             expected = recorded.recording()

@@ -17,7 +17,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry.memory_format import channels_last
 from aotlite.ir.op.host_function import host_function
 from aotlite.ir.op.schema import PARAMETER_TYPES as TYPES
-from aotlite.ir.op.schema import REQUIRED, Alias, Parameter, Return, Schema, parse_schema
+from aotlite.ir.op.schema import REQUIRED, AliasMark, Return, Schema, SchemaParameter, parse_schema
 
 TEXTS = [
     "mul(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
@@ -73,7 +73,7 @@ DEFAULTS = {
     "int[]": st.lists(st.integers(-9, 9), max_size=3).map(tuple),
 }
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True)
-ALIASES = st.none() | st.builds(Alias, st.sampled_from("ab"), st.booleans())
+ALIASES = st.none() | st.builds(AliasMark, st.sampled_from("ab"), st.booleans())
 
 
 def default_of(text):
@@ -95,7 +95,7 @@ def schemas(draw):
             type_, default = after_default(parameters[-1], type_)
         alias = draw(ALIASES) if type_.holds_tensor else None
         parameters.append(
-            Parameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
+            SchemaParameter(name, type_, default=default, keyword_only=keyword_only, alias=alias)
         )
     aliases = [None, *(each.alias for each in parameters)]
     returned = st.builds(Return, NAMES, st.sampled_from(aliases), is_list=st.booleans())
@@ -137,10 +137,10 @@ def test_parsed_parts_say_what_the_text_says():
     schema = parse_schema("sort(Tensor(a!) self, *, int dim=-1) -> (Tensor(a!) values, Tensor[] t)")
     assert "sort" == schema.name
     assert (
-        Parameter("self", TYPES["Tensor"], alias=Alias("a", True)),
-        Parameter("dim", TYPES["int"], default=-1, keyword_only=True),
+        SchemaParameter("self", TYPES["Tensor"], alias=AliasMark("a", True)),
+        SchemaParameter("dim", TYPES["int"], default=-1, keyword_only=True),
     ) == schema.parameters
-    assert (Return("values", Alias("a", True)), Return("t", is_list=True)) == schema.returns
+    assert (Return("values", AliasMark("a", True)), Return("t", is_list=True)) == schema.returns
 
 
 def test_type_predicates_sort_the_types_by_what_they_hold():

@@ -24,7 +24,7 @@ from aotlite.ir.errors import (
 )
 from aotlite.ir.op import OPS, GeometryOp, InplaceOp, Op
 from aotlite.ir.op.composite import COMPOSITES, Composite
-from aotlite.ir.op.schema import Parameter, Schema
+from aotlite.ir.op.schema import Schema, SchemaParameter
 from aotlite.testing.laws.ops.runs import memory, tensors_in
 from aotlite.testing.laws.samples.sample import Sample
 from tests.samples import samples_of
@@ -97,7 +97,9 @@ def _surplus(schema: Schema, sample: Sample) -> list[Any]:
     return [None] * (len(schema.parameters) - len(sample.args) + 1)
 
 
-def _of_tensor(op: Any, parameter: Parameter, value: np.ndarray, broken: Any) -> Iterator[Break]:
+def _of_tensor(
+    op: Any, parameter: SchemaParameter, value: np.ndarray, broken: Any
+) -> Iterator[Break]:
     for dtype in ("bool", "int64", "uint16", "float32", "complex64"):
         if value.dtype != dtype:
             yield broken(f"dtype {dtype}", np.abs(value).astype(dtype))
@@ -111,18 +113,18 @@ def _of_tensor(op: Any, parameter: Parameter, value: np.ndarray, broken: Any) ->
             yield broken(f"index {far}", wrong, IndexOutOfRangeError)
 
 
-def _is_dim(parameter: Parameter) -> bool:
+def _is_dim(parameter: SchemaParameter) -> bool:
     return parameter.type.text.startswith("int") and bool(
         re.fullmatch(r"dims?|dim[012]|axis[01]?|(start|end)_dim|source|destination", parameter.name)
     )
 
 
-def _is_size(parameter: Parameter) -> bool:
+def _is_size(parameter: SchemaParameter) -> bool:
     names = ("size", "sizes", "shape", "repeats")
     return parameter.type.text == "int[]" and parameter.name in names
 
 
-def _is_index(parameter: Parameter) -> bool:
+def _is_index(parameter: SchemaParameter) -> bool:
     return parameter.type.is_tensor and parameter.name in ("index", "indices")
 
 

@@ -48,7 +48,7 @@ class BackwardVariants(Protocol):
         ...
 
 
-class HigherOrders(Protocol):
+class DifferentiableBackward(Protocol):
     """The backward as a function to differentiate (`backward/double_backward.py`)."""
 
     incoming: Any
@@ -121,7 +121,7 @@ class BackwardFacts:
 class Derivatives:
     """How a backward is differentiated, and what anomaly mode runs in its place."""
 
-    orders: HigherOrders | None = None
+    orders: DifferentiableBackward | None = None
     """The differentiable backwards (DBL-2); None where differentiating is refused (DBL-1)."""
     why: str = ""
     """Why it is refused, or why `splits` is False."""

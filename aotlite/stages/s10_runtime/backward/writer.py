@@ -33,7 +33,7 @@ from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
 from aotlite.stages.s10_runtime.rng import RngWriter
-from aotlite.stages.s10_runtime.source import MANY, ORDER, Source, listed
+from aotlite.stages.s10_runtime.source import MANY, ORDER, FunctionSource, listed
 from aotlite.stages.s10_runtime.subclass_code import (
     SubclassWriter,
     dense_part,
@@ -68,7 +68,7 @@ class BackwardWriter:
         self.plan = plan
         self.absent = absent
         self.graph = graph
-        self.source = Source()
+        self.source = FunctionSource()
         self.source.scope["run"] = run
         self.source.scope[ORDER] = plan.derivatives.order
         self.run = run

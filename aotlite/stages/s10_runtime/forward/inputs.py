@@ -18,14 +18,14 @@ from aotlite.ir.arrays import NUMPY
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 
 
 class InputTexts:
     """Expressions for the inputs of a forward, by role."""
 
     def __init__(
-        self, source: Source, bases: Iterable[BaseInput], tensors: Mapping[Any, Tensor]
+        self, source: FunctionSource, bases: Iterable[BaseInput], tensors: Mapping[Any, Tensor]
     ) -> None:
         self.source = source
         self.bases = {base.role: base for base in bases}
@@ -91,7 +91,7 @@ class InputTexts:
         return array
 
 
-def copy_line(source: Source, arrays: Any, target: str, array: str) -> str:
+def copy_line(source: FunctionSource, arrays: Any, target: str, array: str) -> str:
     """The line that writes an array into another one of the same dtype."""
     if arrays is NUMPY:
         return f"{target}[...] = {array}"

@@ -25,7 +25,7 @@ from aotlite.stages.records.metadata.function_facts import (
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
-from aotlite.stages.s10_runtime.source import Source
+from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
 
 
@@ -34,7 +34,7 @@ class MetadataUpdateWriter:
 
     def __init__(
         self,
-        source: Source,
+        source: FunctionSource,
         meta: FunctionMeta,
         variables: Variables,
         storages: Mapping[Any, Storage],
@@ -195,7 +195,7 @@ def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[i
     ]
 
 
-def keep_in_place(source: Source, meta: FunctionMeta, variables: Variables) -> None:
+def keep_in_place(source: FunctionSource, meta: FunctionMeta, variables: Variables) -> None:
     """TEN-5: memory of which a hidden alias was taken may not move."""
     names = [name_of(each.role) for each in meta.inputs if each.shares_outside]
     names += [

@@ -26,7 +26,7 @@ from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWr
 from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
-from aotlite.stages.s10_runtime.source import Source, chain_words
+from aotlite.stages.s10_runtime.source import FunctionSource, chain_words
 from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
 from aotlite.stages.s10_runtime.support import (
     QuickView,
@@ -48,7 +48,7 @@ class ResultWriter:
     def __init__(
         self,
         plan: RuntimePlan,
-        source: Source,
+        source: FunctionSource,
         variables: Variables,
         changes: MetadataUpdateWriter,
     ) -> None:

@@ -46,7 +46,7 @@ from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.rng import RngWriter
-from aotlite.stages.s10_runtime.source import MANY, Source, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource, listed
 from aotlite.stages.s10_runtime.support import (
     arrays_of,
     change_geometry_of,
@@ -64,7 +64,7 @@ _STARRED = 200
 class EntryWriter:
     """Writes what follows the guards, in the order of RT-1."""
 
-    def __init__(self, plan: RuntimePlan, source: Source) -> None:
+    def __init__(self, plan: RuntimePlan, source: FunctionSource) -> None:
         self.plan = plan
         self.meta = plan.meta
         self.source = source

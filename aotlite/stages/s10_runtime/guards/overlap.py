@@ -26,7 +26,7 @@ from aotlite.ir.errors import AliasError, noted
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardCheck
-from aotlite.stages.s10_runtime.source import MANY, Source, chain_words, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource, chain_words, listed
 
 _FEW = 3
 """So many storages are compared pair by pair; more, as a set."""
@@ -36,7 +36,7 @@ _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 
 
 def sharing_check(
-    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+    source: FunctionSource, tensors: dict[str, Tensor], written: Collection[str]
 ) -> Iterator[GuardCheck]:
     """The check for inputs by the names of their variables, some of which are written, if any.
 
@@ -58,7 +58,7 @@ def sharing_check(
     yield GuardCheck(alike, _SUBJECT, expected=_EXPECTED, explain=partial(tuple, tests))
 
 
-def view_family_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
+def view_family_checks(source: FunctionSource, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
     """That the same inputs are views of one base, of an equal one, and by the same views.
 
     A write to one of them becomes part of the others' history, through the base (SYN-7).
@@ -80,7 +80,7 @@ def view_family_checks(source: Source, tensors: dict[str, Tensor]) -> Iterator[G
         yield GuardCheck(test, _VIEWS_OF_BASE, expected=_EXPECTED)
 
 
-def _seen_as(source: Source, name: str, tensor: Tensor) -> str:
+def _seen_as(source: FunctionSource, name: str, tensor: Tensor) -> str:
     """That an input is the view of its base that it was, or the base itself."""
     chain = source.constant(tensor._chain, "V", chain_words(tensor._chain))
     isnt = "" if tensor._base is None else "not "
@@ -95,7 +95,7 @@ def _some_are_apart(
 
 
 def _tests(
-    source: Source, tensors: dict[str, Tensor], written: Collection[str]
+    source: FunctionSource, tensors: dict[str, Tensor], written: Collection[str]
 ) -> Iterator[GuardCheck]:
     """That the inputs are on the storages they were on, where they were, one by one."""
     names, given = list(tensors), list(tensors.values())

@@ -45,7 +45,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, name_of
 from aotlite.stages.s10_runtime.guards.overlap import sharing_check, view_family_checks
-from aotlite.stages.s10_runtime.source import Source, listed
+from aotlite.stages.s10_runtime.source import FunctionSource, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
 
 MISS = object()
@@ -57,7 +57,7 @@ _BITS = 256
 
 
 def write_guards(
-    source: Source, world: GuardedValues, *, marks: bool = True
+    source: FunctionSource, world: GuardedValues, *, marks: bool = True
 ) -> tuple[GuardCheck, ...]:
     """Adds the guards' lines to `source`; the checks one by one.
 
@@ -76,7 +76,7 @@ def write_guards(
     return tuple(writer.checks)
 
 
-def _add_lines(source: Source, count: int, checks: list[GuardCheck]) -> None:
+def _add_lines(source: FunctionSource, count: int, checks: list[GuardCheck]) -> None:
     source.add(f"if len(leaves) != {count}:", "    return MISS")
     if count:
         source.add(f"{listed([f'a{i}' for i in range(count)])} = leaves")
@@ -102,7 +102,7 @@ def _joined(tests: list[str]) -> list[str]:
 class _Guards:
     """Collects the checks."""
 
-    def __init__(self, source: Source, world: GuardedValues) -> None:
+    def __init__(self, source: FunctionSource, world: GuardedValues) -> None:
         self.source = source
         self.world = world
         self.checks: list[GuardCheck] = []
@@ -413,7 +413,7 @@ def _words(value: Any) -> str:
 
 
 def _explain_marks(
-    source: Source, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
+    source: FunctionSource, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
 ) -> tuple[GuardCheck, ...]:
     """The facts of each tensor, and that they are different objects."""
     one_by_one = []

@@ -20,7 +20,7 @@ from aotlite.ir.errors import ArgumentError
 from aotlite.ir.graph import Graph
 from aotlite.testing.compiled import compile_by_reference
 
-__all__ = ["FUNCTIONS", "GraphCase", "Subject", "graphs", "joints"]
+__all__ = ["FUNCTIONS", "CorpusFunction", "GraphCase", "graphs", "joints"]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -38,7 +38,7 @@ class GraphCase:
 
 
 @attrs.frozen(eq=False)
-class Subject:
+class CorpusFunction:
     """A function and what it is captured on."""
 
     function: Callable[..., Any]
@@ -184,34 +184,34 @@ def overlapping(x: Any, rest: Any) -> Any:
     return x.sum() + rest.sum()
 
 
-FUNCTIONS: tuple[Subject, ...] = (
-    Subject(scaled, ((2, 3),)),
-    Subject(scaled, ((0, 3),)),
-    Subject(scaled, ((3, 2),), transposed=True),
-    Subject(doubled_twice, ((3,),)),
-    Subject(written, ((2, 3),)),
-    Subject(row_written, ((2, 2),)),
-    Subject(intermediate_written, ((2, 2),)),
-    Subject(layer, ((2, 3), (3, 2), (2,))),
-    Subject(layer, ((2, 3), (3, 2), (2,)), transposed=True),
-    Subject(chain, ((2, 3), (3, 2))),
-    Subject(several_results, ((2, 4),)),
-    Subject(parts_written, ((2, 3),)),
-    Subject(taken, ((2, 2),), indices=1),
-    Subject(without_elements, ((0, 3), (0, 3))),
-    Subject(without_dimensions, ((), ())),
-    Subject(spread, ((2,), (1, 3))),
-    Subject(chosen, ((2, 3),)),
-    Subject(converted, ((2, 2),)),
-    Subject(neutral, ((2, 4),)),
-    Subject(wide, ((2, 3),), indices=1),
-    Subject(with_constant, ((2, 3),)),
-    Subject(with_noise, ((2, 3),)),
-    Subject(half_used, ((3,), (2,))),
-    Subject(returned, ((2,), (2, 3))),
-    Subject(reordered, ((2, 3),)),
-    Subject(reordered, ((2, 3),), transposed=True),
-    Subject(overlapping, ((3, 2),), overlap=True),
+FUNCTIONS: tuple[CorpusFunction, ...] = (
+    CorpusFunction(scaled, ((2, 3),)),
+    CorpusFunction(scaled, ((0, 3),)),
+    CorpusFunction(scaled, ((3, 2),), transposed=True),
+    CorpusFunction(doubled_twice, ((3,),)),
+    CorpusFunction(written, ((2, 3),)),
+    CorpusFunction(row_written, ((2, 2),)),
+    CorpusFunction(intermediate_written, ((2, 2),)),
+    CorpusFunction(layer, ((2, 3), (3, 2), (2,))),
+    CorpusFunction(layer, ((2, 3), (3, 2), (2,)), transposed=True),
+    CorpusFunction(chain, ((2, 3), (3, 2))),
+    CorpusFunction(several_results, ((2, 4),)),
+    CorpusFunction(parts_written, ((2, 3),)),
+    CorpusFunction(taken, ((2, 2),), indices=1),
+    CorpusFunction(without_elements, ((0, 3), (0, 3))),
+    CorpusFunction(without_dimensions, ((), ())),
+    CorpusFunction(spread, ((2,), (1, 3))),
+    CorpusFunction(chosen, ((2, 3),)),
+    CorpusFunction(converted, ((2, 2),)),
+    CorpusFunction(neutral, ((2, 4),)),
+    CorpusFunction(wide, ((2, 3),), indices=1),
+    CorpusFunction(with_constant, ((2, 3),)),
+    CorpusFunction(with_noise, ((2, 3),)),
+    CorpusFunction(half_used, ((3,), (2,))),
+    CorpusFunction(returned, ((2,), (2, 3))),
+    CorpusFunction(reordered, ((2, 3),)),
+    CorpusFunction(reordered, ((2, 3),), transposed=True),
+    CorpusFunction(overlapping, ((3, 2),), overlap=True),
 )
 """The functions of the corpus, with arguments."""
 
@@ -254,7 +254,7 @@ def _every() -> Sequence[tuple[str, GraphCase]]:
     return tuple([pair for subject in FUNCTIONS for pair in _graphs_of(subject)])
 
 
-def _graphs_of(subject: Subject) -> Iterator[tuple[str, GraphCase]]:
+def _graphs_of(subject: CorpusFunction) -> Iterator[tuple[str, GraphCase]]:
     state = al.get_rng_state()
     try:
         trained = stages_of(subject.function, *subject.args())
@@ -271,6 +271,6 @@ def _graphs_of(subject: Subject) -> Iterator[tuple[str, GraphCase]]:
     yield "closing", GraphCase(f"{title}, closing", plain["forward"])
 
 
-def _title(subject: Subject) -> str:
+def _title(subject: CorpusFunction) -> str:
     shape = "x".join(map(str, subject.shapes[0])) or "0-d"
     return f"{subject.name} of {'transposed ' if subject.transposed else ''}{shape}"

@@ -16,7 +16,7 @@ import numpy as np
 
 from aotlite.ir.errors import AotliteError, ArgumentError, noted
 from aotlite.ir.op import DataOp, InplaceOp, Op
-from aotlite.ir.op.schema import REQUIRED, Parameter
+from aotlite.ir.op.schema import REQUIRED, SchemaParameter
 from aotlite.testing.laws.ops.runs import bound, has_gradient, run
 from aotlite.testing.laws.samples.sample import (
     ALL,
@@ -111,7 +111,7 @@ class _Tensor:
 _TENSOR = _Tensor()
 
 
-def _literals(op: Op, parameter: Parameter) -> tuple[Any, ...]:
+def _literals(op: Op, parameter: SchemaParameter) -> tuple[Any, ...]:
     """The values to try of one parameter."""
     if parameter.type.holds_tensor:
         optional = parameter.default is not REQUIRED
@@ -132,7 +132,7 @@ def _literals(op: Op, parameter: Parameter) -> tuple[Any, ...]:
 
 def _filled(
     choice: Sequence[Any],
-    parameters: Sequence[Parameter],
+    parameters: Sequence[SchemaParameter],
     columns: Sequence[np.ndarray],
     *,
     smooth: bool = False,

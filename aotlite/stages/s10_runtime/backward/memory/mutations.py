@@ -19,7 +19,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.joint import BackwardMemory
-from aotlite.stages.s10_runtime.source import Source, listed
+from aotlite.stages.s10_runtime.source import FunctionSource, listed
 from aotlite.stages.s10_runtime.support import read_only, write_window
 
 Absent = frozenset[Any]
@@ -59,14 +59,18 @@ def check_forms(name: str, before: tuple[TensorForm, ...]) -> None:
             )
 
 
-def keep_memory(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
+def keep_memory(
+    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Any, str]
+) -> None:
     """Adds the line of a call that gives its tape node the memory; `names` are those of owners."""
     if memory:
         source.use(memory_alias)
         source.add(f"node.memory = {listed([f'memory_alias({names[m.owner]})' for m in memory])}")
 
 
-def keep_forms(source: Source, memory: tuple[BackwardMemory, ...], names: dict[Any, str]) -> None:
+def keep_forms(
+    source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Any, str]
+) -> None:
     """Adds the lines at the end of a call that note the memory's forms and versions."""
     if memory:
         seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
@@ -83,7 +87,7 @@ class BackwardMemoryWriter:
         memory: tuple[BackwardMemory, ...],
         absent: Absent,
         graph: Graph,
-        source: Source,
+        source: FunctionSource,
         *,
         is_compact: bool,
     ) -> None:

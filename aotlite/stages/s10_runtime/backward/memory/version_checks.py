@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aotlite.stages.records.backward.gradient_reads import SavedOf
-from aotlite.stages.s10_runtime.source import MANY, Source, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource, listed
 
 Storages = Callable[[Any], str]
 """The expression for the storage of an owner of memory."""
 
 
-def add_saved_versions(source: Source, saved: Sequence[SavedOf], storage_of: Storages) -> None:
+def add_saved_versions(
+    source: FunctionSource, saved: Sequence[SavedOf], storage_of: Storages
+) -> None:
     """Adds the lines that note the versions of saved tensors of inputs and results (SAV-2)."""
     if not saved:
         return
@@ -33,7 +35,7 @@ def add_saved_versions(source: Source, saved: Sequence[SavedOf], storage_of: Sto
 
 
 def add_write_observers(
-    source: Source, observed: Sequence[tuple[int, Any]], storage_of: Storages
+    source: FunctionSource, observed: Sequence[tuple[int, Any]], storage_of: Storages
 ) -> None:
     """Adds the lines that make the node an observer of writes (PART-37, PART-40).
 
@@ -48,7 +50,7 @@ def add_write_observers(
 
 
 def _named(
-    source: Source, owners: Sequence[Any], storage_of: Storages, letter: str
+    source: FunctionSource, owners: Sequence[Any], storage_of: Storages, letter: str
 ) -> dict[Any, str]:
     """Adds variables for the owners' storages; their names by owner."""
     names = {owner: f"{letter}{i}" for i, owner in enumerate(dict.fromkeys(owners))}
