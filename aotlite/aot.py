@@ -1,7 +1,7 @@
-"""`aot_function`, `aot_module`, `aot_module_simplified`: `compile` under PyTorch's names.
+"""`aot_function`, `aot_module`, `aot_module_simplified`: `compile` with PyTorch's signatures.
 
-Each takes a compiler for each graph (`aotlite.compilers` has some). Entries are guarded as those of
-`compile`: another shape compiles anew. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5 to LOW-8.
+Each takes one compiler per graph (`aotlite.compilers` has some). Entries are guarded as those of
+`compile`: a new shape compiles again. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5 to LOW-8.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def aot_function(
     static_argnums: Sequence[int] | int | None = None,
     **options: Any,
 ) -> CompiledFunction | StaticFunction:
-    """`compile` with a compiler for each graph, under PyTorch's name.
+    """Compiles `fn` with one compiler for each graph.
 
-    A compiler is a function of a graph, or of a graph and its example inputs, which gives a
-    function of arrays (boxed if it says so) or a graph; or it is a Backend. `bw_compiler` and
-    `inference_compiler` default to `fw_compiler`, `partition_fn` to the default partitioner. The
-    first `num_params_buffers` flat arguments are told to compilers as static. Arguments at the
-    positions `static_argnums` are constants: of any hashable kind but tensors, compiled for anew
-    where they differ. Other options are those of `compile`.
+    A compiler is a function of a graph, or of a graph and its example inputs, that returns a
+    function of arrays (boxed if it has `_boxed_call`) or a graph; or it is a Backend. `bw_compiler`
+    and `inference_compiler` default to `fw_compiler`, `partition_fn` to the default partitioner.
+    Compilers see the first `num_params_buffers` flat arguments as static. Arguments at the
+    positions `static_argnums` are constants: any hashable values but tensors, and `fn` is compiled
+    again for each combination. Other options are those of `compile`.
 
     >>> import aotlite as al
     >>> def counting(graph, example_inputs):
@@ -74,8 +74,8 @@ _SHOWN = ("source", "forward_graph", "backward_graph", "partition", "meta")
 
 
 class StaticFunction:
-    """A compiled function some of whose arguments are constants: one `CompiledFunction` for each
-    combination of them, in `variants`.
+    """A function with static arguments: `variants` has one `CompiledFunction` for each
+    combination of their values.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StaticFunction:
         return variant(*rest, **kwargs)
 
     def _variant(self, constants: tuple[Any, ...]) -> CompiledFunction | None:
-        """The variant for these constants; None where there would be too many (GRD-4)."""
+        """The variant for these constants; None at the recompile limit (GRD-4)."""
         key = tuple([_key(value, i) for value, i in zip(constants, self.positions, strict=True)])
         found = self.variants.get(key)
         if found is None:
@@ -115,12 +115,12 @@ class StaticFunction:
                 self._reached(constants)
                 return None
             made = self._compiled(_bound(self.function, self.positions, constants))
-            made.limit = self.limit  # of one function one warning
+            made.limit = self.limit  # one warning for all variants
             found = self.variants.setdefault(key, made)
         return found
 
     def _reached(self, constants: tuple[Any, ...]) -> None:
-        """Constants that differ at every call would compile at every call."""
+        """Warns or raises at the recompile limit: constants may differ at every call."""
         if self.limit.is_silent(len(self.variants)):
             return
         given = zip(self.positions, constants, strict=True)
@@ -165,7 +165,7 @@ def _positions(given: Sequence[int] | int) -> tuple[int, ...]:
 
 
 def _key(value: Any, position: int) -> Any:
-    """What tells constants apart: 1, 1.0 and True are three."""
+    """The key of a constant: its type and value, so that 1, 1.0 and True differ."""
     where = f"aot_function: argument {position} is static and is"
     if isinstance(value, (Tensor, Module)):
         raise noted(
@@ -187,7 +187,7 @@ def _key(value: Any, position: int) -> Any:
 def _bound(
     function: Callable[..., Any], positions: tuple[int, ...], constants: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    """`function` of the arguments that are not constants."""
+    """`function` with its static arguments bound."""
 
     def bound(*args: Any, **kwargs: Any) -> Any:
         full = list(args)
@@ -201,26 +201,26 @@ def _bound(
 
 # --------------------------------------------------------------------------------------- modules
 State = OrderedDict[str, Tensor]
-"""Tensors by name, in the order of the module's; a plain dict's would be that of the names."""
+"""Tensors by name in the module's order: optree would sort the keys of a plain dict."""
 
 
 class AOTModule(Module):
-    """A Module that behaves like `orig_module`, compiled."""
+    """A Module that runs `orig_module` compiled."""
 
     def __init__(self, module: Module, compiled: Callable[..., Any]) -> None:
         self.orig_module = module
         self._compiled = compiled
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes."""
+        """Calls the compiled module."""
         module = self.orig_module
         return self._compiled(module, *_state(module), *args, **kwargs)
 
 
 def aot_module(mod: Module, *args: Any, **kwargs: Any) -> AOTModule:
-    """A Module that behaves like `mod`, compiled by `aot_function` with these further arguments.
+    """A Module that runs `mod` compiled by `aot_function` with these further arguments.
 
-    Parameters and buffers become the first inputs of the graphs, static ones.
+    Parameters and buffers are the first inputs of the graphs, and static.
 
     >>> import aotlite as al
     >>> def shown(graph, inputs):
@@ -245,10 +245,10 @@ def aot_module_simplified(
     inference_compiler: Any = None,
     **options: Any,
 ) -> Callable[..., Any]:
-    """`mod` compiled at once for arguments like `args`: a function of these arguments.
+    """Compiles `mod` now for arguments like `args`; returns a function of these arguments.
 
     It has the module's `named_parameters`, `named_buffers` and `zero_grad`, as in PyTorch. Nothing
-    is run, and the backward is compiled when it first runs. Arguments of another form compile anew.
+    runs, and the backward is compiled when it first runs. Other arguments compile again.
     """
     if not isinstance(args, (list, tuple)):
         raise ArgumentError(
@@ -276,9 +276,9 @@ def aot_module_simplified(
 
 
 def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFunction:
-    """The module as a compiled function of itself, its parameters, buffers and arguments.
+    """A compiled function of the module, its parameters, its buffers, and its arguments.
 
-    The module is an argument so that what is read of it has a place, and is guarded.
+    The module is an argument, so that attributes read from it have an access path, and are guarded.
     """
     if not isinstance(mod, Module):
         raise ArgumentError(f"{face}: argument 'mod' is {mod!r}, expected a Module")
@@ -301,5 +301,5 @@ def _functional(mod: Module, face: str, *args: Any, **kwargs: Any) -> CompiledFu
 
 
 def _state(mod: Module) -> tuple[State, State]:
-    """Parameters and buffers by name, as they are now, in order."""
+    """The current parameters and buffers by name, in order."""
     return State(mod.named_parameters()), State(mod.named_buffers())

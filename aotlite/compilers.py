@@ -1,7 +1,7 @@
 """`aotlite.compilers`: compilers for `aot_function`, under PyTorch's names.
 
-A compiler is a function of a graph and its example inputs, or of the graph alone. It gives a
-function of arrays, a boxed one (`_boxed_call = True`: it takes one list, and empties it), or a
+A compiler is a function of a graph and its example inputs, or of the graph alone. It returns a
+function of arrays, a boxed function (`_boxed_call = True`: it takes one list, and empties it), or a
 graph. Spec: `specs/s9_lower.md`. Rules: BOX-1, LOW-5, LOW-7, LOW-8.
 """
 
@@ -32,9 +32,9 @@ Compiler = Callable[..., Any]
 
 
 def nop(graph: Graph, example_inputs: Sequence[ExampleInput]) -> GraphFunction:
-    """The graph as it is, run by the reference backend: a boxed function from arrays to arrays.
+    """Runs the graph unchanged on the reference backend: a boxed function from arrays to arrays.
 
-    Another compiler may end with it.
+    A compiler of your own may return its result.
 
     >>> import aotlite as al
     >>> def counting(graph, example_inputs):
@@ -68,15 +68,15 @@ def print_compile(graph: Graph, example_inputs: Sequence[ExampleInput]) -> Graph
 
 
 def debug_nop(graph: Graph, example_inputs: Sequence[ExampleInput]) -> GraphFunction:
-    """The graph run node by node, slowly: an error carries the node and the user's line.
+    """Interprets the graph node by node, slowly: an error names the node and the user's line.
 
-    The interpreter's `node` is where a debugger finds what is being run.
+    In a debugger, the interpreter's `node` is the node that runs.
     """
     return GraphFunction(graph, _Debugged(graph))
 
 
 class _Debugged:
-    """Runs a graph on windows by an interpreter that gives windows back."""
+    """A callable on windows that interprets a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -96,7 +96,7 @@ class _Values(Interpreter):
 
 # -------------------------------------------------------------------------------------- boxing
 def make_boxed_func(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """`function`, called with one list of arguments, which is emptied first (BOX-1).
+    """A function of one list of arguments, which it empties before it calls `function` (BOX-1).
 
     >>> double = make_boxed_func(lambda a, b: a + b)
     >>> args = [1, 2]
@@ -117,7 +117,7 @@ def make_boxed_func(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 
 def make_boxed_compiler(compiler: Compiler) -> Compiler:
-    """`compiler`, whose result is made boxed."""
+    """A compiler that boxes the result of `compiler`."""
 
     @functools.wraps(compiler)  # its signature too: it may take the graph alone
     def boxed(*args: Any) -> Any:

@@ -1,7 +1,7 @@
-"""`aotlite.decompositions`: ready-made decompositions, for backends that know few ops.
+"""`aotlite.decompositions`: ready-made decompositions, for backends that support few ops.
 
-`core_table()` is what `compile(fn, decompositions=...)` takes: what the declarations of ops say of
-what each is in simpler ones (`PureOp.expands`).
+`core_table()` is a table for `compile(fn, decompositions=...)`: the decompositions in the ops'
+declarations (`PureOp.expands`).
 Spec: `specs/s7_simplify.md`. Rules: DEC-1 to DEC-8.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["core_table"]
 
 
 def core_table() -> dict[Op, Callable[..., Any]]:
-    """A new table of all decompositions there are; entries may be taken out or replaced.
+    """A new table of all declared decompositions; entries may be removed or replaced.
 
     >>> import aotlite as al
     >>> table = al.decompositions.core_table()

@@ -1,7 +1,7 @@
-"""`aotlite.partition`: the partitioners, and what one of one's own is made of.
+"""`aotlite.partition`: the partitioners, and the parts of a user's own.
 
-A partitioner is a function from the joint graph to a `Partition`. It decides which forward values
-are saved and ends with `cut(graph, saved)`; what is not saved, the backward computes again.
+A partitioner is a function from the joint graph to a `Partition`. It chooses the forward values to
+save, and ends with `cut(graph, saved)`; the backward recomputes the rest.
 """
 
 from aotlite.ir.graph import Graph
@@ -25,7 +25,7 @@ __all__ = [
 def min_cut_rematerialization_partition(
     graph: Graph, *, solver: Solver | str = "boykov_kolmogorov"
 ) -> Partition:
-    """The partition that moves least memory: the backward computes again what is cheap (PART-14).
+    """The partition that moves the fewest bytes: the backward recomputes cheap values (PART-14).
 
     `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
     source and its sink, and returns what `networkx.minimum_cut` does.

@@ -1,4 +1,4 @@
-"""Compiled autograd: the tape that a backward goes along is itself captured and compiled.
+"""Compiled autograd: captures and compiles the tape of an eager backward, as PyTorch's does.
 
 >>> import aotlite as al
 >>> x = al.tensor([1.0, 2.0], requires_grad=True)

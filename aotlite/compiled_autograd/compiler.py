@@ -1,4 +1,8 @@
-"""`CompiledAutograd`: compiles backwards as they run, and keeps what it has compiled.
+"""`CompiledAutograd`: runs backwards by compiled programs, which are cached by the tape's topology.
+
+    roots, sinks ──> Matcher.match (recent programs) ──hit──> run
+                     look_at(tape).key in programs?  ──yes──> follow the program
+                     record ──> functionalize ──> simplify ──> lower ──> run, cache
 
 Rules: CAG-1, CAG-5, CAG-6, CAG-16, CAG-17, CAG-21. Spec: `specs/compiled_autograd.md`.
 """
@@ -37,7 +41,7 @@ LOG = logging.getLogger("aotlite.compiled_autograd")
 
 
 class _Suspended(threading.local):
-    """What a thread's backwards that run now go back to, the outermost first (CAG-24)."""
+    """Per thread: the compilers that running backwards have suspended, outermost first (CAG-24)."""
 
     def __init__(self) -> None:
         self.tapes: list[TapeCompiler | None] = []
@@ -45,68 +49,68 @@ class _Suspended(threading.local):
 
 SUSPENDED = _Suspended()
 _NUMBERS = itertools.count(1)
-"""Tapes are numbered through the process, as compilations are (GEN-9)."""
+"""Numbers of captured tapes, unique in the process (GEN-9)."""
 _GRAPHS = itertools.count(1)
-"""So are their graphs, as observers and dumps see them."""
+"""Numbers of their graphs, as observers and dumps get them."""
 _RECENT = 8
-"""So many structures are asked for before a tape is looked at."""
+"""How many recent programs are tried by their matchers first."""
 _MOST_PROGRAMS = 256
-"""So many structures are kept; then the oldest one goes."""
+"""The largest number of cached programs; the oldest is dropped."""
 _MOST_REASONS = 64
 _MOST_NOTES = 3
 
 
 @attrs.define(eq=False)
 class Counters:
-    """What happened to backwards (CAG-21)."""
+    """Counts of backwards, by what happened to them (CAG-21)."""
 
     calls: int = 0
-    """Backwards that were met."""
+    """All backwards."""
     hits: int = 0
-    """Of these, such as had a structure that was known."""
+    """Backwards whose topology was cached."""
     resized: int = 0
-    """Such as had a structure that was known for other sizes: no formula ran, and the graphs were
-    made of what was recorded with symbols (CAG-5)."""
+    """Backwards whose topology was cached for other sizes: no formula ran, since the graphs were
+    made from templates with symbolic sizes (CAG-5)."""
     captures: int = 0
-    """Structures that were recorded, with symbols or without."""
+    """Tapes that were recorded, with symbols or without."""
     branches: int = 0
-    """Ways on behind a hook or users' Python that were recorded later."""
+    """Continuations after a hook or users' Python that were recorded later."""
     compiles: int = 0
-    """Graphs that were compiled."""
+    """Compiled graphs."""
     skipped: int = 0
-    """Backwards that the engine runs: in anomaly mode, which looks at each node (CAG-17), where the
-    tape reads what is a leaf's `.grad`, and where tapes like it were captured too often."""
+    """Backwards that the engine ran: in anomaly mode, which checks each node (CAG-17); where the
+    tape saved a leaf's `.grad`; and where tapes of the same ops were captured too often."""
 
 
 def _said(notes: list[str]) -> str:
-    """The first ones: a tape may have a stretch for each parameter."""
+    """The first few notes, joined: a tape may have one for each parameter."""
     more = [f"{len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
     return "; ".join([*notes[:_MOST_NOTES], *more])
 
 
 class CompiledAutograd:
-    """The tapes that one compiler has compiled; `compiled_autograd.enable` makes it work."""
+    """A cache of compiled tapes, for one compiler; `compiled_autograd.enable` activates it."""
 
     def __init__(self, options: Options, compiler: Any = None) -> None:
         self.options = options
         self.counters = Counters()
         self.reasons: deque[str] = deque(maxlen=_MOST_REASONS)
-        """Why the last captures were made, each in a sentence."""
+        """Why each of the last captures was needed, as a sentence."""
         self._compiler = compiler
-        """Kept alive: it is known by its id."""
+        """Kept alive, since caches are keyed by its id."""
         dumper = None if options.dump is None else Dump(options.dump)
         self._observers = [each for each in (options.observer, dumper) if each is not None]
         self._programs: dict[Hashable, Program] = {}
         self._templates = Templates()
         self._alike: Counter[Hashable] = Counter()
-        """How many tapes of the same ops were captured."""
+        """The number of captures of tapes with the same ops."""
         self._recent: tuple[Matcher, ...] = ()
         self._last: TapeStructure | None = None
-        """A look at the tape that was captured last, without its nodes."""
+        """The structure of the tape captured last, without its nodes."""
 
     @classmethod
     def of(cls, compiler: Any = None, **options: Any) -> CompiledAutograd:
-        """A new one, with nothing compiled, for `enable`."""
+        """A new, empty cache for `enable`."""
         return cls(make_options(backend=compiler, **options), compiler)
 
     def __repr__(self) -> str:
@@ -114,11 +118,11 @@ class CompiledAutograd:
 
     @property
     def graphs(self) -> list[Graph]:
-        """The pure graphs of all stretches, in the order in which they were captured."""
+        """The pure graphs of all stretches, in the order of their captures."""
         return [graph for program in list(self._programs.values()) for graph in program.graphs()]
 
     def forget(self) -> None:
-        """Drops what was compiled; counters begin at 0."""
+        """Empties the cache and resets the counters."""
         self._programs, self._recent, self._last = {}, (), None
         self._templates, self._alike = Templates(), Counter()
         self.counters = Counters()
@@ -128,7 +132,7 @@ class CompiledAutograd:
     def run(
         self, roots: Any, sinks: Any, accumulate: bool, retain: bool, create_graph: bool
     ) -> list[Any]:
-        """What the engine does for these roots (`engine.run_backward`)."""
+        """Runs a backward from these roots, as `engine.run_backward` does; the sinks' gradients."""
         if create_graph:
             raise noted(
                 UnsupportedError(
@@ -140,7 +144,7 @@ class CompiledAutograd:
             )
         mode, outer = STATE.grad_mode, SUSPENDED.tapes
         outer.append(STATE.tapes)
-        STATE.tapes, STATE.grad_mode = None, False  # backwards of hooks have the engine (CAG-24)
+        STATE.tapes, STATE.grad_mode = None, False  # backwards in hooks run on the engine (CAG-24)
         try:
             self.counters.calls += 1
             if STATE.watch is not None and STATE.watch.anomaly:
@@ -190,7 +194,7 @@ class CompiledAutograd:
                 self._tell(f"tape {program.number}: what came behind a hook was not seen before")
 
     def _is_endless(self, look: TapeStructure) -> bool:
-        """Whether tapes of these ops come with ever other numbers or sizes (`recompile_limit`)."""
+        """Whether tapes of these ops have reached `recompile_limit`; warns or raises then."""
         count, most = self._alike[alike(look)], self.options.recompile_limit
         if count < most:
             return False
@@ -224,7 +228,7 @@ class CompiledAutograd:
         run = TapeRun(tape, self._compile, self._templates)
         order = order_of(look, tape.roots)
         try:
-            with collector_paused():  # all that is made stays
+            with collector_paused():  # all that is made is kept
                 first = run.record(order, 0)
         finally:
             what = f"tape {number} of {len(seen.forms)} nodes: "
@@ -247,13 +251,13 @@ class CompiledAutograd:
         LOG.info("captured %s", reason)
 
     def _note(self, matcher: Matcher) -> None:
-        """The matcher is the first one to ask from now on."""
+        """Moves a matcher to the front of the recent ones."""
         rest = [each for each in self._recent if each.program is not matcher.program]
         self._recent = (matcher, *rest[: _RECENT - 1])
 
     # --- compiling
     def _compile(self, graph: Graph) -> tuple[Graph, Any]:
-        """The pure graph of what was recorded, and what calls it."""
+        """Stages 6, 7, passes and 9 for a recorded graph: the pure graph, and its callable."""
         with collector_paused():
             number = next(_GRAPHS)
             for observer in self._observers:
@@ -270,7 +274,7 @@ class CompiledAutograd:
             return simple, self._stage("lower", lower)(simple, self.options.backend)
 
     def _stage(self, name: str, own: Callable[..., Any]) -> Callable[..., Any]:
-        """A stage, or what the user has put in its place."""
+        """A stage, or its replacement in `stages=`."""
         return self.options.stages.get(name, own)
 
     def _check(self, stage: str, graph: Graph, *, functional: bool = True) -> None:

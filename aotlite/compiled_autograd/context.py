@@ -1,4 +1,4 @@
-"""Who compiles the backwards of a thread: `enable` and `disable`, which nest.
+"""`enable` and `disable`: context managers that set the compiler of a thread's backwards.
 
 Rules: CAG-1, CAG-15. Spec: `specs/compiled_autograd.md`.
 """
@@ -21,18 +21,18 @@ _MOST_COMPILERS = 64
 
 
 class _Stack(threading.local):
-    """The switches that a thread has entered and not left, the last one at the end."""
+    """The blocks that a thread has entered and not left, the innermost last."""
 
     def __init__(self) -> None:
         self.entered: list[tuple[_Switch, Any, int]] = []
-        """With what was there before, and in how many compiled backwards."""
+        """(block, compiler before it, number of compiled backwards that ran when it was entered)"""
 
 
 _STACK = _Stack()
 
 
 def _go_back(before: CompiledAutograd | None, depth: int) -> None:
-    """A block that was entered in so many compiled backwards is left."""
+    """Restores the compiler `before` on leaving a block that was entered in `depth` backwards."""
     running = SUSPENDED.tapes
     if depth == len(running):
         STATE.tapes = before
@@ -45,9 +45,9 @@ _LOCK = lock()
 
 
 class _Switch:
-    """A block, or a function, whose backwards are run by `tapes`; None: by the engine.
+    """A context manager and decorator: backwards are run by `tapes`, or by the engine if None.
 
-    One object may be entered again, within itself too.
+    Reentrant and reusable.
     """
 
     def __init__(self, name: str, tapes: CompiledAutograd | None) -> None:
@@ -114,9 +114,9 @@ def enable(compiler: Any = None, **options: Any) -> Any:
     """A block in which this thread's backwards are compiled: `with enable(): loss.backward()`.
 
     `compiler` is a backend as `al.compile` takes it ("auto" if it is None), or the object that an
-    earlier block gave. Options are those of `al.compile` that a graph has: `passes`, `verify`,
-    `observer`, `dump`. What was compiled is kept with the compiler and the options, and used by
-    later blocks with the same ones. Decorates functions, too.
+    earlier block returned. Options are these of `al.compile`: `passes`, `verify`, `observer`,
+    `dump`. Compiled tapes are cached by compiler and options, for later blocks with the same ones.
+    Can be used as a decorator.
 
     >>> import aotlite as al
     >>> w = al.ones(3, requires_grad=True)
@@ -133,7 +133,7 @@ def enable(compiler: Any = None, **options: Any) -> Any:
 
 
 def disable() -> Any:
-    """A block in which this thread's backwards are run by the engine; decorates functions, too."""
+    """A block in which the engine runs this thread's backwards; can be used as a decorator."""
     return _Switch("disable", None)
 
 
@@ -143,12 +143,12 @@ def is_enabled() -> bool:
 
 
 def counters(compiler: Any = None, **options: Any) -> Counters:
-    """What happened to the backwards that this compiler was given."""
+    """The counters of this compiler's backwards."""
     return _compiler_of(compiler, options).counters
 
 
 def reset() -> None:
-    """Forgets all that was compiled, and every counter."""
+    """Empties all caches and resets all counters."""
     with _LOCK:
         for each in _KNOWN.values():
             each.forget()

@@ -1,8 +1,10 @@
-"""Runs a backward, and records the stretches of its tape that no compiled code is known of.
+"""Runs a backward as a sequence of compiled stretches and closed nodes; records unknown stretches.
 
-A run is a row of pieces: a stretch of open nodes, then a closed node, which the engine runs with
-the hooks that are there. What comes after a closed node is looked up by what is on its way then
-(`State`), so a hook that changes something leads to another piece, not to a wrong one.
+    Piece: [stretch of open nodes: one graph] closed node ──pattern──> Piece ──pattern──> Piece ..
+
+The engine runs a closed node, with its hooks. The next piece is looked up by the pattern of the
+gradients that have arrived by then (layouts, absent ones, equal objects). So a hook that changes
+something leads to another piece.
 Rules: CAG-1, CAG-3, CAG-6, CAG-8, CAG-9, CAG-12, CAG-18, CAG-24.
 Spec: `specs/compiled_autograd.md`.
 """
@@ -34,16 +36,16 @@ from aotlite.ir.errors import AutogradError, UnsupportedError, noted
 from aotlite.ir.graph import Graph
 
 Compile = Callable[[Graph], tuple[Graph, Any]]
-"""Makes a recorded graph pure, and callable."""
+"""From a recorded graph to (pure graph, callable)."""
 
 
 @attrs.define(eq=False)
 class SegmentStep:
-    """A stretch, the closed node behind it, and what may follow."""
+    """A stretch, the closed node after it, and the pieces that may follow, by pattern."""
 
     stretch: Segment | None
     closed: int | None
-    """Number of the node that the engine runs then; None at the end."""
+    """The number of the closed node; None at the end."""
     place: int
     """How many nodes have run before the closed one."""
     after: dict[Hashable, SegmentStep] = attrs.field(factory=dict)
@@ -51,7 +53,7 @@ class SegmentStep:
 
 @attrs.define(eq=False)
 class Program:
-    """What is known of the tapes of one structure."""
+    """The compiled pieces of the tapes of one topology."""
 
     number: int
     order: tuple[int, ...]
@@ -59,7 +61,7 @@ class Program:
     first: SegmentStep
 
     def graphs(self) -> list[Graph]:
-        """Those of its stretches."""
+        """The graphs of its stretches."""
         found, pieces = [], [self.first]
         while pieces:
             piece = pieces.pop()
@@ -88,7 +90,7 @@ def order_of(look: TapeStructure, roots: Roots) -> tuple[int, ...]:
 
 @attrs.define(eq=False)
 class Tape:
-    """One backward: what is asked, and what was seen of the tape."""
+    """One backward: its arguments, and the structure of its tape."""
 
     look: TapeStructure
     roots: Roots
@@ -96,10 +98,10 @@ class Tape:
     accumulate: bool
     retain: bool
     changes: int
-    """Of hooks, when the look was taken."""
+    """The count of hook changes when the structure was read."""
 
     def wanted(self) -> dict[TapeNode, list[tuple[int, int]]]:
-        """For each sink's node: (number of the result, number of the sink)."""
+        """For each sink's node: (index of the node's result, index of the sink)."""
         found: dict[TapeNode, list[tuple[int, int]]] = {}
         for i, edge in enumerate(self.sinks or ()):
             if edge is not None:
@@ -108,7 +110,7 @@ class Tape:
 
 
 class TapeRun(BackwardPass):
-    """One backward: an engine that runs pieces, and makes those that are not known."""
+    """A backward pass that runs compiled pieces, and records the missing ones."""
 
     def __init__(self, tape: Tape, compile: Compile, templates: Templates) -> None:
         super().__init__(tape.sinks, False, tape.accumulate, tape.retain, None)
@@ -116,18 +118,18 @@ class TapeRun(BackwardPass):
         self.compile = compile
         self.templates = templates
         self.is_recorded = False
-        """Whether formulas ran for some stretch, which no template had."""
+        """Whether some stretch was recorded: formulas ran."""
         self.outlines: dict[Hashable, SegmentOutline] | None = None
-        """Those of tapes with such edges, when they have been asked for."""
+        """The outlines of tapes with the same edges, once they are needed."""
         self.is_remade = False
-        """Whether a template had some stretch."""
+        """Whether some stretch was made from a template."""
         self.notes: list[str] = []
-        """Why symbols were put in the place of sizes, and why not."""
+        """Which sizes became symbols, or why they could not."""
         self.nodes, self.number = tape.look.nodes, tape.look.number
         self.changed: dict[int, Hashable] = {}
-        """Forms that nodes have now, and had not when the tape was looked at."""
+        """The forms of nodes that changed since the structure was read, by number."""
         self.branches = 0
-        """How many ways on behind a closed node were not known."""
+        """How many pieces after a closed node were missing."""
         self._wanted = tape.wanted()
         self._begin_roots()
 
@@ -146,7 +148,7 @@ class TapeRun(BackwardPass):
             if edge is not None and grad is not None:
                 self._give(edge, grad)
 
-    # --- what is on its way
+    # --- gradients in flight
     @property
     def gradients(self) -> dict[TapeNode, list[Any]]:
         return self._buffers
@@ -161,7 +163,7 @@ class TapeRun(BackwardPass):
         return self._buffers[self.nodes[place[1]]][place[2]]
 
     def places(self) -> dict[int, Place]:
-        """The first place of each gradient, by its id."""
+        """The first place of each gradient in flight, by its id."""
         found: dict[int, Place] = {}
         for node in self._arrived():
             for index, grad in enumerate(self._buffers[node]):
@@ -173,17 +175,17 @@ class TapeRun(BackwardPass):
         return found
 
     def on_their_way(self) -> list[Any]:
-        """All gradients, with None for absent ones: those that have arrived, those at the sinks."""
+        """All gradients in flight: at nodes that have not run, then at sinks; None if absent."""
         found = [grad for node in self._arrived() for grad in self._buffers[node]]
         return [*found, *self.collected]
 
     def arrivals(self) -> tuple[Hashable, tuple[Any, ...]]:
-        """Where gradients have arrived, and what is recorded of them."""
+        """The nodes at which gradients have arrived, and the signatures of the gradients."""
         counts = [(self.number[node], len(self._buffers[node])) for node in self._arrived()]
         return tuple(counts), signatures(self.on_their_way())
 
     def _arrived(self) -> list[TapeNode]:
-        """Nodes that gradients have arrived at, by number; a hook may have led to a new one."""
+        """The nodes at which gradients have arrived, by number; a hook may have added nodes."""
         for node in self._buffers:
             if node not in self.number:
                 self.number[node] = len(self.nodes)
@@ -191,7 +193,7 @@ class TapeRun(BackwardPass):
         return sorted(self._buffers, key=self.number.__getitem__)
 
     def _pattern(self, rest: Sequence[int]) -> Hashable:
-        """What the pieces behind a closed node depend on."""
+        """The key of the piece after a closed node: arrived gradients, and changed forms."""
         tape = self.tape
         moved, tape.changes = tape.changes != HookChanges.count, HookChanges.count
         for number in rest:
@@ -202,9 +204,9 @@ class TapeRun(BackwardPass):
                     tape.look.forms[number] = self.changed[number] = form
         return self.arrivals(), tuple(sorted(self.changed.items()))
 
-    # --- running what is known
+    # --- running known pieces
     def follow(self, program: Program) -> list[Any]:
-        """Runs the pieces of a program, and adds those that are missing."""
+        """Runs the pieces of a program; records and adds missing ones."""
         piece, order = program.first, program.order
         start = 0
         while True:
@@ -212,7 +214,7 @@ class TapeRun(BackwardPass):
                 if piece.stretch is not None:
                     piece.stretch.execute(self.nodes, self)
             except AutogradError:
-                self.record(order, start)  # raises where eager does, and leaves what that leaves
+                self.record(order, start)  # raises at eager's node, in eager's state
                 raise
             if piece.closed is None:
                 return self.collected
@@ -226,9 +228,9 @@ class TapeRun(BackwardPass):
                 return self.collected
             piece = following
 
-    # --- recording what is not
+    # --- recording missing pieces
     def record(self, order: Sequence[int], start: int) -> SegmentStep:
-        """Runs the nodes from a place on; gives the pieces that do so from now on."""
+        """Records and runs the nodes from `start` on; returns the first piece."""
         pieces = _Pieces(self, order)
         while True:
             stretch = self._next_stretch(order, start)
@@ -240,7 +242,7 @@ class TapeRun(BackwardPass):
             start = end + 1
 
     def _next_stretch(self, order: Sequence[int], start: int) -> SegmentRecorder | Remade:
-        """The stretch that begins at a place."""
+        """The stretch that begins at `start`: from a template, or recorded."""
         numbers = [*itertools.takewhile(self._is_open, itertools.islice(order, start, None))]
         remade = self.templates.stretch(self, numbers, order, start)
         if remade is not None:
@@ -290,13 +292,13 @@ class TapeRun(BackwardPass):
         return found
 
     def _recorded(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
-        """What a twin gives, of whose formula nothing is kept if it caught a refusal (CAP-13)."""
+        """The gradients of a twin node on fakes; raises a refusal that its code caught (CAP-13)."""
         with raising_refusals(self.recorder):
             return super()._run(node, grads)
 
 
 def _is_formed(node: TapeNode) -> bool:
-    """Whether gradients that arrive are made wrappers (SUB-24)."""
+    """Whether a node converts arriving gradients to wrappers (SUB-24)."""
     if node.extra is not None and node.extra.forms:
         return True
     leaf = node.leaf if type(node) is AccumulateGrad else None
@@ -313,14 +315,15 @@ class _Pieces:
         self.pattern: Hashable = None
 
     def add(self, stretch: Segment | None, closed: int | None, place: int) -> None:
-        """A stretch that has run, and the closed node behind it, which runs now."""
+        """Adds a stretch that has run, and runs the closed node after it."""
         self.found.append((self.pattern, SegmentStep(stretch, closed, place)))
         if closed is not None:
             self.run._step(self.run.nodes[closed])
             self.pattern = self.run._pattern(self.order[place + 1 :])
 
     def ended(self, recorded: SegmentRecorder | Remade, place: int) -> Segment | None:
-        """The stretch before this place, which has run; None where no graph can do it (CAG-4)."""
+        """Compiles and runs a recorded stretch; None if no graph can express it (CAG-4): then the
+        engine runs its nodes."""
         try:
             return recorded.end()
         except UnsupportedError:
@@ -331,7 +334,7 @@ class _Pieces:
         return None
 
     def linked(self) -> SegmentStep:
-        """The first piece; each leads to the next one."""
+        """The first piece, linked to the others."""
         for (_, before), (pattern, piece) in itertools.pairwise(self.found):
             before.after[pattern] = piece
         return self.found[0][1]

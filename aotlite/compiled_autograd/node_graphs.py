@@ -1,7 +1,8 @@
-"""What the nodes of one form record, copied for each after the first: formulas run once a form.
+"""Fragments: the graph that one tape node recorded, copied for further nodes of the same form.
 
-Used by `recording`. Nodes of equal forms record equal graphs (CAG-7), so a deep network records
-each of its layers' ops once. Rules: CAG-2, CAG-7. Spec: `specs/compiled_autograd.md`.
+Nodes of equal forms record equal graphs (CAG-7). So in a deep network each formula runs once, and
+its fragment is copied for the other layers. Used by `recorder`. Rules: CAG-2, CAG-7.
+Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 def key_of(
     node: OpNode, form: Form, grads: Sequence[Any], inputs: Sequence[Node]
 ) -> Hashable | None:
-    """What the fragment of a node depends on; None where it is not to be known.
+    """The cache key of a node's fragment; None if it cannot be shared.
 
-    `form` is what the node was when the tape was looked at: users' Python may have run since.
+    `form` is the node's form when the structure was read: users' Python may have run since.
     """
     present = [grad for grad in grads if grad is not None]
     values = {grad.value for grad in present}
@@ -38,25 +39,24 @@ def key_of(
 
 @attrs.frozen(eq=False)
 class _Step:
-    """One recorded op: its arguments, with numbers of values at some places."""
+    """One recorded op, with value numbers in place of its operands."""
 
     node: Node
     args: tuple[Any, ...]
     places: tuple[tuple[int, int], ...]
-    """(place of an argument, number of the value)."""
+    """(index of an argument, number of the value)."""
     lists: tuple[tuple[int, tuple[int | None, ...]], ...]
-    """(place of a list, numbers of its values; None for what is no value)."""
+    """(index of a list argument, numbers of its values; None for items that are no values)."""
 
 
 @attrs.frozen(eq=False)
 class View:
-    """A gradient that is a view of another, or of what was computed."""
+    """A gradient that is a view of an arrived gradient, or of a computed value."""
 
     number: int
     source: int
     steps: tuple[tuple[Any, tuple[Any, ...], Any, int, int], ...]
-    """For each view: the op, its arguments after the operand, the meta, where it starts, and the
-    number of the value."""
+    """For each view: op, arguments after the operand, meta, start, and number of the value."""
 
     def of(self, source: Tensor, values: Sequence[Any]) -> Tensor:
         """The view of this tensor."""
@@ -70,20 +70,21 @@ class View:
 
 @attrs.frozen(eq=False)
 class Fragment:
-    """What a node has recorded. Its values are the gradients that arrived, what was saved, and
-    then what the steps give.
-    """
+    """The ops that a node recorded, on numbered values: gradients, saved values, then results."""
 
     steps: tuple[_Step, ...]
     results: tuple[int | None, ...]
-    """For each edge the number of the value."""
+    """For each edge the number of its gradient."""
     made: tuple[int, ...]
-    """The values among these that are new tensors, or of which one is a view."""
+    """The numbers of values that become new tensors: gradients, and bases of gradients."""
     views: tuple[View, ...]
-    """Those that are views, as which hooks see them."""
+    """The gradients that are views; hooks have to see them as such."""
 
     def copied(self, values: list[Any], origin: Node) -> list[Node]:
-        """The steps on other values, to which theirs are added, in the scope of `origin`."""
+        """Copies the ops onto other values; appends their results to `values`, returns the nodes.
+
+        The nodes get the scope of `origin`.
+        """
         start = len(values)
         for step in self.steps:
             args = list(step.args)
@@ -115,8 +116,8 @@ class Fragment:
 def fragment_of(
     nodes: Sequence[Node], grads: Sequence[Any], inputs: Sequence[Node], found: Sequence[Any]
 ) -> Fragment | None:
-    """The fragment of a node that has recorded these nodes and found these gradients; None where
-    there is more to it.
+    """The fragment of recorded nodes and their gradients; None if it is more than pure ops and
+    views, or reads other values.
     """
     values = [None if grad is None else grad.value for grad in grads] + list(inputs)
     numbers = {value: k for k, value in enumerate(values) if value is not None}
@@ -136,7 +137,7 @@ def fragment_of(
 
 
 class _Results:
-    """The gradients that a node has found, told by how they are made again."""
+    """Classifies the gradients of a node: arrived ones, new tensors, views of these."""
 
     def __init__(self, grads: Sequence[Any], numbers: dict[Node, int]) -> None:
         self.arrived = {grad.value: grad for grad in grads if grad is not None}
@@ -145,7 +146,7 @@ class _Results:
         self.views: dict[int, tuple[Tensor, View]] = {}
 
     def add(self, grad: Tensor) -> bool:
-        """Whether it passed, is new, or is a view of such a one."""
+        """Adds a gradient; False if it is of no such kind."""
         value = grad.value
         if value not in self.numbers:
             return False
@@ -154,7 +155,7 @@ class _Results:
         return self._is_made(grad) if grad._base is None else self._is_view(grad)
 
     def _is_made(self, tensor: Tensor) -> bool:
-        """Whether it is what a pure op gave, on memory of its own, and the only tensor there."""
+        """Whether it is the only tensor on the result of a pure op."""
         value = tensor.value
         made = value.args[0] if value.target is GETITEM else value
         if value not in self.numbers or type(made.target) is not PureOp:

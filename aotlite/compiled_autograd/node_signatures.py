@@ -1,7 +1,7 @@
-"""What a tape node is to a compiled backward: its form, what it reads, and its twin on fakes.
+"""The form of a tape node (its part of the cache key), its saved values, and its twin on fakes.
 
-A node whose formula is known is *open*: what it computes is recorded, and depends on nothing but
-its form and what it reads. Any other node is *closed*: the engine runs it, between two graphs.
+A node is *open* if the gradients it computes depend only on its form and its saved values: it is
+recorded. Any other node is *closed*: the engine runs it, between two graphs.
 Rules: CAG-3, CAG-6, CAG-7, CAG-11, CAG-12, CAG-20. Spec: `specs/compiled_autograd.md`.
 """
 
@@ -24,14 +24,14 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 
 Form = tuple[Any, ...]
-"""What tells nodes apart that record different graphs: equal forms, equal graphs (CAG-7)."""
+"""A key: nodes of equal forms record equal graphs (CAG-7)."""
 
 CLOSED = "closed"
 
 
 # ---------------------------------------------------------------------------------------- forms
 def form_of(node: TapeNode) -> Form:
-    """The form of a node, by what it is now; that of a closed one begins with CLOSED."""
+    """The form of a node as it is now; that of a closed one begins with CLOSED."""
     kind = type(node)
     if node.extra is not None and (not node.extra.is_idle or node.extra.forms):
         return (*_closed(node, "hooks"), *_hooks_of(node))
@@ -47,7 +47,7 @@ def form_of(node: TapeNode) -> Form:
 
 
 def _closed(node: TapeNode, why: str = "") -> Form:
-    """What is asked of a node that the engine runs: how many gradients it takes."""
+    """The form of a closed node: its class, the reason, and the number of gradients it takes."""
     what = (getattr(node, name, None) for name in ("op", "plan")) if _has_plan(node) else ()
     return (CLOSED, type(node), why, node.results(), *what)
 
@@ -57,7 +57,7 @@ def _has_plan(node: TapeNode) -> bool:
 
 
 def _hooks_of(node: TapeNode) -> Form:
-    """Kinds and numbers of its hooks (CAG-6); the functions themselves may change."""
+    """The number of hooks of each kind (CAG-6); the hook functions themselves may change."""
     extra: Any = node.extra
     tensors = tuple([(index, len(hooks)) for index, hooks in extra.tensors.items()])
     forms = tuple(extra.forms)
@@ -86,31 +86,32 @@ def _form_of_op(node: OpNode) -> Form:
 
 
 def is_number(op: Op, position: int, value: Any) -> bool:
-    """Whether the key of a node does not tell an argument apart: a number in the place of a tensor,
-    of which it has the type only, or a float, since zeros are equal.
+    """Whether an argument must be in the form by value, since the op call's key is too coarse.
+
+    The key has only the type of a number in place of a tensor, and does not tell 0.0 from -0.0.
     """
     return position in op.mixed or type(value) is float
 
 
 def _has_tensors(value: Any) -> bool:
-    """Whether a value that should be a plain argument is a tensor, whose writes nobody counts."""
+    """Whether a plain argument is, or contains, a tensor: no version check covers it."""
     several = value if type(value) is tuple else (value,)
     return any(isinstance(each, Tensor) for each in several)
 
 
 def _meta_of(record: SavedTensor) -> TensorMeta | None:
-    """The meta of a plain tensor that is kept; None where it is packed, or a wrapper."""
+    """The meta of a saved tensor; None if it is packed by a hook, or a wrapper."""
     tensor = record.tensor
     return tensor.meta if tensor is not None and is_plain(tensor) else None
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether its ops are those of its memory; parameters are plain, wrappers are not."""
+    """Whether a tensor has no dispatch of its own: parameters are plain, wrappers are not."""
     return tensor.__tensor_dispatch__ is None and tensor.__tensor_function__ is None
 
 
 def is_released(node: TapeNode) -> bool:
-    """Whether an open node has let go of what it had saved, since it was looked at."""
+    """Whether an open node has released its saved values since its form was read."""
     if type(node) is CompiledBackward:
         return node.saved is None
     saver = saver_of(node)
@@ -148,10 +149,9 @@ def _form_of_compiled(node: CompiledBackward) -> Form:
 
 
 def is_inlined(plan: BackwardPlan) -> bool:
-    """Whether a compiled backward is no more than its graph (CAG-11).
+    """Whether a compiled backward only runs its graph, which is inlined then (CAG-11).
 
-    One that raises, has effects, draws, reads memory that others write, is of wrappers, or gives
-    results their gradients, is called as it is.
+    Not if it raises, has effects, draws, reads memory late, has wrappers, or retains gradients.
     """
     facts = plan.facts
     parts = (
@@ -167,15 +167,15 @@ def is_inlined(plan: BackwardPlan) -> bool:
     return simple and plan.variants is not None and not plan.variants.arrivals
 
 
-# ------------------------------------------------------------------------------ what a node reads
+# ---------------------------------------------------------------------- the saved values of a node
 def saver_of(node: Any) -> OpNode | None:
-    """The node of an op that saves what this open node reads; None for other kinds of nodes."""
+    """The op node whose saved values this open node reads; None for other kinds of nodes."""
     node = node.written if type(node) is SliceAssign else node
     return node if type(node) is OpNode else None
 
 
 def records_of(node: OpNode) -> Iterator[SavedTensor]:
-    """The records of what a node has saved, in the order of its slots."""
+    """The saved tensors of a node, in the order of its slots."""
     for value in node.kept or ():
         if type(value) is SavedTensor:
             yield value
@@ -185,7 +185,7 @@ def records_of(node: OpNode) -> Iterator[SavedTensor]:
 
 
 def slots_read(saver: OpNode, wanted: Sequence[bool] | None) -> list[int]:
-    """The slots that the formulas of the wanted gradients read, in the order in which they do."""
+    """The slots that the formulas of the wanted gradients read, in the order of the reads."""
     first: dict[Any, range] = {}
     count = 0
     for place, value in enumerate(saver.kept or ()):
@@ -207,7 +207,7 @@ def slots_read(saver: OpNode, wanted: Sequence[bool] | None) -> list[int]:
 
 
 def twin_of(node: Any, fakes: Iterator[Tensor]) -> Any:
-    """The node as it runs on fakes, one for each slot, and leaves this one as it is."""
+    """A copy of the node that runs on fakes, one for each slot."""
     if type(node) is SliceAssign:
         write = copy.copy(node)
         write.written = twin_of(node.written, fakes)
@@ -227,11 +227,11 @@ def _on_fakes(value: Any, fakes: Iterator[Tensor]) -> Any:
 
 
 def saved_roles(node: CompiledBackward) -> list[Saved]:
-    """The roles of what a compiled call has saved, in the order of its slots."""
+    """The roles of a compiled call's saved values, in the order of its slots."""
     variants: Any = node.plan.variants
     return [each.role for each in variants.graph.placeholders if isinstance(each.role, Saved)]
 
 
 def window_of(value: Any) -> tuple[Any, int]:
-    """The window of a value that a compiled call has saved, an array perhaps."""
+    """The window of a compiled call's saved value, which may be a bare array."""
     return value if type(value) is tuple else (value, 0)

@@ -1,4 +1,4 @@
-"""Why a tape was captured: what tells it from the one that was captured before (CAG-21)."""
+"""Recompile reasons: the first difference between a tape and the one captured before (CAG-21)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aotlite.ir.meta import TensorMeta
 
 
 def why(look: TapeStructure, before: TapeStructure | None) -> str:
-    """The first difference, in words."""
+    """The first difference, as a clause."""
     if before is None:
         return "it is the first one"
     new, old = look.forms, before.forms
@@ -44,7 +44,7 @@ def _words(form: Form) -> str:
 
 
 def _telling(part: Any) -> list[Any]:
-    """Layouts and numbers."""
+    """The metas and numbers in a form."""
     if isinstance(part, tuple):
         return [each for item in part for each in _telling(item)]
     return [part] if isinstance(part, (TensorMeta, str)) else []

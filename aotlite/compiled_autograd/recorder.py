@@ -1,7 +1,7 @@
-"""The recorder of a tape: what open nodes compute becomes a graph, what they meet an input of it.
+"""The tracer of a tape: ops of open nodes become graph nodes; saved values and gradients, inputs.
 
-Used by `running`. Each saved value is an input of its own, even if two nodes saved one tensor: the
-next tape may have two. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compiled_autograd.md`.
+Each saved value is an input of its own, even if two nodes saved one tensor: the next tape may have
+two. Used by `execution`. Rules: CAG-2, CAG-4, CAG-22, CAG-23. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 
 Place = tuple[Any, ...]
-"""Where an input comes from: ("saved", node, slot), or a place of `running` for gradients."""
+"""The source of an input: ("saved", node, slot), ("at", node, result) or ("sink", index)."""
 
 
 class Closed(BaseException):
-    """A node does what no graph does: its formula draws, or has an effect."""
+    """Raised by a node that no graph can express: its formula draws, or has an effect."""
 
 
 class _NoStreams:
-    """Stands for the generator, of which formulas of ops know nothing."""
+    """Replaces the recorder's generator state: a node that uses it is closed."""
 
     def __getattr__(self, name: str) -> Any:
         raise note_refusal(Closed(), STATE.recorder)
@@ -61,20 +61,21 @@ class TapeRecorder(CaptureRecorder):
     def __init__(self, place_of: Callable[[Tensor], Place]) -> None:
         super().__init__(None, [], HookDryRun)
         self.places: list[Place] = []
-        """Of each placeholder."""
+        """The source of each placeholder."""
         self.pending: list[tuple[int, Any]] = []
-        """Numbers of the leaves that get a gradient, in order, and the gradients (CAG-10)."""
+        """(number of a leaf's node, its gradient), in the order of accumulation (CAG-10)."""
         self.place_of = place_of
         self.kept: dict[int, frozenset[Any]] = {}
-        """Nodes that have saved something, and the results whose gradients are absent there."""
+        """Nodes with saved values; for a compiled call also its absent tangents."""
         self.streams: Any = _NoStreams()
         self.grads: Any = self
         self.origin = self.marker = Node("call", None)
-        """Whose scope what is recorded has, and no line: it would be that of `backward`."""
+        """The origin of recorded nodes: it has a scope, and no line, which would be `backward`'s.
+        """
         self._number = 0
-        """Of the node that runs."""
+        """The number of the node that runs."""
         self._fragments: dict[Hashable, Fragment | None] = {}
-        """What nodes have recorded, by `key_of`; None where it cannot be copied."""
+        """Fragments by `key_of`; None for one that cannot be copied."""
 
     # --- inputs
     def lift(self, place: Place, meta: TensorMeta, name: str) -> Tensor:
@@ -89,7 +90,7 @@ class TapeRecorder(CaptureRecorder):
         return node
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        """The fake of a gradient that arrived, from outside of the stretch."""
+        """The fake of a gradient that arrived from before the stretch: a new input."""
         fake = self.lift(self.place_of(tensor), tensor.meta, f"grad_{len(self.places)}")
         self._met.fakes[id(tensor)] = fake
         self._met.reals[id(fake)] = tensor
@@ -103,12 +104,12 @@ class TapeRecorder(CaptureRecorder):
         return self._lift(tensor) if known is None else known
 
     def place_in(self, fake: Tensor) -> Place | None:
-        """The place of a gradient that only passes; None for what is computed here."""
+        """The source of a gradient that passes through; None for one that is computed here."""
         real = self._met.reals.get(id(fake))
         return None if real is None else self.place_of(real)
 
     def add(self, leaf: Tensor, grads: list[Any]) -> None:
-        """A gradient arrives at a leaf: the engine's words for it (`capture_protocol.Grads`)."""
+        """Notes the gradient of a leaf; the engine calls it (`capture_protocol.Grads`)."""
         self.pending.append((self._number, grads[0]))
 
     # --- nodes
@@ -118,7 +119,7 @@ class TapeRecorder(CaptureRecorder):
         return super().record(op, args, meta)
 
     def run_before(self, node: TapeNode) -> None:
-        """What a node records is said to be its own by `run`."""
+        """Does nothing: `run` sets the scope."""
 
     def run(
         self,
@@ -129,9 +130,7 @@ class TapeRecorder(CaptureRecorder):
         form: Form,
         run: Callable[[TapeNode], Any],
     ) -> Any:
-        """The gradients that a node gives: what `run` gives for its twin on fakes, or copies of
-        what a node of the same form has recorded.
-        """
+        """The gradients of a node, recorded: by running its twin on fakes, or from a fragment."""
         self._number = number
         self.marker.scope = _scope(node, number)
         if type(node) is CompiledBackward:
@@ -162,9 +161,7 @@ class TapeRecorder(CaptureRecorder):
         inputs: list[Node],
         run: Callable[[TapeNode], Any],
     ) -> Sequence[Any]:
-        """What a node gives whose values are as they were saved, and of whose form another may have
-        been recorded.
-        """
+        """The gradients of an op node; its fragment is copied if one of its form was recorded."""
         key = key_of(node, form, grads, inputs)
         fragment = None if key is None else self._fragments.get(key)
         if fragment is not None:
@@ -189,7 +186,7 @@ class TapeRecorder(CaptureRecorder):
         return [None if k is None else made[k] if k in made else grads[k] for k in fragment.results]
 
     def _saved(self, saver: OpNode, number: int, records: list[SavedTensor]) -> list[Node]:
-        """Inputs for the slots."""
+        """The placeholders of the slots."""
         name = f"{saver.op.name}_{number}"
         return [
             self._input(("saved", number, slot), record.tensor.meta, f"{name}_{slot}")
@@ -203,7 +200,7 @@ class TapeRecorder(CaptureRecorder):
         wanted: Sequence[bool] | None,
         records: list[SavedTensor],
     ) -> list[Tensor]:
-        """Fakes for the slots; those that nothing reads are not unpacked, and no inputs."""
+        """Fakes for the slots; a slot that no wanted formula reads is neither unpacked nor read."""
         read = slots_read(saver, wanted)
         for slot in read:
             records[slot].unpack(saver)
@@ -216,7 +213,7 @@ class TapeRecorder(CaptureRecorder):
         ]
 
     def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Any]:
-        """What the graph of a compiled backward gives, as nodes of this one (CAG-11, CAG-23)."""
+        """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
         plan: Any = node.plan
         if STATE.wrappers:
             grads = node._dense(grads)
@@ -277,34 +274,34 @@ class TapeRecorder(CaptureRecorder):
 
     # --- the end
     def mark(self) -> tuple[int, int]:
-        """How much is recorded now."""
+        """The numbers of nodes and inputs so far, for `back_to`."""
         return len(self.nodes), len(self.places)
 
     def back_to(self, mark: tuple[int, int], number: int) -> None:
-        """Forgets what a node has recorded since, which raised."""
+        """Drops all nodes and inputs since `mark`: the node that recorded them raised."""
         self.drop_from(mark[0])
         del self.places[mark[1] :], self.placeholders[mark[1] :]
         self.kept.pop(number, None)
 
     def graph(self, results: Sequence[Tensor], name: str) -> Graph:
-        """What was recorded, as a graph that gives these."""
+        """The recorded graph with these results."""
         values = [result.value for result in results]
         closing = output_node(values, [Output(k) for k in range(len(values))])
         return Graph((*self.placeholders, *self.nodes, closing), name)
 
 
 def _scope(node: TapeNode, number: int) -> Scope:
-    """Whose nodes these are (CAG-22)."""
+    """The scope of the nodes that a tape node records (CAG-22)."""
     return Scope("", {TAPE_NODE: node_note(node, number)})
 
 
 def node_note(node: TapeNode, number: int) -> str:
-    """What a node is called in graphs and notes (CAG-22)."""
+    """The name of a tape node in graphs and notes (CAG-22)."""
     return f"{node.name()} (NodeCall {number})"
 
 
 def note_forward(error: Exception, nodes: Iterable[tuple[int, TapeNode]]) -> None:
-    """Notes at a kernel's error where the node that it was for was made, if that is known."""
+    """Adds to a kernel's error the forward line of the tape node that it was running."""
     notes = getattr(error, "__notes__", ())
     for number, node in nodes:
         if f"for {node_note(node, number)}" in notes:

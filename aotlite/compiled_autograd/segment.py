@@ -1,4 +1,5 @@
-"""A stretch of a tape: neighbouring open nodes as one compiled graph, and where its values go.
+"""A stretch: consecutive open nodes as one compiled graph, the sources of its inputs, and the
+destinations of its results.
 
 Rules: CAG-1, CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
 """
@@ -24,20 +25,20 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 class State(Protocol):
-    """What is on its way between two stretches."""
+    """The gradients in flight between two stretches."""
 
     gradients: dict[TapeNode, list[Any]]
-    """What has arrived at nodes that have not run yet."""
+    """The gradients that have arrived at nodes that have not run."""
     collected: list[Any]
-    """What has arrived at the sinks."""
+    """The gradients that have arrived at the sinks."""
     retain: bool
 
     def at(self, place: Place) -> Any:
-        """The gradient at a place: ("at", node's number, result's), or ("sink", number)."""
+        """The gradient at ("at", number of a node, index of its result) or ("sink", index)."""
 
 
 class RecordingRun(State, Protocol):
-    """A run of a tape that is recorded (`execution.TapeRun`), as recordings of it see it."""
+    """The interface of `execution.TapeRun` for recordings."""
 
     nodes: Any
     number: Any
@@ -61,28 +62,28 @@ class RecordingRun(State, Protocol):
 
 @attrs.frozen(eq=False)
 class SegmentRecording:
-    """What was recorded of open nodes that run one after another.
+    """A recorded stretch.
 
-    A value is an input's place, the number of a result of the graph, or ("view", value, chain).
+    A value is the place of an input, the index of a graph result, or ("view", value, chain).
     """
 
     numbers: tuple[int, ...]
     """The nodes, in the order in which the engine runs them."""
     graph: Graph | None
-    """What they compute; None where gradients only pass."""
+    """The ops of the nodes; None if gradients only pass through."""
     places: tuple[Place, ...]
-    """Of the graph's inputs."""
+    """The sources of the graph's inputs."""
     kept: tuple[tuple[int, frozenset[Any]], ...]
-    """The nodes that let go of something, and the results whose gradients are absent there."""
+    """The nodes that release saved values; for compiled calls also their absent tangents."""
     leaves: tuple[tuple[int, Any], ...]
-    """Leaves that get a gradient, in order, and the value."""
+    """(node of a leaf, value of its gradient), in the order of accumulation."""
     leaving: tuple[tuple[int, tuple[Any, ...]], ...]
-    """What is on its way afterwards: for a node the values of its gradients."""
+    """(node, values of its gradients) for gradients in flight after the stretch."""
     collected: tuple[Any, ...]
-    """The values for the sinks; Ellipsis for what the stretch leaves as it is."""
+    """The values for the sinks; Ellipsis for a sink that the stretch does not change."""
 
     def at(self, values: Mapping[str, int]) -> SegmentRecording:
-        """The recording where the symbols in it, by name, have these values."""
+        """The recording with numbers in place of its symbols, given by name."""
         graph = None if self.graph is None else _graph_at(self.graph, Numbers(values))
         seen = _ValuesAt(values)
         leaving = tuple([(number, tuple(map(seen.at, row))) for number, row in self.leaving])
@@ -91,7 +92,7 @@ class SegmentRecording:
         return SegmentRecording(*parts, leaving, collected)
 
     def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Segment:
-        """The stretch that runs it."""
+        """Compiles the graph; the stretch that runs it."""
         graph, run = (None, None) if self.graph is None else compile(self.graph)
         shared = graph is not None and may_share(graph)
         parts = self.numbers, graph, self.places, self.kept, self.leaves, self.leaving
@@ -104,10 +105,10 @@ class Segment(SegmentRecording):
 
     run: Callable[[list[Any]], list[Any]] | None
     shared: bool
-    """Whether a result may lie in memory of an input."""
+    """Whether a result may be on memory of an input."""
 
     def execute(self, nodes: Sequence[TapeNode], state: State) -> None:
-        """Runs the stretch: takes what is on its way, and leaves what is then.
+        """Runs the stretch on the gradients in flight, and replaces them by its results.
 
         Raises AutogradError, before anything has changed, for a saved value that was written.
         """
@@ -174,7 +175,7 @@ class Segment(SegmentRecording):
 
 
 class _ValuesAt:
-    """Values that leave a stretch, with numbers put in for symbols: equal objects stay equal."""
+    """Values that leave a stretch, with symbols replaced; one object stays one object."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = numbers
@@ -210,7 +211,7 @@ def _graph_at(graph: Graph, numbers: Numbers) -> Graph:
 
 
 class _Delivered:
-    """The values that leave a stretch, each made once."""
+    """The tensors of the values that leave a stretch, each made once."""
 
     def __init__(self, found: list[Any], state: State) -> None:
         self.found = found
@@ -230,7 +231,7 @@ class _Delivered:
 
 
 def saved_by(node: TapeNode) -> Sequence[Any]:
-    """What an open node has saved, by slots: records, or values of a compiled call."""
+    """The saved values of an open node, by slot: saved tensors, or windows of a compiled call."""
     saver = saver_of(node)
     if saver is not None:
         return list(records_of(saver))
@@ -240,7 +241,7 @@ def saved_by(node: TapeNode) -> Sequence[Any]:
 
 
 def _apart(window: Any, meta: Any, buffers: Any) -> Any:
-    """The window of a result, copied if it lies in memory of an input."""
+    """The window of a result, copied if it is on memory of an input."""
     if window is None or id(window[0]) not in buffers:
         return window
     return array_value(ArrayValue(window[0], meta, window[1]).array, meta).buffer, 0

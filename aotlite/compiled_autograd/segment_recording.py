@@ -1,7 +1,7 @@
-"""A stretch while it is being recorded: the nodes run on fakes, one by one, in the engine's words.
+"""Records a stretch: the engine's own `_step` runs its nodes on fakes, one by one.
 
-Used by `running`. What is on its way is as it was before when the recording ends; then the stretch
-runs for the first time. Rules: CAG-1, CAG-3. Spec: `specs/compiled_autograd.md`.
+At the end the gradients in flight are restored; then the stretch is compiled and runs for the first
+time. Used by `execution`. Rules: CAG-1, CAG-3. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ class SegmentRecorder:
         self.run = run
         self.numbers: list[int] = []
         self.before: dict[TapeNode, list[Any]] = {}
-        """What was on its way, and at the sinks, before the stretch."""
+        """The gradients in flight before the stretch."""
         self.collected: list[Any] = []
+        """The gradients at the sinks before the stretch."""
         self.starting: list[Any] = []
-        """What the sinks have when the recording begins."""
+        """The gradients at the sinks when the recording begins: those, or fakes of them."""
         self.places: dict[int, Place] = {}
         self.recorder: TapeRecorder | None = None
 
     def begin(self, recorder: TapeRecorder) -> None:
-        """What is recorded from now on is the recorder's."""
+        """Begins the recording; keeps the gradients in flight."""
         run = self.run
         self.before = {node: list(grads) for node, grads in run.gradients.items()}
         self.collected = self.starting = list(run.collected)
@@ -40,7 +41,7 @@ class SegmentRecorder:
         self.recorder = recorder
 
     def take(self, number: int) -> bool:
-        """Records a node more; False for one that is found to be closed."""
+        """Records one more node; False if it turns out to be closed."""
         run = self.run
         node = run.nodes[number]
         grads = run.gradients.get(node)
@@ -52,21 +53,21 @@ class SegmentRecorder:
         mark = recorder.mark()
         try:
             self.step(number)
-        except (Closed, UnsupportedError):  # the engine raises it, if it is eager's
+        except (Closed, UnsupportedError):  # the engine runs the node, and raises if eager does
             recorder.back_to(mark, number)
             if arrived is not None:
                 run.gradients[node] = arrived
             return False
         except Exception:
             recorder.back_to(mark, number)
-            self.end()  # what the engine had done by then
+            self.end()  # the engine would have run the nodes before this one
             raise
         return True
 
     def step(self, number: int) -> None:
         """Runs a node on fakes."""
         run = self.run
-        retain, run.retain = run.retain, True  # what is saved is read when it runs
+        retain, run.retain = run.retain, True  # saved values are needed when the stretch runs
         run.recorder = STATE.recorder = self.recorder
         try:
             run._step(run.nodes[number])
@@ -76,11 +77,11 @@ class SegmentRecorder:
         self.numbers.append(number)
 
     def place_of(self, tensor: Tensor) -> Place:
-        """Where a gradient is that arrived."""
+        """The place of an arrived gradient."""
         return self.places[id(tensor)]
 
     def end(self) -> Segment | None:
-        """The stretch, which has run."""
+        """Compiles the stretch and runs it; None if nothing was recorded."""
         if self.recorder is None:
             return None
         stretch = self.recording().compiled(self.run.compile)
@@ -89,13 +90,13 @@ class SegmentRecorder:
         return stretch
 
     def give_up(self) -> None:
-        """What is on its way is what was before the stretch."""
+        """Restores the gradients in flight before the stretch, and closes the recorder."""
         assert self.recorder is not None
         self.run.gradients, self.run.collected = self.before, self.collected
         self.recorder.close()
 
     def recording(self) -> SegmentRecording:
-        """What was recorded."""
+        """The recorded stretch, not compiled."""
         run, number, recorder = self.run, self.run.number, self.recorder
         assert recorder is not None
         values = _Values(recorder, self.place_of)
@@ -121,7 +122,7 @@ class SegmentRecorder:
 
 
 class _Values:
-    """Where the values that leave a stretch come from: what the graph gives, and what passes."""
+    """The values that leave a stretch: graph results, gradients that pass through, and views."""
 
     def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:
         self.recorder = recorder
@@ -131,7 +132,7 @@ class _Values:
         self._views: dict[int, Any] = {}
 
     def taken(self, grad: Tensor) -> Any:
-        """The value of a gradient that a leaf is given: it is copied where others have it, too."""
+        """The value of a leaf's gradient; a view is a result of its own."""
         if grad.storage.capture is not self.recorder:
             return self.place_of(grad)
         place = self.recorder.place_in(grad)
@@ -144,7 +145,7 @@ class _Values:
         return index
 
     def seen(self, grad: Any) -> Any:
-        """The value of a gradient on its way, which hooks may write: a view is one, as in eager."""
+        """The value of a gradient in flight. A view stays a view: hooks may write its base."""
         if grad is None:
             return None
         if grad.storage.capture is not self.recorder or grad._base is None:

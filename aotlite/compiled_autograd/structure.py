@@ -1,9 +1,15 @@
-"""A look at a tape before it runs: its nodes, numbered, and the key of its structure (CAG-6).
+"""The structure of a tape before it runs: numbered nodes, their forms, and the cache key (CAG-6).
 
-Two tapes of one key have open nodes of the same forms, edges and order, closed nodes and hooks of
-the same kinds at the same places: what is recorded of one is true of the other. Values, the objects
-that hooks are, and the leaves themselves are not in the key.
 Spec: `specs/compiled_autograd.md`.
+
+Note [One program per topology]
+    for x in batches: model(x).sum().backward()
+Each step builds a new tape of new objects, but of the same topology. So nodes are numbered in the
+order in which edges reach them from the roots, and the key consists of forms, edges by number, and
+the order in which nodes were made: the engine runs them by it, and a sum of gradients in another
+order has other bits. Values, leaves and hook functions are not in the key: they are inputs, or run
+between two graphs. A Python number in a formula (`x * lr`) is in the form: if it changes at each
+step, every tape is captured anew, up to `recompile_limit`.
 """
 
 from __future__ import annotations
@@ -33,7 +39,10 @@ Roots = Sequence[tuple[Edge | None, Any]]
 
 @attrs.frozen(eq=False)
 class TapeStructure:
-    """The nodes of a tape, in the order in which edges lead to them, and what they are."""
+    """The nodes of a tape, in the order in which edges lead to them, their forms, and the key.
+
+    Note [One program per topology].
+    """
 
     nodes: list[TapeNode]
     number: dict[TapeNode, int]
@@ -41,14 +50,14 @@ class TapeStructure:
     key: Hashable
 
     def is_open(self, number: int) -> bool:
-        """Whether the node is recorded."""
+        """Whether the node can be recorded."""
         return self.forms[number][0] != CLOSED
 
 
 def look_at(
     roots: Roots, sinks: Sequence[Edge | None] | None, *, accumulate: bool
 ) -> TapeStructure:
-    """The nodes that gradients pass from these roots, by the edges as they are now."""
+    """The structure of the tape that is reached from these roots."""
     number: dict[TapeNode, int] = {}
     nodes: list[TapeNode] = []
     for edge, _ in roots:
@@ -84,18 +93,18 @@ def look_at(
 
 
 def alike(look: TapeStructure) -> Hashable:
-    """What tapes of the same ops have in common, whatever their sizes and numbers are."""
+    """A coarser key: ops and edges, without sizes and numbers."""
     key: Any = look.key
     return tuple([form[0] for form in look.forms]), key[3]
 
 
 def _numbered(edges: Sequence[Edge | None], number: dict[TapeNode, int]) -> Hashable:
-    """Edges by the numbers of their nodes; a node that no gradient reaches has none."""
+    """Edges by the numbers of their nodes; None for a node that is not on the tape."""
     return tuple([None if e is None else (number.get(e[0]), e[1]) for e in edges])
 
 
 def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
-    """What is recorded of values on their way: layouts, and which of them are one tensor."""
+    """The signatures of gradients: layout or class, and which of them are one tensor."""
     first: dict[int, int] = {}
     found: list[Any] = []
     for value in values:
@@ -108,9 +117,10 @@ def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def shares_gradients(look: TapeStructure, roots: Roots) -> bool:
-    """Whether the `.grad` of a leaf is memory that a node has saved, or of a gradient at the start.
+    """Whether the `.grad` of a leaf shares memory with a saved value or a root's gradient.
 
-    A stretch adds to it at its end, when all is read; the engine does when the leaf's turn comes.
+    A stretch accumulates at its end, after all reads; the engine does at the leaf's turn. If the
+    tape reads that memory, the results would differ.
     """
     leaves = [node.leaf for node in look.nodes if type(node) is AccumulateGrad]
     grads = [leaf._grad for leaf in leaves if leaf is not None and leaf._grad is not None]

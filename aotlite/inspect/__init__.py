@@ -1,10 +1,9 @@
-"""`aotlite.inspect`: looking at a compilation, stage by stage.
+"""`aotlite.inspect`: the result of each stage of a compilation, as objects, files or sentences.
 
-`stages_of` compiles once, without running, and keeps what every stage made; `dump_to` writes the
-same as files while something compiles; `explain_meta` and its siblings say records as sentences.
-`stages_of(f, x)["joint"].sequence_table()` says which op and Module each node belongs to, and
-`counting` counts what runs. Reads what `pipeline` shows to observers and changes nothing. Spec:
-`specs/pipeline.md`.
+`stages_of` compiles once, without running, and returns the result of every stage; `dump_to` writes
+them into files at each compilation; `explain_meta` and its siblings print records as sentences.
+`stages_of(f, x)["joint"].sequence_table()` lists the op and the Module of each node; `counting`
+counts captures, eager ops and graph runs. Spec: `specs/pipeline.md`.
 """
 
 from aotlite.inspect.run_counts import Ran, counting

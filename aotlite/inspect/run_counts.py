@@ -1,7 +1,7 @@
-"""`inspect.counting`: what runs in a block: captures, eager ops, graphs by order of derivative.
+"""`inspect.counting`: counts captures, eager ops and graph runs, by order of derivative.
 
-Counted by Python's profile hook of the thread, which is set in the block alone: nothing is asked,
-and nothing costs, outside of it. Spec: `docs/counters.md`.
+Uses the thread's profile hook, set in the block only: outside of it nothing costs.
+Spec: `docs/counters.md`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from aotlite.stages.s10_runtime.source import ORDER
 
 @attrs.define
 class Ran:
-    """What has run."""
+    """The counts of a block."""
 
     captures: int = 0
-    """Runs of functions that are compiled: one for each entry."""
+    """Captures: one for each new entry."""
     eager_ops: int = 0
-    """Ops of the eager engine, those of gradient formulas among them. Not those of captures."""
+    """Ops of the eager engine, with those of gradient formulas, without those of captures."""
     graphs: Counter[int] = attrs.field(factory=Counter)
-    """Runs of compiled graphs: of forwards at 0, of backwards at 1, of second derivatives at 2."""
+    """Runs of compiled graphs by order: 0 for forwards, 1 for backwards, 2 for double backwards."""
 
     def __str__(self) -> str:
         graphs = ", ".join(f"{count} of order {k}" for k, count in sorted(self.graphs.items()))
@@ -45,7 +45,7 @@ _OP: CodeType = _apply.__code__
 
 @contextmanager
 def counting() -> Iterator[Ran]:
-    """A block that counts what runs in this thread; it gives the counts, which go on in the block.
+    """A block that counts what this thread runs; yields the counts, which are live.
 
     >>> import aotlite as al
     >>> cube = al.compile(lambda x: (x * x * x).sum())

@@ -1,4 +1,4 @@
-"""`inspect.stages_of`: one compilation, and what each stage made. Spec: `specs/pipeline.md`."""
+"""`inspect.stages_of`: the results of all stages of one compilation. Spec: `specs/pipeline.md`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from aotlite.pipeline.options import make_options
 
 @attrs.frozen(eq=False)
 class Stages:
-    """One compilation, stage by stage, in order.
+    """The results of the stages of one compilation, in order.
 
-    `stages["joint"]` is what a stage made: capture, analyze, convention, joint, desugar (where
-    there is something to desugar), functionalize, simplify, partition, forward, backward, or
-    `pass 'name'`. Printing shows all of them. Graphs
-    print as tables, too: `stages["joint"].sequence_table()`, `.print_tabular()`.
+    `stages["joint"]` is the result of a stage: capture, analyze, convention, joint, desugar (if
+    there are wrappers), functionalize, simplify, partition, forward, backward, or `pass 'name'`.
+    Printing shows all of them. Graphs also print as tables: `stages["joint"].sequence_table()`,
+    `.print_tabular()`.
     """
 
     function: str
@@ -55,9 +55,9 @@ def _short(name: str) -> str:
 
 
 def stages_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Stages:
-    """What every stage makes of `fn` for these arguments; `fn` is captured, and nothing is run.
+    """Compiles `fn` for these arguments without running it; the result of every stage.
 
-    `fn` may be a compiled function: its options are used, its entries stay as they are.
+    `fn` may be a compiled function: its options are used, its entries do not change.
 
     >>> import aotlite as al
     >>> stages = stages_of(lambda x: x.t().mul_(2), al.ones(2, 3))

@@ -1,8 +1,7 @@
-"""The arguments of a call: flat, with tensors for ndarrays; and its results in their containers.
+"""Flattens the arguments of a call, with tensors in place of ndarrays; rebuilds its results.
 
-Used by `api` for calls that are not lists of tensors and numbers as they stand: containers, keyword
-arguments, ndarrays, and the first call of each kind. Rules: GEN-7, DUP-5, ALI-1, NDA-2, NDA-5.
-Spec: `specs/pipeline.md`.
+Used by `api` for calls with containers, keyword arguments or ndarrays, and for the first call of
+each form. Rules: GEN-7, DUP-5, ALI-1, NDA-2, NDA-5. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from aotlite.stages.records.guards.snapshots import PLAIN
 # ---------------------------------------------------------------------------------------- calls
 @attrs.frozen(eq=False)
 class FlatArguments:
-    """Flat arguments of one call."""
+    """The flat arguments of one call, and their containers."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -44,7 +43,7 @@ class FlatArguments:
     """The leaves, with tensors for ndarrays."""
     spec: Any
     form: Any
-    """What calls that share entries have in common: containers, keys and their order."""
+    """The key of calls that share entries: containers, dict keys in order, places of ndarrays."""
 
     @property
     def is_flat(self) -> bool:
@@ -62,7 +61,7 @@ class FlatArguments:
         return self.given is not self.leaves
 
     def first_of_array(self) -> list[int | None]:
-        """For each leaf the first one that is the same ndarray; None where it is none."""
+        """For each leaf the index of the first leaf that is the same ndarray; None for others."""
         first: dict[int, int] = {}
         return [
             first.setdefault(id(leaf), index) if isinstance(leaf, np.ndarray) else None
@@ -72,7 +71,7 @@ class FlatArguments:
     def tensors(self) -> list[tuple[int, Tensor]]:
         """(leaf index, tensor) of tensor and ndarray arguments.
 
-        Raises ArgumentError for a leaf of an unknown kind (GEN-7), and for a tensor without data.
+        Raises ArgumentError for a leaf of an unsupported type (GEN-7), or a tensor without data.
         """
         found = []
         for index, leaf in enumerate(self.leaves):
@@ -103,10 +102,9 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FlatArguments:
 
 
 def on_leaves(function: Callable[..., Any], call: FlatArguments) -> Callable[[list[Any]], Any]:
-    """The function of flat arguments, in which ndarrays are stand-ins, one for each array (NDA-2).
+    """`function` on flat arguments, with an `ArrayStandIn` for each ndarray (NDA-2).
 
-    It holds no argument itself: whoever keeps an error that was raised inside keeps its frame, and
-    what it closes over.
+    The closure holds no argument: an error raised inside keeps its frame, and with it the closure.
     """
     spec, firsts = call.spec, call.first_of_array()
 
@@ -123,14 +121,14 @@ def on_leaves(function: Callable[..., Any], call: FlatArguments) -> Callable[[li
 
 
 def _path(whole: Any, index: int) -> str:
-    """Where a leaf of (args, kwargs) is, as an error names it."""
+    """The path of a leaf of (args, kwargs) in error messages."""
     which, *rest = optree.tree_paths(whole, none_is_leaf=True)[index]
     name = f"{rest[0]}" if which == 0 else f"{rest[0]!r}"
     return name + "".join(f"[{key!r}]" for key in rest[1:])
 
 
 def _is_whole(wrapper: Tensor) -> bool:
-    """Whether a wrapper is one of tensors with data, and none of a capture."""
+    """Whether all parts of a wrapper have data, and it belongs to no capture."""
     return wrapper.storage.capture is None and all(
         each.storage.buffer is not None for each in leaves_of(wrapper)
     )
@@ -170,7 +168,7 @@ class _Wrapped:
 
 
 def check_leaf(leaf: Any, path: str) -> None:
-    """Raises ArgumentError for an argument that can be neither guarded nor lifted (GEN-7)."""
+    """Raises ArgumentError for an argument that is neither a graph input nor guardable (GEN-7)."""
     if not isinstance(leaf, (*PLAIN, Tensor, np.ndarray, np.generic, TrackedObject)):
         raise noted(
             ArgumentError(
@@ -183,7 +181,7 @@ def check_leaf(leaf: Any, path: str) -> None:
 
 # ------------------------------------------------------------------------------------- results
 def flat_results(result: Any) -> tuple[list[Any], Containers]:
-    """The results, tensors for what stands for ndarrays, and their containers."""
+    """The flat results, with tensors for `ArrayStandIn`s, and their containers."""
     leaves, spec = flattened(result, "the results")
     bare = [tensor_of(leaf) if is_stand_in(leaf) else leaf for leaf in leaves]
     return bare, Containers(spec, tuple([_numpy_result(leaf) for leaf in leaves]))
@@ -198,9 +196,9 @@ def _numpy_result(leaf: Any) -> NumpyResult | None:
 def results_for_caller(
     result: Any, call: FlatArguments, kinds: tuple[NumpyResult | None, ...]
 ) -> Any:
-    """The result with ndarrays and NumPy's scalars where the function made such (NDA-5).
+    """The result with ndarrays and NumPy scalars where the function returned such (NDA-5).
 
-    An ndarray argument is that very array; results that are one object stay one.
+    A returned ndarray argument is that very array; results that are one object stay one object.
     """
     if not any(kinds):
         return result
@@ -219,10 +217,10 @@ def results_for_caller(
 
 # ------------------------------------------------------------------------------------- containers
 def flattened(tree: Any, what: str) -> tuple[list[Any], Any]:
-    """The leaves of nested containers, None among them, and their form.
+    """The leaves of nested containers, None among them, and the optree spec.
 
     Raises ArgumentError, naming `what`, for containers that contain themselves or are nested
-    deeper than optree goes.
+    deeper than optree supports.
 
     >>> flattened({"a": [1, None]}, "the arguments")[0]
     [1, None]
@@ -238,7 +236,7 @@ def flattened(tree: Any, what: str) -> tuple[list[Any], Any]:
 
 
 def contains_itself(tree: Any) -> bool:
-    """Whether a list, tuple or dict is, over any number of steps, an item of its own.
+    """Whether a list, tuple or dict contains itself, at any depth.
 
     >>> loop = []
     >>> loop.append(loop)
@@ -262,7 +260,7 @@ def contains_itself(tree: Any) -> bool:
 
 
 def dict_orders(tree: Any) -> tuple[Any, ...]:
-    """The order of the keys of every dict in nested containers, in the order they are met.
+    """The keys of every dict in nested containers, in order: optree specs ignore the order.
 
     >>> dict_orders(({"b": 1, "a": {}},))
     (((<class 'str'>, 'b'), (<class 'str'>, 'a')),)

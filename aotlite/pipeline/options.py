@@ -1,8 +1,8 @@
-"""`Options`: every setting of a compilation, frozen; and two of the three environment variables.
+"""`Options`: every setting of a compilation, frozen and checked; and two environment variables.
 
-AOTLITE_VERIFY=0|1|2 (off, every graph checked, every graph also run) and AOTLITE_DUMP=folder (one
-file a stage). AOTLITE_CACHE, the folder of compiled kernels, is read by the backends. Everything
-else is an argument.
+AOTLITE_VERIFY=0|1|2 (off; every graph is verified; every graph also runs) and AOTLITE_DUMP=folder
+(one file per stage) are the defaults of `verify` and `dump`. The third variable, AOTLITE_CACHE, is
+read by the backends. Everything else is an argument.
 """
 
 from __future__ import annotations
@@ -27,56 +27,55 @@ Partitioner = Callable[[Graph], Any]
 Observer = Callable[[str, Any], None]
 
 PARTITIONERS = ("default", "min_cut")
-"""Those that have a name; the pipeline knows which functions they are."""
+"""The names of partitioners; the pipeline has their functions."""
 
 DEFAULT_BACKEND = "auto"
-"""Who compiles where no backend is given."""
+"""The backend if none is given."""
 
 
 @attrs.frozen
 class Options:
-    """How to compile."""
+    """The settings of one compiled function; `make_options` checks them."""
 
     backend: Backend
     partition: Partitioner | str | None = None
-    """'default', 'min_cut', or a function; None: the stage's own, or what suits the backend."""
+    """'default', 'min_cut', or a function; None: min-cut for a backend that fuses, else stage 8."""
     verify: int = 1
     passes: tuple[Pass, ...] = ()
     decompositions: Table = attrs.field(factory=dict)
-    """Ops as simpler ones, applied behind functionalization."""
+    """Decompositions by op, applied after functionalization."""
     stages: Mapping[str, Callable[..., Any]] = attrs.field(factory=dict)
     dump: str | None = None
     observer: Observer | None = None
     fw_compiler: Backend | None = None
     bw_compiler: Backend | None = None
     inference_compiler: Backend | None = None
-    """For functions without backward; `fw_compiler` where it is None."""
+    """The backend of functions without backward; None: `fw_compiler`."""
     recompile_limit: int = 32
-    """So many entries a function may have (GRD-4)."""
+    """The largest number of entries of a function (GRD-4)."""
     recompile_limit_is_error: bool = False
-    """A call that would need one more raises; otherwise it runs eagerly."""
+    """At the limit a call raises; otherwise it runs eagerly."""
     fast_paths: bool = True
-    """False: calls go the general ways, which do the same more slowly."""
+    """False: calls take the general paths, which are slower and otherwise equal."""
     num_params_buffers: int = 0
-    """So many flat arguments, from the first on, are the same memory at every call."""
+    """The first so many flat arguments are the same memory at every call: they are static."""
     keep_inference_input_mutations: bool | None = None
-    """Graphs without backward write their inputs themselves (FUN-21); None: where the backend
-    fuses, which then reads and writes them once."""
+    """Graphs without backward write their inputs themselves (FUN-21); None: if the backend fuses,
+    since it then reads and writes each input once."""
     unlift_tokens: bool = True
-    """Backends are given graphs that make and sink their tokens; False: that take and return them
-    (TOK-3)."""
+    """Graphs for backends make and sink their tokens; False: they take and return them (TOK-3)."""
     saved_hooks: tuple[Callable[..., Any], Callable[..., Any]] | None = None
-    """Functions that pack and unpack saved values, as parts of the graphs (SAV-7)."""
+    """(pack, unpack) functions for saved values, traced into the graphs (SAV-7)."""
     saved_hooks_mode: str = "donated"
-    """Which values they pack."""
+    """Which saved values are packed: 'donated', 'no_static' or 'all'."""
 
     def forward_backend(self, *, training: bool) -> Backend:
-        """Who compiles a forward."""
+        """The backend of a forward, or of a function without backward."""
         chosen = None if training else self.inference_compiler
         return chosen or self.fw_compiler or self.backend
 
     def backward_backend(self) -> Backend:
-        """Who compiles a backward."""
+        """The backend of a backward."""
         return self.bw_compiler or self.backend
 
     def keeps_writes(self) -> bool:
@@ -85,9 +84,8 @@ class Options:
         return _fuses(self.forward_backend(training=False)) if kept is None else kept
 
     def cuts_for_fusion(self) -> bool:
-        """Whether joint graphs are divided as it is best for a backend that fuses.
-
-        It computes cheap values again for less than it costs to keep them.
+        """Whether min-cut partitions the joint graph, since the backend fuses and no partitioner
+        was chosen: recomputing a cheap value costs less than saving it.
         """
         is_open = self.partition is None and "partition" not in self.stages
         return is_open and _fuses(self.backward_backend())
@@ -107,7 +105,7 @@ def make_options(
     device_graph_sizes: Any = None,
     **given: Any,
 ) -> Options:
-    """Checked options, with what the environment says where an argument says nothing."""
+    """Checks the arguments of `compile`; the environment has the defaults of some."""
     for name in given:
         if name not in _CHECKS:
             raise _unknown(name)
@@ -128,7 +126,7 @@ def _unknown(name: str) -> ArgumentError:
 
 
 def _waiting(given: Any, wait: Any) -> Backend:
-    """The backend; one whose calls need not wait for compilers, where that is asked for."""
+    """The backend; with `wait=False` one that compiles in the background."""
     backend = backend_from(given)
     if _switch("wait", wait):
         return backend
@@ -143,7 +141,7 @@ def _waiting(given: Any, wait: Any) -> Backend:
 
 
 def _recording(backend: Backend, device_graphs: Any, sizes: Any) -> Backend:
-    """The backend; one that records its launches, where that is asked for (CUG-1, CUG-3)."""
+    """The backend; with `device_graphs=True` one that records CUDA graphs (CUG-1, CUG-3)."""
     if not _switch("device_graphs", device_graphs):
         if sizes is not None:
             raise ArgumentError(
@@ -301,4 +299,4 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "saved_hooks": _saved_hooks,
     "saved_hooks_mode": _saved_hooks_mode,
 }
-"""What checks an option that is given, and makes it what `Options` holds."""
+"""For each option the function that checks and converts its argument."""

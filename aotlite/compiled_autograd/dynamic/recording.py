@@ -1,8 +1,8 @@
-"""Records a stretch with symbols in the place of sizes (CAG-5).
+"""Records a stretch with symbolic sizes (CAG-5).
 
-Nodes of ops run as copies whose calls, arguments and saved values have symbolic metas, on stand-ins
-of the gradients that arrived. What is recorded is true of all sizes for which the log of the table
-holds. Spec: `specs/compiled_autograd.md`.
+Op nodes run as copies whose calls, arguments and saved values have symbolic metas, on fakes of the
+arrived gradients. The recording holds for all sizes that satisfy the assumptions in the symbol
+table's log. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 class Unsymbolic(Exception):
-    """What the nodes do takes no symbols."""
+    """Raised if a stretch cannot be recorded with symbolic sizes."""
 
 
 def record_with(run: RecordingRun, symbols: Symbols, forms: Mapping[int, Form]) -> SegmentRecording:
-    """What is recorded of the nodes that have these forms, of whose items the first symbols are.
+    """The recording of these nodes, with the items of `symbols` in their forms.
 
-    What is on its way stays as it is. Raises Unsymbolic where no graph of symbols can be recorded.
+    The gradients in flight are restored. Raises Unsymbolic if some node needs a size as a number.
     """
     items = iter(symbols.items)
     symbolic = {k: with_items(form, lambda _: next(items)) for k, form in forms.items()}
@@ -53,13 +53,13 @@ def record_with(run: RecordingRun, symbols: Symbols, forms: Mapping[int, Form]) 
 
 
 class _Symbolic(SegmentRecorder):
-    """A stretch that is being recorded with symbols."""
+    """A recording with symbolic sizes."""
 
     def __init__(self, run: RecordingRun, arrivals: Iterator[TensorMeta], forms: dict[int, Form]):
         super().__init__(run)
         self.begin(_Recorder(self.place_of, forms))
         self.stands: dict[int, Tensor] = {}
-        """By the ids of the gradients that arrived, what stands for them."""
+        """The symbolic fakes of arrived gradients, by the gradients' ids."""
         for grad in run.on_their_way():
             if grad is not None:
                 self._put_stand(grad, next(arrivals))
@@ -78,7 +78,7 @@ class _Symbolic(SegmentRecorder):
 
 
 class _Recorder(TapeRecorder):
-    """Runs nodes by their symbolic forms."""
+    """A tape recorder that runs nodes by their symbolic forms."""
 
     def __init__(self, place_of: Callable[[Tensor], Any], forms: Mapping[int, Form]) -> None:
         super().__init__(place_of)
@@ -116,7 +116,7 @@ class _Recorder(TapeRecorder):
         return ()
 
     def _symbolic(self, node: Any, form: Form) -> Any:
-        """The node as it would be at symbolic sizes."""
+        """A copy of the node with symbolic metas."""
         if type(node) is SliceAssign:
             _, written, chain, root, _ = form
             write = copy.copy(node)
@@ -135,7 +135,7 @@ class _Recorder(TapeRecorder):
 
 
 def _kept(value: Any, now: Any, metas: Iterator[TensorMeta]) -> Any:
-    """What is kept of an argument: values of these metas, or what the key has in its place."""
+    """A saved argument with symbolic metas; a plain argument from the symbolic key."""
     if type(value) is SavedTensor:
         return _stand_in(next(metas))
     if type(value) is list:
@@ -144,7 +144,7 @@ def _kept(value: Any, now: Any, metas: Iterator[TensorMeta]) -> Any:
 
 
 def _metas(saved: Any) -> Iterator[TensorMeta]:
-    """The metas in what a form says of saved values, in the order of `records_of`."""
+    """The metas of saved values in a form, in the order of `records_of`."""
     for each in saved:
         if type(each) is TensorMeta:
             yield each
@@ -157,7 +157,7 @@ def _stand_in(meta: TensorMeta) -> SavedTensor:
 
 
 def _passing(node: AccumulateGrad, form: Form) -> AccumulateGrad:
-    """The node of a leaf that was turned, which passes on."""
+    """The node of a leaf whose geometry changed, which passes its gradient on."""
     leaf = node.leaf
     if leaf is None or form[1] is None:
         return node

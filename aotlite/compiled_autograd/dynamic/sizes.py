@@ -1,9 +1,12 @@
-"""The sizes of a stretch, apart from what else it is; and which symbols stand for them (CAG-5).
+"""Splits a stretch into its outline and its sizes, and chooses symbols for sizes that vary (CAG-5).
 
-Two stretches of one outline differ in sizes alone. Where several of them are laid side by side,
-each size has a column of numbers: one that changes is a symbol, and so is every other one with the
-same column. A column may be a product of others, that of a stride or an argument a number more.
-Spec: `specs/compiled_autograd.md`.
+    recorded stretches      sizes               column      symbol
+    1                       (4, 8)   (8, 4)     (4, 6)      s0
+    2                       (6, 8)   (8, 6)     (8, 8)      8, a constant
+
+Stretches of one outline differ in sizes only. Each size has a column of numbers: one that varies is
+a symbol, and equal columns share it. A column may be a product of others; that of a stride or an
+argument may be a size plus a constant. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -28,12 +31,12 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 Item = Any
 """A meta, or an int that may have been computed from sizes."""
 Column = tuple[int, ...]
-"""What a size is in each of several stretches."""
+"""The values of one size in several stretches."""
 
 
 # ------------------------------------------------------------------------------ sizes and outlines
 def with_items(form: Form, put: Callable[[Item], Any]) -> Form:
-    """The form with `put(item)` in the place of each of its metas and sizes, in order."""
+    """The form with each of its metas and sizes replaced by `put(item)`, in order."""
     kind = form[0]
     if kind is CLOSED or kind is CompiledBackward:
         return form
@@ -54,7 +57,7 @@ def _with_chain(chain: Any, put: Callable[[Item], Any]) -> Any:
 
 
 def _with_args(op: Op, args: tuple[Any, ...], first: int, put: Callable[[Item], Any]) -> Any:
-    """Ints that say which dimension are no sizes."""
+    """Arguments with their sizes replaced; an int that names a dimension is no size."""
     parameters = op.schema.parameters[first:]
     pairs = zip(parameters, args, strict=True)
     return tuple([value if p.name in WHICH else _with(value, put) for p, value in pairs])
@@ -68,7 +71,7 @@ def _with(value: Any, put: Callable[[Item], Any]) -> Any:
 
 
 def outline_of(form: Form, items: list[Item]) -> Hashable:
-    """The form without its sizes, which are added to `items`."""
+    """The form without its sizes, which are appended to `items`."""
 
     def put(item: Item) -> Hashable:
         items.append(item)
@@ -78,7 +81,7 @@ def outline_of(form: Form, items: list[Item]) -> Hashable:
 
 
 def rank_of(item: Item) -> Hashable:
-    """What is left of an item without its sizes."""
+    """An item without its sizes: rank, dtype and device of a meta, the type of an int."""
     if type(item) is int:
         return int
     return TensorMeta, len(item.shape), item.dtype, item.device
@@ -86,14 +89,14 @@ def rank_of(item: Item) -> Hashable:
 
 # --------------------------------------------------------------------------------------- symbols
 class Numbers:
-    """Puts numbers in the place of symbols, which have these values by name; each thing once."""
+    """Replaces symbols by numbers, given by name; memoized, so that one meta stays one object."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         self.values = values
         self._known: dict[Any, Any] = {}
 
     def put(self, value: Any) -> Any:
-        """The value of a size, a meta, or a tuple of values; anything else as it is."""
+        """A size, a meta or a tuple with its symbols replaced; anything else as it is."""
         kind = type(value)
         if kind is tuple:
             return tuple(map(self.put, value))
@@ -107,15 +110,15 @@ class Numbers:
 
 @attrs.frozen(eq=False)
 class Symbols:
-    """The items of a stretch with symbols for the sizes that change."""
+    """The items of a stretch, with symbols for the sizes that vary."""
 
     table: SymbolTable
     items: tuple[Item, ...]
     places: Mapping[str, tuple[int, int]]
-    """Of each symbol, by name: the number of a meta, and the dimension that has this size."""
+    """By the name of a symbol: the index of a meta, and the dimension that has this size."""
 
     def values(self, items: Sequence[Item]) -> dict[str, int]:
-        """What the symbols are in another stretch of the outline, if it is one of these."""
+        """The values of the symbols in another stretch of the outline."""
         return {name: items[k].shape[dim] for name, (k, dim) in self.places.items()}
 
     def misfit(self, items: Sequence[Item]) -> int | None:
@@ -165,7 +168,7 @@ def symbols_of(
 
 
 def _places(samples: Sequence[Sequence[Item]]) -> dict[Column, tuple[int, int]]:
-    """The columns of sizes that change, and where each of them is found first."""
+    """The columns of sizes that vary, with the first (item, dimension) of each."""
     found: dict[Column, tuple[int, int]] = {}
     for number, row in enumerate(zip(*samples, strict=True)):
         if type(row[-1]) is TensorMeta and any(meta is not row[-1] for meta in row):
@@ -180,7 +183,7 @@ def _column(samples: Sequence[Sequence[Item]], number: int, dim: int) -> Column:
 
 
 def _product(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
-    """The column as a number times some of the factors; None where it is no such product."""
+    """The column as a constant times some of the factors; None if it is no such product."""
     if len(set(column)) == 1:
         return column[0]
     for place, (other, size) in enumerate(factors):
@@ -193,7 +196,7 @@ def _product(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
 
 
 def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
-    """The column as a product, or as a size and a number more; None where it is neither."""
+    """The column as a product, or as a size plus a constant; None if it is neither."""
     found = _product(column, factors)
     if found is None:
         for other, size in factors:
@@ -205,15 +208,15 @@ def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
 
 @attrs.frozen(eq=False)
 class _Laid:
-    """Items side by side."""
+    """Makes symbolic items from the items of several stretches."""
 
     table: SymbolTable
     factors: list[tuple[Column, Any]]
     values: list[dict[str, int]]
-    """Of the symbols, in each of the lists."""
+    """The values of the symbols, in each stretch."""
 
     def item(self, row: tuple[Item, ...]) -> Item | None:
-        """The item that is each of these; None where there is none."""
+        """The symbolic item whose values are these; None if there is none."""
         last = row[-1]
         if all(item is last for item in row):
             return last

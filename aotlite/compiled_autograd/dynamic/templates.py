@@ -1,8 +1,9 @@
-"""What was recorded with symbols, and how it becomes the recording of a stretch of other sizes.
+"""Templates: recordings with symbolic sizes, from which stretches of other sizes are made.
 
-A stretch that differs in sizes alone from one that was recorded is recorded once more, with symbols
-(`symbolic`). From then on its recording is that template with numbers put in, as long as what was
-assumed of the symbols holds: no formula runs. Rule: CAG-5. Spec: `specs/compiled_autograd.md`.
+    1st sizes ──> recorded with numbers         2nd ──> recorded with symbols: the template
+    3rd, 4th, .. ──> the template with numbers put in, if its assumptions hold: no formula runs
+
+Rule: CAG-5. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -22,42 +23,42 @@ from aotlite.ir.symbols.assumption import Assumption, concrete
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 _MOST_TAPES = 256
-"""Outlines of so many are kept, that differ in edges; then those of the oldest one go."""
+"""The largest number of edge topologies whose outlines are kept; the oldest is dropped."""
 _MOST_FAMILIES = 8
-"""So many are kept of one outline; then the oldest one goes."""
+"""The largest number of families of one outline; the oldest is dropped."""
 
 
 @attrs.frozen(eq=False)
 class Template:
-    """A recording with symbols in it."""
+    """A recording with symbolic sizes, and the assumptions under which it holds."""
 
     symbols: Symbols
     recording: SegmentRecording
     log: tuple[Assumption, ...]
 
     def values(self, items: Sequence[Item]) -> dict[str, int] | None:
-        """What the symbols are in a stretch of these items; None if something else differs."""
+        """The values of the symbols in a stretch with these items; None if it does not fit."""
         fits = self.symbols.misfit(items) is None
         return self.symbols.values(items) if fits else None
 
     def holds(self, values: Mapping[str, int]) -> bool:
-        """Whether what was assumed is true of these sizes."""
+        """Whether all assumptions hold for these values."""
         try:
             return all(assumption.holds(values) for assumption in self.log)
-        except AotliteError:  # a search among sizes that do not fit
+        except AotliteError:  # evaluating an assumption can fail on sizes that do not fit
             return False
 
 
 @attrs.define(eq=False)
 class SegmentFamily:
-    """Stretches that differ in sizes, which one template may be for."""
+    """Recorded stretches that differ in sizes only, and the template for them."""
 
     samples: list[tuple[Item, ...]]
-    """Those that were recorded: no template before was for them."""
+    """The items of each recorded stretch that no earlier template fitted."""
     template: Template | None = None
 
     def misfit(self, items: Sequence[Item]) -> tuple[int, Any]:
-        """The number of the first item that differs, and what it would have to be."""
+        """The index of the first item that does not fit, and the item that would."""
         if self.template is None:
             pairs = zip(self.samples[-1], items, strict=True)
             found = next(k for k, (mine, item) in enumerate(pairs) if mine != item)
@@ -70,26 +71,26 @@ class SegmentFamily:
 
 @attrs.define(eq=False)
 class SegmentOutline:
-    """Stretches that have all but sizes in common."""
+    """All that is known of stretches that are equal but for sizes."""
 
     families: list[SegmentFamily] = attrs.field(factory=list)
     fixed: set[tuple[int, int]] = attrs.field(factory=set)
-    """Sizes that a formula asks for as numbers: the number of a meta, a dimension."""
+    """(index of a meta, dimension) of sizes that a formula needs as numbers."""
     is_static: bool = False
-    """Whether no symbols can be recorded."""
+    """Whether the stretch cannot be recorded with symbols."""
 
 
 @attrs.frozen(eq=False)
 class Seen:
-    """The sizes of a stretch that is about to be recorded."""
+    """The items of a stretch that is about to be recorded."""
 
     outline: SegmentOutline
     items: tuple[Item, ...]
     ends: tuple[tuple[int, int], ...]
-    """(number of a node, how many items there are up to its end)."""
+    """(number of a node, number of items up to and with it)."""
 
     def difference(self, number: int, was: Item) -> str:
-        """What differs, in words."""
+        """A clause on how item `number` differs from `was`."""
         owner = next((node for node, end in self.ends if number < end), None)
         where = "a gradient that arrives" if owner is None else f"NodeCall {owner}"
         item, kind = self.items[number], "an argument"
@@ -103,7 +104,7 @@ class Seen:
 
 
 class Remade:
-    """A stretch that needs no recording."""
+    """A stretch made from a template; like a `Recorded` one."""
 
     def __init__(self, run: RecordingRun, recording: SegmentRecording) -> None:
         self.run = run
@@ -111,13 +112,13 @@ class Remade:
         self.numbers = recording.numbers
 
     def end(self) -> Segment:
-        """The stretch, which has run."""
+        """Compiles the stretch and runs it."""
         stretch = self.recording.compiled(self.run.compile)
         stretch.execute(self.run.nodes, self.run)
         return stretch
 
     def give_up(self) -> None:
-        """What is on its way is what was: nothing has changed."""
+        """Does nothing: no gradient in flight was changed."""
 
 
 class Templates:
@@ -125,18 +126,19 @@ class Templates:
 
     def __init__(self) -> None:
         self._outlines: dict[Hashable, dict[Hashable, SegmentOutline]] = {}
-        """Of tapes with the same edges, what is known of their stretches."""
+        """By the edges of a tape: its outlines."""
 
     @property
     def outlines(self) -> list[SegmentOutline]:
-        """What was seen, without sizes."""
+        """All outlines."""
         return [each for known in self._outlines.values() for each in known.values()]
 
     def stretch(
         self, run: RecordingRun, numbers: Sequence[int], order: Sequence[int], start: int
     ) -> Remade | None:
-        """The stretch of these nodes, from what was recorded of others; None where it must be
-        recorded as it is, and is remembered then.
+        """The stretch of these nodes, made from a template or newly recorded with symbols.
+
+        None if it has to be recorded with numbers; its sizes are remembered as a sample then.
         """
         if not numbers or not all(_is_as_saved(run.nodes[number]) for number in numbers):
             return None
@@ -154,7 +156,7 @@ class Templates:
                 if type(node) is CompiledBackward:
                     node.check(absent)
         except AotliteError:
-            return None  # raised where it is when the node's turn comes
+            return None  # the recording raises it at the node's turn
         return Remade(run, recording)
 
     def _seen(self, run: RecordingRun, numbers: Sequence[int], start: int) -> Seen:
@@ -180,7 +182,7 @@ class Templates:
         return Seen(outline, tuple(items), tuple(ends))
 
     def _of(self, key: Any) -> dict[Hashable, SegmentOutline]:
-        """The outlines of stretches of tapes that agree in all that is no form and no layout."""
+        """The outlines of tapes with the same edges."""
         edges = key[0], key[3:]
         found = self._outlines.get(edges)
         if found is None:
@@ -190,7 +192,7 @@ class Templates:
         return found
 
     def _remade(self, seen: Seen) -> SegmentRecording | None:
-        """What a template says of these sizes."""
+        """The recording from a template that fits these sizes, if there is one."""
         for family in seen.outline.families:
             if family.template is not None:
                 values = family.template.values(seen.items)
@@ -201,13 +203,15 @@ class Templates:
     def _symbolic(
         self, run: RecordingRun, numbers: Sequence[int], seen: Seen
     ) -> SegmentRecording | None:
-        """What is recorded with symbols for what differs from earlier stretches."""
+        """A recording with symbols for the sizes that differ from earlier samples; None if the
+        stretch is of no family, or cannot be symbolic.
+        """
         outline = seen.outline
         for family in outline.families:
             if outline.is_static:
                 break
             if family.template is not None and family.template.values(seen.items) is not None:
-                continue  # other sizes, of which it assumes what is not so
+                continue  # it fits, but its assumptions do not hold: another family
             samples = [*family.samples, seen.items]
             symbols = symbols_of(samples, outline.fixed)
             if symbols is None:
@@ -233,7 +237,7 @@ class Templates:
         return None
 
     def _fix(self, outline: SegmentOutline, family: SegmentFamily, symbols: Symbols) -> None:
-        """Sizes that were asked for as numbers are no symbols from now on."""
+        """Makes constants of the sizes that the recording read as numbers."""
         settled = symbols.settled()
         if settled:
             outline.fixed.update(symbols.places[name] for name in settled)
@@ -241,16 +245,14 @@ class Templates:
 
 
 def _beyond(run: RecordingRun, numbers: Sequence[int]) -> tuple[int, ...]:
-    """How many gradients the nodes take that edges lead to from these: a row has a place for each,
-    and those that are absent leave it empty.
-    """
+    """For each edge that leaves these nodes the number of gradients its target takes."""
     inside = {run.nodes[number] for number in numbers}
     edges = [edge for number in numbers for edge in run.nodes[number].edges]
     return tuple([e[0].results() for e in edges if e is not None and e[0] not in inside])
 
 
 def _is_as_saved(node: TapeNode) -> bool:
-    """Whether nothing that a node reads was written since it was saved."""
+    """Whether no saved value of a node was written since."""
     saver = saver_of(node)
     return saver is None or all(
         record.tensor is not None and record.tensor.storage.version == record.version

@@ -1,1 +1,1 @@
-"""Calls on tapes of a known structure, without hashing or recording them anew."""
+"""The fast path: matches a tape with a cached structure and runs it, without hashing its key."""

@@ -1,7 +1,7 @@
-"""Runs a known tape that is one stretch, in which values do nothing unusual.
+"""Runs a matched tape that consists of one stretch, in one call of its kernels.
 
-Used by `matcher`, which has seen that every node is as it was and what it saved is to be had.
-Rules: CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
+`matcher` has checked every node, and collected the saved values. Rules: CAG-2, CAG-10, CAG-14.
+Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 def is_whole(tape: Tape, program: Program) -> bool:
-    """Whether a tape can be run so."""
+    """Whether a program is one stretch whose results all go to leaves and sinks as new tensors."""
     first = program.first
     stretch = first.stretch
     if first.closed is not None or stretch is None or stretch.run is None or stretch.shared:
@@ -44,7 +44,7 @@ def is_whole(tape: Tape, program: Program) -> bool:
 
 
 def uses_of(stretch: Segment) -> list[int]:
-    """What becomes of each input of a stretch."""
+    """For each input of a stretch: passed as an array or a window, or only checked."""
     compact = hasattr(stretch.run, "compact")
     assert stretch.graph is not None
     found = []
@@ -56,26 +56,26 @@ def uses_of(stretch: Segment) -> list[int]:
 
 
 def saved_places(stretch: Segment) -> dict[Slot, int]:
-    """The slots that a stretch reads, and what becomes of what is there."""
+    """The slots that a stretch reads, and how each value is passed."""
     pairs = zip(stretch.places, uses_of(stretch), strict=True)
     return {place[1:]: use for place, use in pairs if place[0] == "saved"}
 
 
 def picker(places: Sequence[int], count: int) -> Callable[[Any], Sequence[Any]]:
-    """A function of a list of so many that gives what is at these places, in this order."""
+    """A function that picks the items at these places from a list of `count`."""
     if list(places) == list(range(count)):
         return list
     return itemgetter(*places) if len(places) > 1 else lambda values: [values[k] for k in places]
 
 
 def _layout(meta: TensorMeta, leaf: TensorMeta | None) -> tuple[TensorMeta, int]:
-    """The meta of a gradient, and the size of a buffer that its leaf takes; -1: it takes none."""
+    """The meta of a gradient, and its bytes if its leaf can take the buffer over; else -1."""
     fits = meta is leaf and meta.contiguous
     return meta, meta.span * meta.dtype.itemsize if fits else -1
 
 
 class WholeRun:
-    """What a matcher does when a tape is as expected. A node's row is as in `kept`."""
+    """The execution plan of a matched tape. A node's row is its index in `Way.numbers`."""
 
     def __init__(self, tape: Tape, stretch: Segment, way: Way, kept: SavedChecks) -> None:
         self.call: Any = stretch.run
@@ -83,7 +83,7 @@ class WholeRun:
         self.is_compact = hasattr(stretch.run, "compact")
         rows = {number: row for row, number in enumerate(way.numbers)}
         self.numbers = way.numbers
-        """Those of the nodes, row by row."""
+        """The numbers of the nodes, row by row."""
         self._take_inputs(tape, stretch, rows, kept)
         self._take_kept(tape, stretch, rows)
         self._take_results(tape, stretch, way)
@@ -96,10 +96,9 @@ class WholeRun:
         known: dict[Any, int] = {("saved", *slot): k for k, slot in enumerate(kept.given)}
         order = []
         self.starts: list[tuple[int, int]] = []
-        """Of each gradient at the start that is read: the root's number, how it travels."""
+        """(index of the root, how it is passed) of each root gradient that is read."""
         self.compiled: list[tuple[int, int, int, TensorMeta]] = []
-        """Of each value that a compiled call has saved: the node's row, the value's place, how it
-        travels, its meta."""
+        """(row, index, how it is passed, meta) of each saved value of a compiled call."""
         others: list[Any] = []
         assert stretch.graph is not None
         uses = uses_of(stretch)
@@ -114,22 +113,22 @@ class WholeRun:
                     meta: Any = node.meta
                     self.compiled.append((rows[place[1]], place[2], use, meta))
             order.append(place)
-        # `_values` has what `kept` gives, then the starts, then what compiled calls have saved.
+        # `_values` returns the values of `kept`, then the root gradients, then those of calls.
         others.sort(key=lambda place: place[0] != "at")
         known.update({place: len(known) + k for k, place in enumerate(others)})
         places = [known[place] for place in order]
         self.arrange = picker(places, len(known))
-        """Puts the values into the order of the graph's inputs."""
+        """Reorders the values to the graph's inputs."""
 
     def _take_kept(self, tape: Tape, stretch: Segment, rows: dict[int, int]) -> None:
         nodes: Any = tape.look.nodes
         of_ops = [k for k, _ in stretch.kept if type(nodes[k]) is OpNode]
         self.ops = [rows[k] for k in of_ops]
-        """Nodes of ops that have saved something."""
+        """The rows of op nodes with saved values."""
         self.results = [rows[k] for k in of_ops if nodes[k].saved_results]
-        """Those of them that have saved a result."""
+        """The rows of op nodes that saved a result."""
         self.calls = [rows[k] for k, _ in stretch.kept if type(nodes[k]) is not OpNode]
-        """Compiled calls."""
+        """The rows of compiled calls."""
 
     def _take_results(self, tape: Tape, stretch: Segment, way: Way) -> None:
         assert stretch.graph is not None
@@ -137,7 +136,7 @@ class WholeRun:
         ends = {number: k for k, number in enumerate(way.end_numbers)}
         leaves, values = [ends[number] for number, _ in stretch.leaves], []
         self.repeats: list[int] = []
-        """Results that another leaf is given, too: they share a storage, and so are copied."""
+        """Results that a second leaf gets as well: it gets a copy."""
         for _, of in stretch.leaves:
             if of in values:
                 self.repeats.append(of)
@@ -145,26 +144,26 @@ class WholeRun:
             values.append(of)
         self.metas += [self.metas[of] for of in self.repeats]
         self.of = values
-        """The numbers of the gradients that leaves get, in order."""
+        """The indices of the results that leaves get, in order."""
         self.pick = picker(values, len(self.metas))
-        """These gradients."""
+        """Picks these results."""
         self.pick_leaves = picker(leaves, len(way.ends))
-        """The leaves that get them."""
+        """Picks the leaves that get them."""
         self.ends = [way.ends[k][0] for k in leaves]
         """The places of the leaves' nodes."""
         pairs = zip(leaves, values, strict=True)
         self.layouts = [_layout(self.metas[of], way.ends[k][1]) for k, of in pairs]
-        """Of each gradient the meta, and the size of a buffer that its leaf may take."""
+        """For each gradient its meta, and the bytes of a buffer that its leaf can take over."""
         sinks = tape.sinks is not None
         self.collected = list(stretch.collected) if sinks else None
         roots = [storage_root(value) for value in stretch.graph.outputs]
         apart = len(set(roots)) == len(roots)
         self.is_new = apart and not sinks and not self.repeats
-        """Whether each result is memory of its own, and all are for leaves."""
+        """Whether each result is on memory of its own, and all of them go to leaves."""
 
     # --- running
     def run(self, roots: Roots, reached: Reached, values: list[Any], *, retain: bool) -> list[Any]:
-        """The gradients at the sinks; those of leaves are added to theirs."""
+        """Runs the kernels; accumulates the leaves' gradients, returns those at the sinks."""
         nodes: Any = reached.nodes
         values = self._values(roots, nodes, values)
         if not retain:
@@ -209,5 +208,5 @@ class WholeRun:
                 )
             values.append(value)
         given = list(self.arrange(values))
-        values.clear()  # the kernels let go of what is read no more
+        values.clear()  # the kernels free each value after its last read
         return given

@@ -1,10 +1,9 @@
-"""Finds out whether a tape is of a known structure, and runs it if so.
+"""Checks by tables whether a tape has a known structure, and runs it if it has.
 
-What `look` asks of a tape, by tables that were made of the structure: in a few short loops
-(`way`, `kept`). A tape that is one stretch is run from there, without looking at a node twice
-(`whole`). Whatever is not as expected gives MISS before anything has changed: then the general way
-is taken, which knows other structures, and raises what eager raises. Rules: CAG-6, CAG-7.
-Spec: `specs/compiled_autograd.md`.
+The tables make the same comparisons as the key of `structure`, in a few short loops: edges and
+forms (`topology`), saved values (`saved`). A tape of one stretch runs at once (`execution`). Any
+mismatch, an exception too, is a MISS before anything has changed: then the general path looks the
+key up, and raises what eager raises. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from aotlite.compiled_autograd.structure import TapeStructure
 from aotlite.eager.base.modes import STATE
 
 MISS = object()
-"""What a matcher gives for another tape."""
+"""The result of a matcher for a tape of another structure."""
 _ERRORS = (TypeError, ValueError, AttributeError, IndexError, KeyError)
-"""What taking apart a node of another form raises."""
+"""The errors of reading a node of an unexpected form."""
 
 
 class Matcher:
@@ -34,20 +33,20 @@ class Matcher:
         look, self.accumulate = tape.look, tape.accumulate
         self.program = program
         self.look = attrs.evolve(look, nodes=[], number={}, forms=list(look.forms))
-        """Without the nodes that were looked at, whose forms change when hooks come meanwhile."""
+        """The structure without its nodes; the forms are copied, since hooks may change them."""
         self.is_typed = STATE.wrappers
-        """Whether it looks at classes of tensors: it need not where there are no wrappers."""
+        """Whether the classes of tensors are compared: only if there are wrappers at all."""
         self.way = way_of(look, tape.roots, tape.sinks, program.order, is_typed=self.is_typed)
         stretch = program.first.stretch if is_whole(tape, program) else None
         places = None if stretch is None else saved_places(stretch)
         self.kept = kept_of(look, self.way.numbers, places)
         self.whole = None
-        """What runs the tape, where it is one stretch."""
+        """The execution plan, if the tape is one stretch."""
         if stretch is not None:
             self.whole = WholeRun(tape, stretch, self.way, self.kept)
 
     def match(self, roots: Any, sinks: Any, accumulate: bool, retain: bool) -> Any:
-        """What the backward gives; the nodes, where more than one stretch is run; or MISS."""
+        """MISS; or the result of the backward; or, for several stretches, the matched nodes."""
         if accumulate is not self.accumulate or (STATE.wrappers and not self.is_typed):
             return MISS
         try:
@@ -65,6 +64,6 @@ class Matcher:
 
 
 def look_again(nodes: Sequence[Any], look: TapeStructure) -> TapeStructure:
-    """A look at other nodes of the same structure."""
+    """The structure of other nodes that were matched with it."""
     number = {node: k for k, node in enumerate(nodes)}
     return TapeStructure(list(nodes), number, list(look.forms), look.key)

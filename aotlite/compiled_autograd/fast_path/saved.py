@@ -1,8 +1,8 @@
-"""Whether what the nodes of a tape have saved is as expected: tables for a few short loops.
+"""Tables that check the saved values of a tape, and collect those that the kernels read.
 
-Used by `matcher`. A value is to have the meta that it had when the structure was recorded, and to
-be as it was saved: a tape with a value that was written is another way's, which raises what eager
-raises. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
+A value has to have the recorded meta, and the version at which it was saved. Otherwise the match
+fails, and the general path raises what eager raises. Used by `matcher`. Rules: CAG-6, CAG-7.
+Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
 from aotlite.ir.meta import TensorMeta
 
 Slot = tuple[int, int]
-"""A number of a node, and one of those of `records_of` it."""
+"""(number of a node, index in its `records_of`)."""
 CHECKED, ARRAY, WINDOW = range(3)
-"""What becomes of a value: it is only checked, or travels as an array, or as a window."""
+"""How a value is used: it is only checked, or passed as an array, or passed as a window."""
 
 
 @attrs.frozen(eq=False)
 class Records:
-    """Where records of saved tensors are found. A node's row is its place among `Way.numbers`."""
+    """The positions of saved tensors. A node's row is its index in `Way.numbers`."""
 
     whole: tuple[tuple[int, int], ...]
-    """Of each value that is saved as it is: the node's row, its place in `kept`."""
+    """(row, index in the node's `kept`) of single tensors."""
     listed: tuple[tuple[int, int, int], ...]
-    """Of each one in a list: the row, the list's place in `kept`, the place there."""
+    """(row, index of a list in `kept`, index in the list)."""
     results: tuple[tuple[int, int], ...]
-    """Of each result that is saved: the row, the number of the result."""
+    """(row, index of the result) of saved results."""
     metas: tuple[TensorMeta, ...]
-    """What the tensors are, in this order."""
+    """The metas of the tensors, in this order."""
     uses: tuple[int, ...]
-    """What becomes of them: CHECKED, ARRAY or WINDOW."""
+    """CHECKED, ARRAY or WINDOW."""
     slots: tuple[Slot, ...]
-    """The slots of those that travel."""
+    """The slots of tensors that are passed."""
 
     def of(self, nodes: Sequence[Any]) -> list[Any]:
-        """The records. Raises what taking apart a node of another form raises."""
+        """The saved tensors. Raises one of `_ERRORS` for a node of an unexpected form."""
         found = [nodes[row].kept[k] for row, k in self.whole]
         if self.listed:
             found += [nodes[row].kept[k][i] for row, k, i in self.listed]
@@ -53,26 +53,26 @@ class Records:
 
 @attrs.frozen(eq=False)
 class SavedChecks:
-    """What is asked of the values that the nodes of one structure have saved."""
+    """The checks of the saved values of one structure."""
 
     arrays: Records
-    """Of values that travel as arrays."""
+    """Values that are passed as arrays."""
     others: Records
     numbers: tuple[tuple[int, int, type, Any], ...]
-    """Of each number: the row, its place in `kept`, its type, and itself; how it is written, where
-    another one may be equal."""
+    """(row, index in `kept`, type, value) of Python numbers; the value's repr if another number
+    may equal it, as -0.0 equals 0.0."""
     rest: tuple[int, ...]
-    """The rows of nodes of which nothing is asked, and which are to have what they saved."""
+    """The rows of nodes without checks, whose saved values must not have been released."""
 
     @property
     def given(self) -> tuple[Slot, ...]:
-        """The slots of `values`."""
+        """The slots of the values that `values` returns."""
         return self.arrays.slots + self.others.slots
 
     def values(self, nodes: Sequence[Any], *, typed: bool) -> list[Any] | None:
-        """What travels; None if something is not as expected.
+        """The values to pass; None at the first mismatch.
 
-        Raises what taking apart a node of another form raises.
+        Raises one of `_ERRORS` for a node of an unexpected form.
         """
         arrays, others = self.arrays.of(nodes), self.others.of(nodes)
         if typed and not all(is_plain(record.tensor) for record in (*arrays, *others)):
@@ -100,9 +100,9 @@ class SavedChecks:
 def kept_of(
     look: TapeStructure, numbers: Sequence[int], uses: Mapping[Slot, int] | None
 ) -> SavedChecks:
-    """The tables of a look, whose nodes have these numbers.
+    """The tables of a structure, for the nodes with these numbers.
 
-    `uses` says what becomes of each slot that is read; None: every one is checked.
+    `uses` says how each slot that is read is used; None: all are only checked.
     """
     tables = _Tables(look, uses)
     for row, number in enumerate(numbers):
@@ -119,7 +119,7 @@ def kept_of(
 
 @attrs.frozen(eq=False)
 class _Row:
-    """One record: in which of the tables it is, where, and what is asked of it."""
+    """One saved tensor: its table, its position, its meta and its use."""
 
     table: str
     where: Any
@@ -137,7 +137,7 @@ class _Tables:
         self.rest: list[int] = []
 
     def add(self, row: int, number: int, node: OpNode) -> None:
-        """Enters a node."""
+        """Adds the saved values of a node."""
         found: list[tuple[str, Any, SavedTensor]] = []
         for k, (position, value) in enumerate(zip(node.plan.reads, node.kept or (), strict=True)):
             if type(value) is SavedTensor:
@@ -157,7 +157,7 @@ class _Tables:
             self.rest.append(row)
 
     def records(self, chosen: Callable[[int], bool]) -> Records:
-        """The tables of those that have such a use."""
+        """The tables of the saved tensors whose use is chosen."""
         names = ("whole", "listed", "results")
         rows = [r for name in names for r in self.rows if r.table == name and chosen(r.use)]
         whole, listed, results = [[r.where for r in rows if r.table == name] for name in names]

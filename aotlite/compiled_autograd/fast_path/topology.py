@@ -1,10 +1,14 @@
-"""How the nodes of a structure are reached, and what they are: tables for a few short loops.
+"""Tables that check the edges and forms of a tape against a structure.
 
-All edges are one list: those of the roots, then those of each node, in the order in which the
-engine runs nodes, then those of leaves. A node is at the place of the first edge that leads to it.
-So one loop asks of each node what its form says; other edges lead to the same node as the first
-one does. Loops over tables are faster than a line of code for each node, which Python would read
-once a backward. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
+All edges of a tape are one list: those of the roots, then those of each node in execution order,
+then those of leaves. A node's place is the index of the first edge that leads to it:
+
+    edges    [root→A]  [A→B, A→C]  [B→leaf x]  [C→leaf x]        place of A: 0, B: 1, C: 2, x: 3
+                                                                 again: (4, 3)
+
+One loop compares the form of each node; another checks that further edges lead to the same node as
+the first one. Loops over tables beat generated code of a line per node, which Python would read
+only once in a backward. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
 """
 
 from __future__ import annotations
@@ -27,13 +31,13 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 @attrs.define(eq=False)
 class Reached:
-    """A tape that is as expected."""
+    """The objects of a matched tape."""
 
     edges: list[Any]
     nodes: list[TapeNode]
-    """Those that run by their numbers, the last made first."""
+    """The inner nodes, in execution order: the youngest first."""
     leaves: list[Any]
-    """Those of the nodes of `ends`; None for one that is gone."""
+    """The leaves of the nodes of `ends`; None for one that is dead."""
 
 
 @attrs.frozen(eq=False)
@@ -41,11 +45,11 @@ class Way:
     """The tables of one structure."""
 
     starts: int
-    """How many roots there are."""
+    """The number of roots."""
     meta: TensorMeta | None
-    """The layout of the gradient of the only root."""
+    """The meta of the root's gradient, if there is one root with a plain gradient."""
     signatures: Any
-    """The layouts of the gradients of several, or of one that is absent."""
+    """The signatures of the roots' gradients, otherwise."""
     inner: tuple[tuple[int, OpCall | None], ...]
     """Of each node that runs by its number: its place, and its call; None: its form is asked."""
     forms: tuple[tuple[Form, int], ...]
@@ -57,28 +61,28 @@ class Way:
     """Of each node that accumulates: its place; the leaf's meta, None: its form is asked; whether
     the leaf collects; its form; how many edges it has."""
     again: tuple[tuple[int, int], ...]
-    """Edges to nodes that another edge led to before: their places, and those of the first ones."""
+    """(index of an edge, index of the first edge to the same node)."""
     several: tuple[tuple[int, int], ...]
-    """Edges to nodes of several results: their places, and the numbers of the results."""
+    """(index of an edge, index of the result) of edges to nodes with several results."""
     nowhere: tuple[int, ...]
-    """The places of edges that lead nowhere."""
+    """The indices of edges that are None."""
     sinks: tuple[Any, ...] | None
-    """Where the sinks are: (place, or None for a node that no gradient reaches; result)."""
+    """(place, index of the result) of each sink; the place is None for a node off the tape."""
     numbers: tuple[int, ...]
-    """The numbers that a look gives to the nodes of `inner`."""
+    """The structure's numbers of the nodes of `inner`."""
     end_numbers: tuple[int, ...]
-    """And to those of `ends`."""
+    """The structure's numbers of the nodes of `ends`."""
     places: tuple[int, ...]
-    """The places of all nodes, in the order of a look."""
+    """The places of all nodes, in the order of the structure."""
     count: int
-    """Of edges."""
+    """The number of edges."""
     is_typed: bool
-    """Whether it looks at classes of tensors: it need not where there are no wrappers."""
+    """Whether the classes of tensors are compared: only if there are wrappers at all."""
 
     def reached(self, roots: Roots, sinks: Sequence[Edge | None] | None) -> Reached | None:
-        """What the roots lead to, if all of it is as expected.
+        """The objects of the tape behind these roots, if it matches; else None.
 
-        Raises what taking apart a node of another form raises.
+        Raises an error of reading attributes for a node of an unexpected form.
         """
         if len(roots) != self.starts or not self._starts(roots):
             return None
@@ -103,7 +107,7 @@ class Way:
         return grad.meta is self.meta and (not self.is_typed or is_plain(grad))
 
     def _nodes(self, edges: list[Any]) -> list[TapeNode] | None:
-        """The nodes that run by their numbers, which fall: so no two of them are one."""
+        """The inner nodes. Their sequence numbers fall, so no two are the same."""
         nodes: list[TapeNode] = []
         for place, call in self.inner:
             node = edges[place][0]
@@ -118,7 +122,7 @@ class Way:
         return nodes
 
     def _leaves(self, edges: list[Any]) -> list[Any] | None:
-        """The leaves, each behind another node; None for one that is gone."""
+        """The leaves, each of another node; None for one that is dead."""
         leaves, nodes = [], []
         typed = self.is_typed
         for place, meta, collects, form, count in self.ends:
@@ -163,7 +167,7 @@ class Way:
 
 
 def _is_of(node: TapeNode, form: Form, count: int) -> bool:
-    """Whether a node has this form and so many edges."""
+    """Whether a node has this form and `count` edges."""
     if form[0] is CompiledBackward and type(node) is CompiledBackward:
         known = node.plan is form[1] and node.extra is None and node.saved is not None
         return known and all(storage.version == version for storage, version in node.saved_versions)
@@ -171,11 +175,11 @@ def _is_of(node: TapeNode, form: Form, count: int) -> bool:
 
 
 def _is_held_once(leaf: Any) -> bool:
-    """Whether nothing but the leaf has its `.grad`: what the tape has saved is other memory."""
+    """Whether only the leaf references its `.grad`: then no saved value shares its memory."""
     return getrefcount(leaf._grad) <= 2 and getrefcount(leaf._grad.storage) <= 2
 
 
-# ------------------------------------------------------------------------------------- its making
+# ------------------------------------------------------------------------------------ construction
 def way_of(
     look: TapeStructure,
     roots: Roots,
@@ -184,7 +188,7 @@ def way_of(
     *,
     is_typed: bool,
 ) -> Way:
-    """The tables of a look."""
+    """The tables of a structure."""
     edges: list[Any] = [edge for edge, _ in roots]
     inner = [k for k in order if look.nodes[k].sequence != LAST]
     for k in inner:
@@ -228,7 +232,7 @@ def _unlinked(nodes: Sequence[TapeNode]) -> Iterator[tuple[int, int]]:
 
 
 def _call_of(look: TapeStructure, number: int) -> OpCall | None:
-    """What tells the node of an op."""
+    """The `OpCall` of an open op node without hooks: it identifies the form."""
     node = look.nodes[number]
     plain = type(node) is OpNode and look.forms[number][0] != CLOSED and node.extra is None
     return node.call if plain else None  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Names and refusals that the stages share where a backward is differentiated.
+"""The roles of earlier results, and the refusal, of a double backward.
 
-Rules: DBL-1, DBL-2. Spec: `specs/higher_orders.md`.
+Used by stages 4 and 10. Rules: DBL-1, DBL-2. Spec: `specs/higher_orders.md`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from aotlite.stages.records.base import Record
 
 @attrs.frozen(repr=False)
 class EarlierResult(Record):
-    """The memory of a result of an earlier order: who owns what a later one reads."""
+    """The owner of memory that a later order reads: a result of the order before.
+
+    `Output(0)` of order 2 is another tensor than `Output(0)` of order 1.
+    """
 
     of: Any
 
@@ -25,7 +28,7 @@ class EarlierResult(Record):
 
 
 def double_backward_refusal(why: str) -> Exception:
-    """The error for what is not differentiated (DBL-1)."""
+    """The error for a backward that cannot be differentiated (DBL-1)."""
     return noted(
         AutogradError(
             "backward: a gradient computed by a compiled function is differentiated, expected "
@@ -36,6 +39,6 @@ def double_backward_refusal(why: str) -> Exception:
 
 
 def owner_at_next_order(owner: Any) -> Any:
-    """The owner of memory as a later order names it."""
+    """The role by which the next order names an owner of memory."""
     whole = owner.whole if isinstance(owner, Part) else owner
     return EarlierResult(owner) if isinstance(whole, (Output, EarlierResult)) else owner

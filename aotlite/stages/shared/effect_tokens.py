@@ -1,10 +1,11 @@
-"""Tokens: the order of effects as operands, from the last step of stage 6 to the backends.
+"""Effect tokens: the order of effects as data dependencies, as in JAX and PyTorch's with_effects.
 
-`with_tokens` threads a token for each type of effect through a functional graph: from an input to
-an output, one chain for the forward and one for the backward (*lifted*). Behind stage 8 `unlifted`
-makes the chains begin and end within each half, for backends that dislike tokens at their doors;
-`lifted` is its inverse. Without effects a graph is given back as it is. Rules: TOK-1 to TOK-7.
-Spec: `specs/tokens.md`.
+    print(a); print(b)      becomes      t1 = print(t0, 0, a); t2 = print(t1, 1, b)
+
+`with_tokens` threads one token per type of effect through a functional graph, from an input to an
+output, in the forward and in the backward (*lifted*). After stage 8, `unlifted` replaces these
+inputs and outputs by `make_token` and `sink_tokens` ops in each half; `lifted` is its inverse.
+A graph without effects is returned as it is. Rules: TOK-1 to TOK-7. Spec: `specs/tokens.md`.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _TOKENS = (Token, BackwardToken)
 
 
 def forward_tokens(captured: Captured) -> tuple[Token, ...]:
-    """The tokens that the forward of what was captured takes, in order of first use (TOK-4).
+    """The tokens that the forward of a captured function takes, in order of first use (TOK-4).
 
-    An effect on a tensor made of tensors is what its class makes of it, on the parts.
+    Effects on wrappers do not count: those that the class calls on the parts do.
     """
     nodes = captured.graph.nodes
     effects = [n for n in nodes if type(n.target) is EffectOp]
@@ -44,14 +45,14 @@ def forward_tokens(captured: Captured) -> tuple[Token, ...]:
 
 # ------------------------------------------------------------------------------------- threading
 def with_tokens(graph: Graph) -> Graph:
-    """The graph whose effects take and give tokens (TOK-1, TOK-2); itself if it has none."""
+    """The graph whose effects take and return tokens (TOK-1, TOK-2); itself if it has none."""
     if not any(type(node.target) is EffectOp for node in graph.nodes):
         return graph
     return _Threading(graph).run()
 
 
 class _Threading:
-    """One run: `tokens` has the newest token of each chain, by role, `counts` how long it is."""
+    """One run: `tokens` has the newest token of each chain, by role, `counts` its length."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -144,20 +145,20 @@ class _Threading:
 
 
 def _before_generators(inputs: Sequence[Node]) -> int:
-    """The place in front of the generator's state, which is last of all inputs (RNG-2)."""
+    """The index before the generator's state, which comes last of all inputs (RNG-2)."""
     states = [i for i, node in enumerate(inputs) if isinstance(node.role, RNG_INPUTS)]
     return states[0] if states else len(inputs)
 
 
 def _first(token: Node) -> Node:
-    """The input that a chain begins with."""
+    """The input at which a chain of tokens begins."""
     while token.op != "placeholder":
         token = token.args[0]
     return token
 
 
 def refuse_again(node: Node) -> None:
-    """Raises TokenError for an effect that somebody wishes to have computed again (TOK-6)."""
+    """Raises TokenError for an effect in a checkpointed region: it would happen twice (TOK-6)."""
     if node.recompute is True:
         op = node.target
         raise noted(
@@ -174,8 +175,8 @@ def refuse_again(node: Node) -> None:
 def unlifted_partition(partition: Partition, tokens: Sequence[Token]) -> Partition:
     """The partition whose halves take and return no tokens (TOK-3).
 
-    `tokens` are those of the forward, as its calling convention has them. Raises TokenError where
-    the graphs have others: each that is taken has to be returned.
+    `tokens` are the tokens in the forward's calling convention. Raises TokenError if the graphs
+    have others, or return others than they take.
     """
     forward, backward = partition.forward, partition.backward
     if not has_tokens(forward) and (backward is None or not has_tokens(backward)):
@@ -190,8 +191,8 @@ def unlifted_partition(partition: Partition, tokens: Sequence[Token]) -> Partiti
 
 
 def unlifted(graph: Graph, tokens: Sequence[Role] | None = None) -> Graph:
-    """The graph in which `make_token` stands for each token that it takes, and `sink_tokens` for
-    those that it returns. Raises TokenError where these are not the same, or not `tokens`.
+    """The graph with `make_token` in place of its token inputs, and `sink_tokens` in place of its
+    token outputs. Raises TokenError if the two sets differ, or are not `tokens`.
     """
     inputs = [node for node in graph.placeholders if isinstance(node.role, _TOKENS)]
     taken: list[Any] = [node.role for node in inputs]
@@ -227,7 +228,7 @@ def unlifted(graph: Graph, tokens: Sequence[Role] | None = None) -> Graph:
 
 
 def _before_copies(nodes: Sequence[Node]) -> int:
-    """The place in front of the copies that close a graph (FUN-22)."""
+    """The index before the closing copies of a graph (FUN-22)."""
     place = len(nodes)
     while place and isinstance(nodes[place - 1].target, InplaceOp):
         place -= 1
@@ -250,10 +251,10 @@ def _listed(roles: Sequence[Any]) -> str:
 
 # ---------------------------------------------------------------------------------------- lifting
 def lifted(graph: Graph) -> Graph:
-    """The graph that takes its tokens, and returns them: `unlifted`'s inverse (TOK-2, TOK-4).
+    """The graph that takes and returns its tokens: the inverse of `unlifted` (TOK-2, TOK-4).
 
-    Those of a forward are first on both sides; those of a backward are behind its tangents, and
-    last of its results.
+    A forward's tokens come first among inputs and outputs. A backward's come after its tangents,
+    and last among its outputs.
     """
     begins = [node for node in graph.nodes if node.target is MAKE_TOKEN]
     if not begins:
@@ -289,8 +290,10 @@ def lifted(graph: Graph) -> Graph:
 
 
 class LiftedBackend:
-    """A backend whose graphs take tokens and return them; calls give dummies, and drop what comes
-    back (TOK-2)."""
+    """Wraps a backend so that it compiles graphs with tokens as inputs and outputs (TOK-2).
+
+    A call passes dummy tokens, and drops the returned ones.
+    """
 
     is_compact = False
 
@@ -300,13 +303,13 @@ class LiftedBackend:
         self.trusted = getattr(backend, "trusted", False)
 
     def compile(self, graph: Graph) -> Run:
-        """The callable of a graph without tokens at its doors."""
+        """Compiles the lifted graph; the callable has the signature of the unlifted one."""
         if not has_tokens(graph):
             return self.backend.compile(graph)
         whole = lifted(graph)
         run: Any = self.backend.compile(whole)
         if not callable(run):
-            return run  # whoever lowers it says so
+            return run  # stage 9 raises for it
         checked = run if self.trusted else checked_run(self.name, whole, run)
         return _Wrapped(checked, whole, getattr(run, "output_strides", None))
 

@@ -1,4 +1,4 @@
-"""Where gradients of inputs are collected, and how those of one input are added up.
+"""Gradient sinks: the tape edges at which an input's gradient is collected, and their sum.
 
 Used by stage 4 alone. Rules: JNT-3, TEN-24. Spec: `specs/s4_joint.md`.
 """
@@ -67,14 +67,14 @@ def sum_at_entry(given: Source, parts: list[tuple[Any, tuple[ViewStep, ...]]]) -
 
 
 def whole_edge(tensor: Tensor) -> Edge | None:
-    """The tape edge of a base in the geometry in which its storage was first seen."""
+    """The tape edge of a tensor's whole base, in the geometry at its first view."""
     root = tensor._root
     edge: Edge | None = edge_of(tensor) if root is None else root.edge()
     return edge
 
 
 def first_form(value: Node) -> Node:
-    """The node that made the object whose geometry ops led to `value`."""
+    """The node that made the tensor object of `value`, before its in-place and geometry ops."""
     while isinstance(value.target, (InplaceOp, GeometryOp)):
         value = value.args[0]
     return value

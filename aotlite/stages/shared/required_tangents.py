@@ -1,8 +1,8 @@
-"""Gradients that have to arrive together: a backward that was recorded with all of them says so.
+"""Tangents that have to arrive together, and the errors if they do not.
 
-Used by stages 4 and 10. A backward is recorded once, from the gradients of all results. Where what
-it computes is another thing when some do not arrive, and was not recorded for each choice of them,
-it is refused for these. Rules: TAN-8. Spec: `specs/s4_joint.md`.
+A backward is recorded with the tangents of all results. If it would compute something else with
+some of them absent, and was not recorded for each subset, such a backward is refused at run time.
+Used by stages 4 and 10. Rules: TAN-8. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from aotlite.stages.records.base import Record
 
 @attrs.frozen(eq=False, repr=False)
 class RequiredArrivals(Record):
-    """Results of which one's gradient has to arrive if one of the others does."""
+    """If a tangent of `others` arrives, one of `needed` has to arrive too."""
 
     needed: frozenset[Any]
     others: frozenset[Any]
     function: str = ""
-    """The custom function that is told which arrive; empty where wrappers are summed."""
+    """The custom function that gets None for absent gradients; empty for a sum of wrappers."""
 
     def check(self, absent: frozenset[Any]) -> None:
-        """Raises if, without these, the others arrive and those that are needed do not."""
+        """Raises if, with the tangents `absent`, some of `others` arrive and none of `needed`."""
         if self.needed <= absent and not self.others <= absent:
             names = ", ".join(sorted(map(str, self.needed | self.others)))
             raise self._of_function(names) if self.function else _of_sum(names)

@@ -1,9 +1,11 @@
-"""The generator's state in a pure graph: its last inputs, and where it stands at the end.
+"""The generator's state in a pure graph: seed and offset as inputs, the next offset as output.
 
-Used by stage 6. A random op of an imperative graph becomes its pure form, which draws behind what
-the random ops before it have used up; the graph's inputs get a seed and an offset, its outputs the
-offset behind all of them. What was recorded as pure draws stays as it is: code that sets the
-generator is recorded so (`streams`). Rules: RNG-1 to RNG-4. Spec: `specs/randomness.md`.
+    u = rand((2,)); v = rand((3,))      becomes      u = rand_pure(seed, offset, 0, (2,))
+                                                     v = rand_pure(seed, offset, <used by u>, (3,))
+                                                     next offset = advance(offset, <used by both>)
+
+Used by stage 6. Draws that stage 1 recorded in their pure form, since the function sets the
+generator, stay as they are. Rules: RNG-1 to RNG-4. Spec: `specs/randomness.md`.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from aotlite.ir.op import RandomOp
 from aotlite.ir.ops.random.state import ADVANCE_OFFSET
 
 STATE_META = tensor_meta((), None, uint64)
-"""Of a seed and of an offset."""
+"""The meta of a seed and of an offset."""
 
 
 class GeneratorInputs:
-    """The seed and the offset of a graph that is being built, and what its draws have used up."""
+    """The seed and offset inputs of a graph being built, and the offsets that its draws used."""
 
     def __init__(self, graph: Graph, build: Builder, *, draws: bool) -> None:
         self.build = build
@@ -39,7 +41,7 @@ class GeneratorInputs:
                 self._given[kind] = build.placeholder(STATE_META, kind()).node
 
     def draw(self, node: Node, args: tuple[Any, ...]) -> Node:
-        """The pure form of a random op, behind the random ops before it (RNG-4)."""
+        """Emits the pure form of a random op, at the position after all earlier draws (RNG-4)."""
         op: RandomOp = node.target
         place = self._given[Seed], self._given[Offset], self.drawn
         made = self.build.emit(op.functional, (*place, *args))
@@ -47,9 +49,7 @@ class GeneratorInputs:
         return made
 
     def closed(self, values: Sequence[Any], roles: Sequence[Role]) -> Graph:
-        """The graph with these outputs, and the advanced offset behind those of the forward
-        (RNG-3).
-        """
+        """The finished graph; the next offset is the last output of the forward (RNG-3)."""
         values, roles = list(values), list(roles)
         if Offset in self._given and NextOffset() not in roles:
             later = [i for i, role in enumerate(roles) if type(role) in FROM_BACKWARD]

@@ -1,6 +1,6 @@
-"""Rebuilds a wrapper around other parts, by its class (SUB-1).
+"""Rebuilds a wrapper from other parts by its class's `__tensor_unflatten__`; checks the class.
 
-Spec: `specs/subclasses.md`.
+Rule: SUB-1. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from aotlite.stages.records.trace import Trace
 
 
 def rebuilt_wrapper(recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor]) -> Tensor:
-    """SUB-1: what a wrapper's class makes of other parts, which has to be a wrapper like it."""
+    """A wrapper like `wrapper` with other parts.
+
+    Raises SubclassError if the class returns another geometry, or runs ops on the parts.
+    """
     cls, meta, start = type(wrapper), wrapper.meta, len(recorder.nodes)
     spec = flatten(wrapper)[1]
     error: Exception | None = None
@@ -51,7 +54,10 @@ def _unlike(cls: type[Any], what: str, expected: str) -> Exception:
 def subclass_meta_of(
     wrapper: Tensor, role: Any, roles: dict[Any, dict[str, Any]], kind: type[Part] = Part
 ) -> SubclassMeta:
-    """How a wrapper with this role is made; `roles` has the parts' roles where they are others."""
+    """The `SubclassMeta` of a wrapper with this role.
+
+    The roles of parts are `kind(role, name)`, unless `roles` has others.
+    """
     names, spec = flatten(wrapper)
     parts, layouts = [], {}
     for name in names:
@@ -68,7 +74,7 @@ def subclass_meta_of(
 def input_subclass_metas(
     recorder: Trace, inputs: Iterable[CapturedInput]
 ) -> dict[Any, SubclassMeta]:
-    """How those of the inputs are made that are wrappers (SUB-3)."""
+    """The `SubclassMeta`s of input wrappers, by role (SUB-3)."""
     parts = recorder.wrapped.parts
     fakes = {each.role: each.fake for each in inputs if each.role in parts}
     return {role: subclass_meta_of(fake, role, parts) for role, fake in fakes.items()}

@@ -1,4 +1,4 @@
-"""Questions about the tapes of captured runs: what gradients pass, which views go nowhere."""
+"""Queries on the tape of a captured run: reachable nodes, histories of views, inner leaves."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from aotlite.ir.op import ViewOp
 
 
 def is_dead_end(view: Tensor) -> bool:
-    """Whether a view of a restricted kind has a tape node from which its base is not reached.
+    """Whether a view has a tape node that does not lead to its base.
 
-    It was taken, with grad mode on, of a view that was taken under no_grad (TEN-21).
+    It is a view, taken with grad mode on, of a view that was taken under no_grad (TEN-21).
     """
     root = view._root
     if view._kind not in RESTRICTED or view._node is None or root is None:
@@ -32,9 +32,9 @@ def is_dead_end(view: Tensor) -> bool:
 
 
 def follows_base(view: Tensor) -> bool:
-    """Whether a view of a leaf on memory of a base has the base's history, and not the leaf's.
+    """Whether a view of a leaf, which is itself on a base's memory, has the history of that base.
 
-    The base was written, and has a history since; the leaf stays one (TEN-23).
+    The base was written since, and has a history; the leaf stays a leaf (TEN-23).
     """
     root = view._root
     if root is None or root.node is None or root.leaf:
@@ -50,9 +50,9 @@ def follows_base(view: Tensor) -> bool:
 
 
 def has_own_history(view: Tensor) -> bool:
-    """Whether users' Python lies on the tape between a view and its base, however far (META-8).
+    """Whether a custom function or a hook is on the tape between a view and its base (META-8).
 
-    A view whose history is to be made anew, its base having been written, has none of its own.
+    False if the base was written since: then the view's history is regenerated from the base's.
     """
     root, node, index = view._root, view._node, view._index
     if root is None or node is None or view._seen != view.storage.version:
@@ -67,7 +67,7 @@ def has_own_history(view: Tensor) -> bool:
 
 
 def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
-    """The nodes that collect a leaf's gradient after changes of its geometry (TEN-24)."""
+    """The further accumulating nodes of a leaf whose geometry changed (TEN-24)."""
     while isinstance(node, AccumulateGrad) and node.edges:
         (edge,) = node.edges
         assert edge is not None
@@ -80,9 +80,9 @@ def passes_outside(
     sinks: Sequence[Edge | None],
     ways: Sequence[tuple[Edge, Edge | None]],
 ) -> bool:
-    """Whether gradients would have to pass the history outside of one input to get to another.
+    """Whether the gradient of one input would have to go through the outer history of another.
 
-    `ways` has for each input its edge within the capture, and the one outside.
+    `ways` has for each input its edge in the capture, and the caller's edge.
     """
     order, _ = reachable([edge[0] for edge in starts if edge is not None])
     met = {node for node in order if isinstance(node, InputNode)}
@@ -95,9 +95,9 @@ def passes_outside(
 
 
 def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
-    """For each tape node the edges, as bits of a number, whose gradients pass it.
+    """For each tape node the edges, as bits, from which it is reached.
 
-    In the order in which a backward runs them; those that accumulate at the end.
+    In the order in which a backward runs the nodes; accumulating nodes come last.
     """
     starts: dict[TapeNode, int] = {}
     for place, edge in enumerate(edges):
@@ -118,10 +118,10 @@ def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:
 
 
 def passed_at_some_order(edges: Sequence[Edge | None]) -> set[TapeNode]:
-    """The tape nodes that gradients pass, and those that derivatives of these pass.
+    """The tape nodes that gradients of any order pass.
 
-    They go on through what the nodes have saved, which may be computed from inputs that no gradient
-    reaches.
+    A double backward goes on through saved tensors, which may depend on inputs that no first-order
+    gradient reaches.
     """
     found: set[TapeNode] = set()
     while edges:
@@ -133,9 +133,9 @@ def passed_at_some_order(edges: Sequence[Edge | None]) -> set[TapeNode]:
 
 
 def refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: Result) -> None:
-    """A gradient would have to arrive at a result of the same call, or be shown as a leaf's.
+    """Refuses a gradient of a leaf that the function made and returned, or that has a post hook.
 
-    `shown` has the ids of results and of what they are views of.
+    `shown` has the ids of results and of their bases.
     """
     leaf = node.leaf
     if leaf is not None and id(leaf) in shown:
@@ -157,7 +157,7 @@ def refuse_inner_leaf(node: AccumulateGrad, shown: set[int], result: Result) -> 
 
 
 def these_of(results: Sequence[Result], bits: int) -> Iterator[Result]:
-    """The results whose places are set in `bits`."""
+    """The results whose bits are set."""
     while bits:
         lowest = bits & -bits
         yield results[lowest.bit_length() - 1]

@@ -1,4 +1,4 @@
-"""Where in the user's source we are: the innermost frame outside aotlite."""
+"""The user's source line: that of the innermost frame outside aotlite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_OURS = tuple(
     for part in ("tests", "examples", "benchmarks", "docs", ".venv")
 )
 _INTERNAL: dict[str, bool] = {}
-"""By file: a code object's own hash reads its whole content."""
+"""By file name, since hashing a code object reads its whole content."""
 
 
 def is_internal(code: CodeType) -> bool:
@@ -29,16 +29,17 @@ def is_internal(code: CodeType) -> bool:
 
 
 def _is_ours(file: str) -> bool:
-    if file.startswith("<"):  # no file: what we generate, or a user's notebook cell or doctest
+    if file.startswith("<"):  # no file: generated code, or a user's notebook cell or doctest
         return file.startswith(("<attrs", "<string>", "<frozen", "<graph>"))
     path = os.path.abspath(file)
     return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
 
 
 def user_location(depth: int = 1) -> Location | None:
-    """(code, instruction) of the innermost frame of the user; None if there is none.
+    """(code, instruction) of the user's innermost frame; None if there is none.
 
-    The caller knows the innermost `depth` frames to be ours: looking at a frame costs an object.
+    The innermost `depth` frames are skipped: they are aotlite's, and each frame read costs an
+    object.
     """
     frame: FrameType | None = sys._getframe(depth)
     internal = _INTERNAL
@@ -52,5 +53,5 @@ def user_location(depth: int = 1) -> Location | None:
 
 
 def describe(location: Location | None) -> str | None:
-    """The place as tracebacks write it; None if it is unknown."""
+    """The location in the form of a traceback line; None if it is unknown."""
     return None if location is None else place_of(location).note()

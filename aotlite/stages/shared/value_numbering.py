@@ -1,11 +1,15 @@
-"""Numbers of values by how they are computed, the same in the graphs of all orders (DBL-2).
+"""Value numbering (as in GVN) across the graphs of all orders of derivatives (DBL-2).
 
-Values of two graphs are one if they have one number. The forward part of a later graph is that of
-the first one, but has other readers, so that the rules on views and scatters find other things
-there. Hence a number is given by what a value shows, and not by the way to it: a view is a window
-on a memory, a scatter is what its operand's memory is after a write, and a window that no write
-meets is one on what was there before (SIM-2 to SIM-6). Memories are thought of as contiguous, since
-a copy is the value that it is a copy of. Spec: `specs/higher_orders.md`.
+Nodes of two graphs have one number only if they have equal values. A double backward's graph
+computes the forward again; the numbers say which of its nodes a call has saved already.
+
+Note [Value numbers across writes]
+    y = x.clone(); y[0] = a; y[1] = b; return y[0].sin()
+In the first graph stage 7 may have replaced `y[0]` by `a`; in the graph of order 2 it is still
+`select(select_scatter(select_scatter(..)))`, since other nodes read it. By op and operands the two
+would differ. So a number stands for contents: a view is a window on a memory, a scatter is a memory
+after a write, and a window that no later write meets is a window on the memory before (SIM-2 to
+SIM-6). Strides do not count: a copy has the number of its operand. Spec: `specs/higher_orders.md`.
 """
 
 from __future__ import annotations
@@ -28,38 +32,40 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.shared.memory.windows import LOOK_BACK, SCATTERED, MemoryWindow, relation
 
 _COPIES = {op.copies: op for op in list(OPS.values()) if isinstance(op, ViewOp) and op.copies}
-"""The view that each op is which copies what one shows."""
+"""For each op that copies a view, the view op."""
 
 
 class _Place(NamedTuple):
-    """A window on the memory of the value with a number."""
+    """A window on a memory, which is named by the number of the value that spans it."""
 
     memory: int
     window: MemoryWindow
 
 
 class _Write(NamedTuple):
-    """What a scatter does: it writes the value with the number `source` to a copy of a memory."""
+    """A scatter: value `source` is written in `window` to a copy of memory `below`.
+
+    It ends a run of writes that covers the addresses `first` to `end` and began with `bottom`.
+    """
 
     below: int
     source: int
     window: MemoryWindow
     first: int
-    """Where the writes in a row begin of which it is the last one, and what they begin with."""
     end: int
     bottom: int
 
 
 @attrs.frozen(eq=False)
 class ValueNumbering:
-    """The numbers given so far, by keys; where windows lie and what scatters write, by number."""
+    """The numbers given so far, by key; the place, and the write, of numbers that have one."""
 
     _table: dict[Any, int] = attrs.field(factory=dict)
     _places: dict[int, _Place] = attrs.field(factory=dict)
     _writes: dict[int, _Write] = attrs.field(factory=dict)
 
     def of(self, graph: Graph, given: Mapping[Any, int]) -> dict[Node, int]:
-        """The number of each value; `given` has those of inputs, by role."""
+        """The number of each node of a graph; `given` has the numbers of inputs, by role."""
         numbers: dict[Node, int] = {}
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -75,7 +81,7 @@ class ValueNumbering:
         return self._number(("unknown", len(self._table)))
 
     def turned(self, number: int) -> int:
-        """The number of the value of the same elements that a value is a view of."""
+        """The number of a view's base, if the view has all its elements; else `number`."""
         place = self._places.get(number)
         if place is None:
             return number
@@ -83,11 +89,10 @@ class ValueNumbering:
         return place.memory if whole.numel == place.window.meta.numel else number
 
     def _input(self, node: Node) -> int:
-        """The number of an input, by its role and what it is as a memory.
+        """The number of an input, by its role and shape.
 
-        Gradients that arrive have one role at several orders, and at one order where others arrived
-        before. No value that is saved is computed from two of them; but what a number says of where
-        windows lie holds for one shape.
+        Tangents of two orders may have one role. No saved value depends on both; but the windows
+        on a number are those of one shape.
         """
         meta: TensorMeta = node.meta  # type: ignore[assignment]
         return self._number(("input", node.role, meta.as_contiguous()))
@@ -97,7 +102,7 @@ class ValueNumbering:
 
     def _called(self, node: Node, numbers: dict[Node, int]) -> int:
         op: Any = _COPIES.get(node.target, node.target)
-        if op in (CLONE, RESTRIDE):  # the same values, laid out otherwise
+        if op in (CLONE, RESTRIDE):  # the same values in other strides
             return numbers[node.args[0]]
         if is_effect(node):
             return self._number(("effect", op.effect, node.phase, numbered(node)))
@@ -119,7 +124,7 @@ class ValueNumbering:
         return found or self._number((op, *_named(node, numbers)))
 
     def _strided(self, node: Node, numbers: Mapping[Node, int]) -> int:
-        """The number of a window that goes by how the memory lies that the operand is a view of."""
+        """The number of an as_strided, which depends on the strides of its operand's root."""
         root, start = _in_memory(node.args[0])
         if storage_root(root) is not root:
             return self.unknown()
@@ -133,7 +138,7 @@ class ValueNumbering:
 
     # --- memories
     def _place(self, number: int, meta: TensorMeta) -> _Place:
-        """Where a value lies; by itself if nothing else is known."""
+        """The place of a value; a memory of its own if it is no known view."""
         found = self._places.get(number)
         if found is None:
             whole = MemoryWindow(meta.as_contiguous(), 0)
@@ -141,7 +146,7 @@ class ValueNumbering:
         return found
 
     def _shown(self, memory: int, window: MemoryWindow) -> int:
-        """The number of what a window shows."""
+        """The number of the value in a window; searches behind writes that do not meet it."""
         for _ in range(LOOK_BACK):
             if window == self._places[memory].window:
                 return memory
@@ -166,10 +171,9 @@ class ValueNumbering:
         return number
 
     def _inside(self, window: MemoryWindow, write: _Write) -> _Place | None:
-        """The place of a window in what was written, where it lies within that and it is easy to
-        say where: where one is the other turned, or both are runs.
+        """The window's place within the written value, if it lies inside it and is easy to find.
 
-        A view of such a window may be all that was written, and a derivative views it back.
+        Easy: one is a transpose of the other, or both are contiguous.
         """
         memory, source = self._place(write.source, write.window.meta)
         if window.meta.dtype is not source.meta.dtype:
@@ -192,10 +196,9 @@ class ValueNumbering:
         return _Place(memory, MemoryWindow(window.meta, source.start + start))
 
     def _scattered(self, operand: _Place, window: MemoryWindow, source: int) -> int | None:
-        """The number of an operand that is written in a window; None if it has to be looked at as
-        an op like others.
+        """The number of a scatter's result; None to number it by op and operands.
 
-        Of what two elements in one place show, which one stays is not said.
+        None if elements of the window share a place: it is unspecified which value stays.
         """
         memory, whole = operand
         if _meets_itself(whole.meta) or _meets_itself(window.meta):
@@ -205,12 +208,12 @@ class ValueNumbering:
         if window == whole:
             return source
         place = self._places[self._shown(self._without(memory, window), whole)]
-        if place.window != whole:  # it shows what one write wrote, which lies elsewhere
+        if place.window != whole:  # all of it was written by one write, from another memory
             place = operand
         return self._behind(place.memory, whole, window, source)
 
     def _behind(self, memory: int, whole: MemoryWindow, window: MemoryWindow, source: int) -> int:
-        """The number of what a window shows of a memory that is written within it."""
+        """The number of the memory after a write, as far as `whole` spans it."""
         number = self._number(("written", memory, whole, window, source))
         if number not in self._writes:
             self._places[number] = _Place(number, whole)
@@ -226,7 +229,7 @@ class ValueNumbering:
         return _Write(below, source, window, first, end, bottom)
 
     def _without(self, memory: int, window: MemoryWindow) -> int:
-        """The memory without an earlier write of the same window, which is overwritten (SIM-4)."""
+        """The memory without an earlier write to the same window, which is dead (SIM-4)."""
         later: list[tuple[MemoryWindow, _Write]] = []
         below = memory
         for _ in range(LOOK_BACK):
@@ -240,10 +243,7 @@ class ValueNumbering:
         return memory
 
     def _again(self, memory: int, writes: list[tuple[MemoryWindow, _Write]]) -> int | None:
-        """The memory behind writes, of which the last one comes first.
-
-        None where what a write is to is no longer a window on it.
-        """
+        """The memory with these writes, newest first, applied again; None if one cannot be."""
         for whole, write in reversed(writes):
             operand = self._places[self._shown(memory, whole)]
             if operand.window != whole:
@@ -253,7 +253,7 @@ class ValueNumbering:
 
 
 def _has_numbers(node: Node) -> bool:
-    """Whether all sizes are numbers."""
+    """Whether no size is symbolic."""
     metas: Any = (node.meta, node.args[0].meta)
     return not any(is_symbolic((*meta.shape, *meta.stride)) for meta in metas)
 
@@ -263,8 +263,7 @@ def _fits(source: TensorMeta, window: TensorMeta) -> bool:
 
 
 def _order(window: MemoryWindow, other: MemoryWindow) -> list[int] | None:
-    """The dimensions of another window in the order in which one has them; None if it is no turned
-    one."""
+    """The permutation of `other`'s dimensions that gives `window`; None if there is none."""
     have = list(zip(window.meta.shape, window.meta.stride, strict=True))
     rest = dict(enumerate(zip(other.meta.shape, other.meta.stride, strict=True)))
     if window.start != other.start or sorted(have) != sorted(rest.values()):
@@ -285,7 +284,7 @@ class _Operand(NamedTuple):
 
 
 def _seen_through(op: ViewOp, window: MemoryWindow, rest: tuple[Any, ...]) -> MemoryWindow | None:
-    """The window that a view of a window is; None where it would not be one there."""
+    """The window of a view of a window; None if the view op fails on its strides."""
     try:
         meta, start = op.result((_Operand(window.meta), *rest))
     except AotliteError:
@@ -295,7 +294,7 @@ def _seen_through(op: ViewOp, window: MemoryWindow, rest: tuple[Any, ...]) -> Me
 
 # ------------------------------------------------------------------------------------ other calls
 def _named(node: Node, numbers: Mapping[Node, int]) -> tuple[Any, ...]:
-    """The arguments by their numbers; literals with their types: 1, 1.0 and True are three."""
+    """The arguments as a key: value numbers, and literals with their types."""
     args = map_nodes(node.args, lambda value: _Numbered(numbers[value]))
     return tuple(map(_literal, args))
 
@@ -312,7 +311,7 @@ def _literal(value: Any) -> Any:
 
 
 def _in_memory(value: Node) -> tuple[Node, int]:
-    """What a value is a view of, and where in that it starts, in elements of the value's."""
+    """The root of a chain of views, and the start of the value in it, in elements."""
     views: list[Node] = []
     while isinstance(value.target, ViewOp):
         views.append(value)

@@ -1,4 +1,4 @@
-"""The as_strided that shows all that a program sees of an input's memory."""
+"""A flat view of the whole extent of an input: all memory that as_strided reaches from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
 def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], TensorMeta]:
-    """The arguments, and the meta, of the as_strided that shows all that is seen of an input."""
+    """The arguments and the meta of the as_strided op that views an input's extent."""
     meta: Any = placeholder.meta
     first, end = extent
     flat = meta.as_contiguous((end - first,))
@@ -18,10 +18,10 @@ def extent_view(placeholder: Node, extent: Extent) -> tuple[tuple[Any, ...], Ten
 
 
 def extent_node(placeholder: Node, extent: Extent) -> Node:
-    """The node of it."""
+    """The node of that as_strided op."""
     args, meta = extent_view(placeholder, extent)
     return Node("call", AS_STRIDED, args, meta)
 
 
 Extent = tuple[int, int]
-"""The first element and the one behind the last, from the input's first element."""
+"""(first, end) in elements, counted from the input's first element; `end` is exclusive."""

@@ -1,4 +1,4 @@
-"""Whose memory each storage is, once the call has returned."""
+"""The owner of each storage after the call: the input, result or base that keeps it alive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aotlite.stages.records.trace import MetadataTrace
 
 
 def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tuple[Alias, Storage]]:
-    """Where inputs are put, each with the storage that stands for that memory in the capture."""
+    """The aliases that inputs are after `set_`, each with its storage in the capture."""
     changes: MetadataTrace = captured.recorder.changes
     for each in inputs:
         puts = [c.step for c in changes.of.get(each.role, ()) if isinstance(c.step, Node)]
@@ -31,7 +31,7 @@ def windows_of(captured: Captured, inputs: Sequence[InputMeta]) -> Iterator[tupl
 
 
 def owners_of(captured: Captured, meta: FunctionMeta) -> dict[Storage, Any]:
-    """Whose memory each storage is, once the call has returned: roles."""
+    """The role that owns each storage after the call."""
     owners: dict[Storage, Any] = {}
     for given in captured.inputs:
         owners.setdefault(given.storage, given.role)

@@ -1,6 +1,4 @@
-"""Questions about imperative graphs: whose storage a value is on, and through which views it is
-seen.
-"""
+"""`ViewAnalysis`: for each value of an imperative graph its storage's root, and its view chain."""
 
 from __future__ import annotations
 
@@ -21,22 +19,22 @@ from aotlite.stages.records.capture_inputs import CapturedInput
 
 @attrs.frozen(eq=False)
 class ViewOf:
-    """How a value is seen: the node that made its storage, and the views from there to it."""
+    """A value as a view: the node that made its storage, and the view chain from it."""
 
     root: Node
     chain: ViewChain
     start: int
-    """Elements from the root's first element to this value's."""
+    """The offset of this value's first element from the root's, in elements."""
     object: Node
     """The node that made the Python object (in-place and geometry ops return the same object)."""
     family: AsStridedOrigin
     moves: ViewChain = EMPTY_CHAIN
-    """The geometry ops that the object itself went through since."""
+    """The geometry ops (`t_`, ..) that the object went through since it was made."""
 
 
 @attrs.frozen(eq=False)
 class AsStridedOrigin:
-    """What as_strided counts from: the root, or the detached alias that the value is a view of."""
+    """The base of as_strided's offsets: the root, or the `detach()` that the value is a view of."""
 
     chain: ViewChain
     start: int
@@ -44,7 +42,7 @@ class AsStridedOrigin:
 
 
 class ViewAnalysis:
-    """The sight of every node of an imperative graph; that of a fresh value is made when asked."""
+    """The `ViewOf` of every node of an imperative graph; made lazily for pure results."""
 
     __slots__ = ("_seen",)
 
@@ -76,7 +74,7 @@ class ViewAnalysis:
 
 
 def is_hidden(chain: ViewChain) -> bool:
-    """Whether writes through these views are not counted by the storage seen through them."""
+    """Whether writes through these views do not bump the root's version: a hidden alias."""
     return any(step.op is HIDDEN_ALIAS for step in chain)
 
 
@@ -110,14 +108,14 @@ def _further(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made:
 
 
 def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
-    """Where an input lies in its storage at entry, and the bytes of an element."""
+    """An input's geometry in its storage at entry, and its itemsize."""
     meta = given.entry_meta
     return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
 def behind(chain: ViewChain, first: ViewOf) -> ViewChain:
-    """The steps of a chain behind a view that it leads through.
-    as_strided begins anew at the root's memory: it is told from the view's first element then."""
+    """The rest of a chain after the view `first`, through which it leads.
+    An as_strided step is rebased: its offset counts from `first`'s first element then."""
     steps, before = chain.steps, first.chain.steps
     if len(steps) >= len(before) and all(map(is_, steps, before)):
         return chain_of(*steps[len(before) :])

@@ -1,9 +1,10 @@
-"""Inputs that are views of one base share a history: a write to one is part of all.
+"""View families: inputs that are views of one base, and share its history.
 
-Used by stage 1 alone. Fakes of such inputs get one root, as the caller's tensors have: where the
-base's gradient goes is one more sink. Each input keeps the edge at which its own gradient is
-collected until something is written. Which base and which views is guarded only where that counts.
-Rules: SYN-2, SYN-6. Decision 0010.
+    base ──> a = base[:3], b = base[2:]      a.mul_(2) changes the history of base, and so of b
+
+The fakes of such inputs share a `ViewRoot`, as the caller's tensors do; the base's edge is one more
+gradient sink. Until a write, each input keeps its own edge. The base and the views are guarded only
+if they matter. Used by stage 1. Rules: SYN-2, SYN-6. Decision 0010.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from aotlite.stages.records.capture_inputs import CapturedFamily, InputRole
 
 
 class FamilyWindow(Protocol):
-    """What overlaps: a tensor, or an input as it was at entry."""
+    """A geometry on a storage: a tensor, or an input as it was at entry."""
 
     meta: TensorMeta
     offset: int
 
 
 def overlapping_pairs(tensors: Sequence[FamilyWindow]) -> Iterator[tuple[int, int]]:
-    """Places of pairs of tensors on one storage that overlap, exactly; within a pair in order."""
+    """(i, j), i < j, of all pairs of tensors that share a byte; the tensors are on one storage."""
     spans = [_span(tensor) for tensor in tensors]
     reaching: list[int] = []
     for i in sorted(range(len(tensors)), key=lambda i: spans[i][0]):
@@ -48,7 +49,7 @@ def overlapping_pairs(tensors: Sequence[FamilyWindow]) -> Iterator[tuple[int, in
 
 
 def _span(tensor: FamilyWindow) -> tuple[int, int]:
-    """The first byte, and the one behind the last."""
+    """(first byte, end)."""
     size = tensor.meta.dtype.itemsize
     return tensor.offset * size, (tensor.offset + tensor.meta.span) * size
 
@@ -60,19 +61,19 @@ def _layout(tensor: FamilyWindow) -> tuple[tuple[tuple[int, ...], tuple[int, ...
 
 @attrs.define(eq=False, repr=False)
 class ViewFamilies:
-    """The families of a capture, by the roots that the caller's tensors have."""
+    """The view families of a capture, by the `ViewRoot` of the caller's tensors."""
 
     _joined: dict[int, ViewRoot] = attrs.field(factory=dict)
-    """The caller's root of each tensor that shares it with another, by the tensor's id."""
+    """By a tensor's id: its root, if other tensors share it."""
     _made: dict[int, CapturedFamily] = attrs.field(factory=dict)
     _bases: dict[int, Tensor] = attrs.field(factory=dict)
     _alone: dict[int, list[Tensor]] = attrs.field(factory=dict)
-    """The caller's other tensors that were met, by their root."""
+    """By root: tensors that were met, and were not known to share it."""
     late: list[tuple[Tensor, Tensor]] = attrs.field(factory=list)
-    """Pairs that should have shared a root, and were met too late for that."""
+    """Pairs that share a root, which was found out too late to make a family."""
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Finds those that share a root among all that the function can reach, before it runs."""
+        """Finds the tensors that share a root, among all that the function can reach."""
         by_root: dict[int, dict[int, Tensor]] = {}
         for tensor in tensors:
             is_real = tensor.storage.buffer is not None or is_wrapper(tensor)
@@ -86,10 +87,7 @@ class ViewFamilies:
                     self._joined[id(tensor)] = tensor._root  # type: ignore[assignment]
 
     def join(self, real: Tensor, fake: Tensor, role: InputRole) -> Family | None:
-        """Gives the fake of a tensor that shares its root with others the family's root.
-
-        None for any other tensor.
-        """
+        """Gives a fake the root of its family; returns the family, if the tensor has one."""
         root = real._root
         if root is None:
             return None
@@ -123,9 +121,10 @@ class ViewFamilies:
 
 
 def _is_apart(tensor: Tensor) -> bool:
-    """Whether a view is told by its base even alone: one that requires grad on memory of a base
-    that does not (TEN-23), one that overlaps itself or whose base does (TEN-7), which can be
-    written through its base or not at all, or one with hooks, which a write goes past (TEN-39).
+    """Whether a view needs a family even if no other input shares its base.
+
+    It requires grad, and its base does not (TEN-23); it or its base overlaps itself (TEN-7), so it
+    can only be written through the base; or it has hooks, which a write bypasses (TEN-39).
     """
     if tensor._base is None:
         return False
@@ -149,7 +148,10 @@ def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:
 
 
 def copy_autograd(real: Tensor, fake: Tensor, *, requires_grad: bool) -> None:
-    """Gives a fake the autograd state that programs can see: leaf, history, view kind (TEN-32)."""
+    """Copies the autograd state that programs can observe to a fake: leaf, history, view kind.
+
+    Rule: TEN-32.
+    """
     kind = real._kind
     if requires_grad:
         if real._leaf and real._node is None:

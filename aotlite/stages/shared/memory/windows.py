@@ -1,4 +1,4 @@
-"""Windows on one memory: what a view shows, what a scatter writes, and how two of them lie."""
+"""Windows (meta and start) on one memory: of views, of scatters, and how two of them overlap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, PureOp, ViewOp
 
 LOOK_BACK = 64
-"""Scatters behind which one view is looked for, at most: so the pass is linear in the nodes."""
+"""The most scatters that a search for one view passes: so the pass is linear in the nodes."""
 
 
 SCATTERED: dict[PureOp, ViewOp] = {
@@ -21,11 +21,11 @@ SCATTERED: dict[PureOp, ViewOp] = {
     for op in list(OPS.values())
     if isinstance(op, ViewOp) and (found := OPS.get(f"{op.name}_scatter")) is not None
 }
-"""The view through which each scatter writes."""
+"""For each scatter the view op whose window it writes."""
 
 
 class MemoryWindow(NamedTuple):
-    """What is seen of a memory: a geometry, and where it starts, in elements."""
+    """A view of a memory: its geometry, and its start in elements."""
 
     meta: TensorMeta
     start: int
@@ -33,7 +33,7 @@ class MemoryWindow(NamedTuple):
 
 @attrs.frozen(eq=False)
 class ScatterWrite:
-    """A scatter: the value `source` in a window on a copy of `operand`."""
+    """A scatter: a copy of `operand` with `source` written in `window`."""
 
     operand: Node
     source: Node
@@ -41,7 +41,7 @@ class ScatterWrite:
 
 
 def write_of(node: Node) -> ScatterWrite | None:
-    """The write that a scatter is; None where its result is laid out otherwise than its operand."""
+    """The write of a scatter; None if it cannot be compared with windows on its operand."""
     viewed = SCATTERED.get(node.target)
     if viewed is None:
         return None
@@ -50,12 +50,12 @@ def write_of(node: Node) -> ScatterWrite | None:
         return None
     meta, start = viewed.result((operand, *node.args[2:]))
     if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
-        return None  # of two values for one element, which one stays is not said
+        return None  # two values are written to one place: unspecified which one stays
     return ScatterWrite(operand, node.args[1], MemoryWindow(meta, start))
 
 
 def _is_plain(meta: Any) -> bool:
-    """Whether memory has no gaps, in which as_strided could look, and sizes are numbers."""
+    """Whether memory has no gaps, which as_strided could read, and no symbolic sizes."""
     return not _is_symbolic(meta) and meta.dense
 
 
@@ -64,7 +64,7 @@ def _is_symbolic(meta: Any) -> bool:
 
 
 def relation(seen: MemoryWindow, written: MemoryWindow) -> str:
-    """How two windows on one memory lie: "same", "apart", or "other"."""
+    """The relation of two windows on one memory: "same", "apart" (no common element) or "other"."""
     if seen.start == written.start and seen.meta is written.meta:
         return "same"
     a, b = seen.meta, written.meta
