@@ -1,7 +1,7 @@
-"""Effects: what a program does besides computing, each thing once and in order, compiled or not.
+"""Ordered effects: `print` and `callback` happen once and in order, in eager and compiled code.
 
-`print` and `callback` are the built-in ones; `aotlite.register_op(..., effect="name")` declares
-others. In a compiled function they happen at each call, and not while it is compiled.
+`aotlite.register_op(..., effect="name")` declares further ones. In a compiled function an effect
+happens at each call, and not at compile time.
 Spec: `specs/tokens.md`; how to use them: `docs/effects.md`.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["callback", "happening", "print"]
 
 
 def print(format: str, *tensors: Tensor) -> None:
-    """Prints a text with the values that the tensors have now; fields are `{}`, `{0}`, `{0:.3f}`.
+    """Prints a format string with the tensors' current values; fields are `{}`, `{0}`, `{0:.3f}`.
 
     >>> import aotlite as al
     >>> @al.compile
@@ -38,17 +38,17 @@ def print(format: str, *tensors: Tensor) -> None:
 
 
 def happening(node: Node) -> AbstractContextManager[None]:
-    """A block in which compiled code lets an effect of its graph happen by means of its own.
+    """A block in which a backend runs an effect of its graph by its own code.
 
-    `node` is the call `with_effect_...` of the graph. Code that calls the kernel of the op, or runs
-    the graph, has no use for this: there it is said already. Raises TokenError where it is not the
-    effect's turn.
+    It reports the effect, so that order and count are checked. `node` is the graph's
+    `with_effect_...` call. A backend that calls the op's kernel, or runs the graph, does not need
+    it: that reports the effect itself. Raises TokenError if it is not the effect's turn.
 
     >>> import aotlite as al
     >>> def compiler(graph):
-    ...     (told,) = [node for node in graph.calls if node.target.name.startswith("with_effect")]
+    ...     (effect,) = [node for node in graph.calls if node.target.name.startswith("with_effect")]
     ...     def run(x):
-    ...         with happening(told):
+    ...         with happening(effect):
     ...             builtins.print("by other means:", x)
     ...         return [x * 2]
     ...     return run

@@ -97,7 +97,7 @@ def planned_backward(
     *,
     is_compact: bool,
 ) -> BackwardPlan | None:
-    """The plan by which the runtime runs a partition's backward; None without one.
+    """The plan of a partition's backward, for the runtime; None without one.
     `derivatives` come from `orders_of`."""
     fast, lower = compilation.options.fast_paths, compilation.stages["lower"]
     return plan_backward(

@@ -1,7 +1,7 @@
 """The ten stages of compilation, one public function each; `aotlite.pipeline` calls them in order.
 
-Stages never import each other. What they share: `facts` (the records they hand on), `aliasing`
-(questions about imperative graphs), `places` (where tensors from outside are found again).
+Stages never import each other. `records` has the frozen records that they pass on, `shared` the
+analyses that several of them use, one per file.
 """
 
 NAMES = (

@@ -47,12 +47,11 @@ from aotlite.stages.shared.user_frames import describe
 
 # Note [aliases of results and bases]
 #     def f(x): y = x * 2; return y[0], y[1]
-# In eager both results share one storage: a write to the one raises the version of the other, and
-# backward through it goes on to y. A graph that returned two tensors would give two storages, and
-# one that wrote the second would miss the first. So the graph returns y itself, as an intermediate
-# base, and the runtime replays `select` on it for both results. One view alone (`return y[0]`) is
-# returned as it is: nobody can tell. A base needs its edge on the tape at stage 4: it is found
-# through `witness`, a result in y's view family, since y may have been written through any view.
+# In eager both results share one storage: a write to one raises the version of the other, and their
+# gradients meet in y. Two returned tensors would be two storages. So the graph returns y itself, an
+# intermediate base, and the runtime replays `select` on it. One view alone (`return y[0]`) is
+# returned as it is: nobody can tell. Stage 4 finds the base's tape edge through `witness`, a result
+# in y's view family, since any of them may have been written.
 class OutputAnalysis:
     """Classifies each result; the first match wins (META-7).
     Note [aliases of results and bases]."""

@@ -1,17 +1,17 @@
-"""Networks made smaller without another minimum cut: what is left `flow_network.py` has a solver
-solve.
+"""Exact reductions of a flow network: fewer vertices and edges, and the same minimum cut.
 
-Each value is a vertex of two halves, joined by an edge with the value's capacity; from a value to
-its users lead edges without limit. A value may start at the source, and may end at the sink. Values
-stand in execution order. Parallel edges add up, vertices that are on one side of the cut are one,
-and each edge that is left knows the values that cutting it cuts. Spec: `specs/s8_mincut.md`.
+Each value is two vertices, joined by an edge with the value's capacity; edges to its users have
+unlimited capacity. A value may hang on the source, and the sink may read it. Values are in
+execution order. Parallel edges are added, vertices known to be on one side of the cut are merged,
+and each remaining edge keeps the values that it stands for. A solver gets the rest
+(`flow_network.py`). Spec: `specs/s8_mincut.md`.
 
 Note [Reductions of the flow network]
     source -(17)- sin -(8)- exp -(8)- sink
-A vertex with one edge in and one out is one edge, the smaller: of a chain one edge of 8 is left,
-and no solver is asked. Of two cuts of equal weight the one next to the sink has to stay, since the
-same graph shall always give the same saved values: so a vertex is merged with its operand if at
-least as much comes in as leaves, but with its user only if more leaves than comes in.
+A vertex with one edge in and one out becomes one edge, of the smaller capacity: of a chain one edge
+of 8 is left, and no solver runs. Of two cuts of equal weight the one nearest to the sink has to be
+found, so that equal graphs save equal values. So a vertex is merged with its operand if the
+capacity in is at least the capacity out, but with its user only if the capacity out is greater.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ UNLIMITED = math.inf
 
 Vertex = int | str
 Capacity = int | float
-"""A whole number, or UNLIMITED."""
+"""An integer, or UNLIMITED."""
 Tree = Any
 """The values that an edge stands for: a number, or a pair of trees."""
 Edges = dict[Vertex, tuple[Capacity, Tree]]
-"""Edges into one vertex, by where they come from."""
+"""The edges into one vertex, by origin."""
 Carried = tuple[Vertex, Capacity, Tree]
-"""The edge that leads out of a value, its head still open."""
+"""(origin, capacity, values) of the edge out of a value whose head is not known yet."""
 
 
 @attrs.frozen(eq=False)
 class ReducedNetwork:
-    """Values numbered in execution order. Those that are not `live` are not part of it."""
+    """A flow network of values, numbered in execution order; only `live` ones are part of it."""
 
     inputs: Sequence[Sequence[int]]
     capacities: Sequence[Capacity]
     live: Sequence[int]
     starts: Sequence[int]
-    """Whether each value hangs on the source: then what it reads does not matter."""
+    """Whether each value hangs on the source: then its operands do not matter."""
     ends: Sequence[int]
-    """Whether the sink reads it."""
+    """Whether the sink reads the value."""
     users: Sequence[int]
-    """How many live values that do not hang on the source read it."""
+    """The number of live users that do not hang on the source."""
 
 
 def reduced(network: ReducedNetwork) -> dict[Vertex, Edges]:
-    """The edges into each vertex that is left; the minimum cut next to the sink is the same."""
+    """The edges of the reduced network; its minimum cut nearest to the sink is the same."""
     return contracted(_collapsed(network))
 
 
 # ------------------------------------------------------------------------------- one wide path
 Link = tuple[Vertex, Vertex, Capacity]
-"""An edge: from where, to where, how much."""
+"""(from, to, capacity)."""
 
 
 def cut_by_a_path(links: Sequence[Link]) -> list[int] | None:
-    """The positions of the edges of the minimum cut, where one path tells it.
+    """The indices of the edges of the minimum cut, if one widest path decides it; else None.
 
-    Where all goes through one edge at the sink, and a path to there is as wide, that edge is cut:
-    nothing is cheaper, or nearer to the sink. Where all comes through one edge at the source, and a
-    path from there is wider, that one is: all other cuts are dearer.
+    If a single edge leads to the sink, and some path to it has at least its capacity, it is the
+    cut: none is cheaper, or nearer to the sink. If a single edge leaves the source, and some path
+    from it has a greater capacity, that edge is the cut: all others cost more.
     """
     first = [k for k, (origin, _, _) in enumerate(links) if origin == SOURCE]
     last = [k for k, (_, vertex, _) in enumerate(links) if vertex == SINK]
@@ -84,12 +84,12 @@ def cut_by_a_path(links: Sequence[Link]) -> list[int] | None:
 
 
 def _widest(links: Sequence[Link], start: Vertex, end: Vertex) -> Capacity:
-    """What the widest path carries."""
+    """The capacity of the widest path."""
     near: dict[Vertex, list[tuple[Vertex, Capacity]]] = {}
     for origin, vertex, capacity in links:
         near.setdefault(origin, []).append((vertex, capacity))
     width: dict[Vertex, Capacity] = {start: UNLIMITED}
-    turns = count()  # vertices of equal width are not compared
+    turns = count()  # breaks ties: vertices cannot be compared
     work: list[tuple[Capacity, int, Vertex]] = [(-UNLIMITED, next(turns), start)]
     while work:
         narrow, _, origin = heappop(work)
@@ -104,13 +104,13 @@ def _widest(links: Sequence[Link], start: Vertex, end: Vertex) -> Capacity:
 
 
 _TRIED = 5
-"""With so many vertices, the sides that they can be on are looked at one by one."""
+"""With at most this many vertices, all cuts are enumerated."""
 
 
 def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
-    """The positions of the edges of the minimum cut of a network that has few vertices.
+    """The indices of the edges of the minimum cut, by enumeration; None if there are many vertices.
 
-    Of several the one next to the sink: it has the most vertices on the source's side.
+    Of equal cuts the one nearest to the sink: it has the most vertices on the source's side.
     """
     ends = dict.fromkeys([end for origin, vertex, _ in links for end in (origin, vertex)])
     vertices = [end for end in ends if end not in (SOURCE, SINK)]
@@ -127,10 +127,9 @@ def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
 
 # ---------------------------------------------------------------------------------- in one walk
 def _collapsed(network: ReducedNetwork) -> dict[Vertex, Edges]:
-    """The edges into each vertex that is left after one walk in execution order.
+    """Merges chains and parallel edges in one walk in execution order; the edges that are left.
 
-    Chains become one edge, as do parallel edges that meet. Vertex 2i is where edges into value i
-    meet, 2i + 1 is where edges out of it part.
+    Vertex 2i is the head of edges into value i, vertex 2i + 1 the tail of edges out of it.
     """
     into: dict[Vertex, Edges] = {SINK: {}}
     carried: list[Carried | None] = [None] * len(network.capacities)
@@ -169,7 +168,7 @@ def _collapsed(network: ReducedNetwork) -> dict[Vertex, Edges]:
 def _joined(
     into: dict[Vertex, Edges], vertex: Vertex, arriving: list[Carried | None]
 ) -> Carried | None:
-    """The one edge that these are; a vertex is made where they come from several."""
+    """The edge that merges these; a new vertex if they come from several origins."""
     edges: Edges = {}
     for each in arriving:
         if each is not None:
@@ -184,17 +183,17 @@ def _joined(
 
 # -------------------------------------------------------------------------------- contractions
 _FEW = 8
-"""So many edges into a vertex are looked at one by one."""
+"""With at most this many edges into a vertex, each is bounded by what enters its origin."""
 _ENDLESS = 1 << 200
-"""What an edge without limit counts in sums, more than all others together."""
+"""The amount of an unlimited edge in sums: more than all others together."""
 _SWEEPS, _GROUP = 20, 32
-"""So often, and so many vertices at once, are groups looked at: what is left is a solver's."""
+"""The most sweeps for groups, and the largest group; a solver gets what is left."""
 
 
 def contracted(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
-    """The network with vertices that are on one side of the cut as one, until none are.
+    """Merges vertices that are known to be on one side of the cut, until there are none.
 
-    Every edge is moved a few times, as the vertex with fewer edges goes into the other.
+    Near-linear: the vertex with fewer edges is merged into the other.
     """
     left = _Contracted()
     for vertex, edges in into.items():
@@ -208,16 +207,17 @@ def contracted(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
 
 
 class _Contracted:
-    """A network, edges of which come and go."""
+    """A mutable network, whose vertices are merged."""
 
     def __init__(self) -> None:
         self.into: dict[Vertex, Edges] = {}
         self.users: dict[Vertex, dict[Vertex, None]] = {}
         self.entering: dict[Vertex, int] = {}
-        """What all edges into a vertex can carry."""
+        """The total capacity of the edges into a vertex."""
         self.leaving: dict[Vertex, int] = {}
+        """The total capacity of the edges out of a vertex."""
         self.work: list[Vertex] = []
-        """Vertices some edge of which is new or gone."""
+        """Vertices with a changed edge, to look at again."""
 
     def contract(self) -> None:
         work = self.work
@@ -233,10 +233,10 @@ class _Contracted:
             self._merge(vertex, other)
 
     def join_the_sink(self) -> bool:
-        """Merges groups with the sink, if there are any.
+        """Merges groups with the sink; whether there were any.
 
-        A vertex cannot be on the sink's side without all from which edges without limit lead to it.
-        If its edge to the sink carries more than what enters this group, it is there.
+        A vertex is on the sink's side only with all vertices that have unlimited edges to it. If
+        its edge to the sink has more capacity than all edges into this group, it is there.
         """
         found = False
         for vertex in list(self.into.get(SINK, ())):
@@ -256,7 +256,7 @@ class _Contracted:
         return found
 
     def join_the_source(self) -> bool:
-        """The same for groups that a vertex on the source's side takes along."""
+        """Merges groups with the source; whether there were any. The mirror of `join_the_sink`."""
         found = False
         for vertex in list(self.users.get(SOURCE, ())):
             edge = self.into[vertex].get(SOURCE)
@@ -280,7 +280,7 @@ class _Contracted:
         self.contract()
 
     def _group(self, vertex: Vertex, near: Callable[[Vertex], list[Vertex]]) -> set[Vertex]:
-        """The vertex with its near ones, and theirs; empty where these are many."""
+        """The closure of a vertex under `near`; empty if it is large."""
         group, stack = {vertex}, [vertex]
         while stack and len(group) <= _GROUP:
             more = [each for each in near(stack.pop()) if each not in group]
@@ -297,11 +297,11 @@ class _Contracted:
         return [u for u in users if self.into[u][vertex][0] == UNLIMITED and u != SINK]
 
     def _on_one_side(self, vertex: Vertex) -> Vertex | None:
-        """What the vertex is on one side of the cut with, where that can be told.
+        """A vertex that is on the same side of the cut; None if none is known.
 
-        It follows what it reads if an edge from there carries all that leaves it: to cut what
-        leaves costs no more, and is nearer to the sink. It goes before its user if an edge to there
-        carries more than what arrives at it.
+        Its operand, if the edge from it has at least the capacity of all edges out: cutting those
+        costs no more, and is nearer to the sink. Its user, if the edge to it has more capacity than
+        all edges in.
         """
         into, users = self.into.get(vertex), self.users.get(vertex)
         if not into:
@@ -317,7 +317,8 @@ class _Contracted:
         return None
 
     def _arriving(self, vertex: Vertex, into: Edges) -> int:
-        """At most so much arrives: through an edge no more than enters where it begins."""
+        """An upper bound of the flow into a vertex: an edge carries at most what enters its origin.
+        """
         if len(into) > _FEW:
             return self.entering[vertex]
         amounts = [(_amount(into[origin][0]), origin) for origin in into]
@@ -333,7 +334,7 @@ class _Contracted:
             self.add(kept, user, *self._removed(gone, user))
 
     def add(self, origin: Vertex, vertex: Vertex, capacity: Capacity, tree: Tree) -> None:
-        """One edge more, unless no cut can have it."""
+        """Adds an edge, unless no cut can contain it."""
         if origin == vertex or origin == SINK or vertex == SOURCE:
             return
         edges = self.into.setdefault(vertex, {})
@@ -355,7 +356,7 @@ class _Contracted:
 
 
 def _decisive(near: Mapping[Vertex, Any], end: Vertex) -> Vertex | None:
-    """The neighbour that may decide for all: an end of the network, or the only one."""
+    """The neighbour to compare with: an end of the network, or the only neighbour."""
     if end in near:
         return end
     return next(iter(near)) if len(near) == 1 else None
@@ -366,7 +367,7 @@ def _amount(capacity: Capacity) -> int:
 
 
 def _add(edges: Edges, origin: Vertex, capacity: Capacity, tree: Tree) -> None:
-    """Parallel edges add up, and are cut together."""
+    """Adds an edge to those into a vertex; capacities of parallel edges are added."""
     before = edges.get(origin)
     if before is None:
         edges[origin] = (capacity, tree)
@@ -375,7 +376,7 @@ def _add(edges: Edges, origin: Vertex, capacity: Capacity, tree: Tree) -> None:
 
 
 def leaves(tree: Tree) -> Iterator[int]:
-    """The values that an edge stands for; one may come several times."""
+    """The values that an edge stands for, possibly with repeats."""
     stack = [tree]
     while stack:
         each = stack.pop()

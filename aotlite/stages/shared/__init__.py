@@ -1,1 +1,1 @@
-"""Questions that several stages ask, one a file."""
+"""Analyses that several stages use, one per file."""

@@ -1,1 +1,1 @@
-"""What a captured function reaches outside its arguments: closures, globals, modules, numbers."""
+"""The environment of a captured function: closures, globals, Modules, numbers, by access paths."""

@@ -1,1 +1,1 @@
-"""Runs of the kept tape after the call: graphs that are recorded when they are first needed."""
+"""Graphs recorded from the kept tape on first use: double backward, anomaly mode."""

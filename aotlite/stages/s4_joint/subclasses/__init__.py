@@ -1,1 +1,1 @@
-"""Gradients that are wrapper subclasses: fake tangents made of parts, and sums of gradients."""
+"""Gradients that are wrapper subclasses: fake tangents made of parts, and their sums."""

@@ -1,1 +1,1 @@
-"""Questions about memory: whose it is, what a view shows of it, and which views share it."""
+"""Analyses of memory: owners of storages, windows and view chains on them, view families."""
