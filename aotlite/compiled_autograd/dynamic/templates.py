@@ -104,7 +104,7 @@ class Seen:
 
 
 class Remade:
-    """A stretch made from a template; like a `Recorded` one."""
+    """A stretch made from a template; like a `SegmentRecorder`."""
 
     def __init__(self, run: RecordingRun, recording: SegmentRecording) -> None:
         self.run = run
