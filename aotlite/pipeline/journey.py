@@ -26,6 +26,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.protocol import Run
 from aotlite.eager.base.modes import outside_regions
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
@@ -35,6 +36,7 @@ from aotlite.pipeline.options import Options
 from aotlite.pipeline.request import Compilation, Compiled, Request
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
+from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import abandon, capture
@@ -51,6 +53,7 @@ from aotlite.stages.s7_simplify.normalizations import opened
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.guards.guard_sources import guarded_values_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 
@@ -83,17 +86,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     """Stages 2 to 10, on a captured function."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
-    observers.check("1 capture", captured.graph)
-    captured, meta = with_parts(captured, stages["analyze"])
-    meta = attrs.evolve(meta, grads=captured.grads, hooks=tuple([h for h, _ in captured.hooks]))
-    if observers.runner is not None and not meta.wrappers:
-        check_metadata(captured, meta)
-    calling, both, meta = _convention_and_joint(captured, meta, compilation)
-    if both.backward.memory or both.late_inputs or captured.recorder.streams.inputs:
-        captured, meta = widened(captured, meta, both)
-        calling = stages["convention"](captured, meta)
-    if meta.wrappers:
-        observers.check("4 joint", both.graph)
+    captured, meta, calling, both = _analyzed(captured, compilation)
 
     # 5 to 7: one graph for forward and backward
     is_read = derivatives.may_read(captured, both)
@@ -127,15 +120,8 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
 
     # 9 and 10: callables, and the entry that calls them
     world = guarded_values_of(request.leaves, captured, meta, calling, partition)
-    partition, run = lowering.lowered_forward(partition, meta, compilation)
-    compiler = lowering.backward_compiler(partition, compilation)
-    compact = lowering.is_compact(run, compiler, options)
-    orders = derivatives.orders_of(
-        both, partition, calling.bases, derivable, compilation, is_compact=compact
-    )
-    backward = lowering.planned_backward(
-        partition, meta, both, compiler, compilation, orders, is_compact=compact
-    )
+    lowered = _lowered(partition, meta, both, calling, derivable, compilation)
+    partition, run, is_compact, backward = lowered
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
     entry = stages["runtime"](
         RuntimePlan(
@@ -148,7 +134,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             sets_generator=calling.sets_generator,
             forward=partition.forward,
             run=run,
-            is_compact=compact,
+            is_compact=is_compact,
             fast_paths=options.fast_paths,
             backward=backward,
             result_spec=captured.containers.spec,
@@ -156,6 +142,25 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         )
     )
     return Compiled(compilation.number, entry, meta, partition, captured.containers)
+
+
+def _analyzed(
+    captured: Captured, compilation: Compilation
+) -> tuple[Captured, FunctionMeta, Convention, Joint]:
+    """Stages 2 to 4: the capture with the inputs that only the backward needs, and its facts."""
+    stages, observers = compilation.stages, compilation.observers
+    observers.check("1 capture", captured.graph)
+    captured, meta = with_parts(captured, stages["analyze"])
+    meta = attrs.evolve(meta, grads=captured.grads, hooks=tuple([h for h, _ in captured.hooks]))
+    if observers.runner is not None and not meta.wrappers:
+        check_metadata(captured, meta)
+    calling, both, meta = _convention_and_joint(captured, meta, compilation)
+    if both.backward.memory or both.late_inputs or captured.recorder.streams.inputs:
+        captured, meta = widened(captured, meta, both)
+        calling = stages["convention"](captured, meta)
+    if meta.wrappers:
+        observers.check("4 joint", both.graph)
+    return captured, meta, calling, both
 
 
 def _convention_and_joint(
@@ -174,6 +179,28 @@ def _convention_and_joint(
         if calling is not None:
             compilation.observers.show("3 convention", calling)
     return calling, both, meta
+
+
+def _lowered(
+    partition: Partition,
+    meta: FunctionMeta,
+    both: Joint,
+    calling: Convention,
+    derivable: derivatives.Derivable,
+    compilation: Compilation,
+) -> tuple[Partition, Run, bool, BackwardPlan | None]:
+    """Stage 9: the partition with reported strides, the forward as a callable, whether both halves
+    take arrays in place of windows, and the plan of the backward, which is lowered when it runs."""
+    partition, run = lowering.lowered_forward(partition, meta, compilation)
+    compiler = lowering.backward_compiler(partition, compilation)
+    is_compact = lowering.is_compact(run, compiler, compilation.options)
+    orders = derivatives.orders_of(
+        both, partition, calling.bases, derivable, compilation, is_compact=is_compact
+    )
+    backward = lowering.planned_backward(
+        partition, meta, both, compiler, compilation, orders, is_compact=is_compact
+    )
+    return partition, run, is_compact, backward
 
 
 def _failure(both: Joint) -> str:

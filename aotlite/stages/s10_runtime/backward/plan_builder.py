@@ -1,4 +1,4 @@
-"""The plan of a compiled backward, from the graph and what stage 4 noted.
+"""Makes the plan of a compiled backward from its graph and the facts of stage 4.
 
 Used by the pipeline. Rules: TAN-8, SUB-11, CAG-10. Spec: `specs/s10_runtime.md`.
 """
@@ -36,28 +36,11 @@ def plan_backward(
     derivatives: Derivatives = NO_DERIVATIVES,
     number: int = 0,
 ) -> BackwardPlan | None:
-    """The plan of a backward graph; None where no result is differentiable.
+    """The plan of a backward graph; None if no result is differentiable.
 
-    `leaves` are the inputs that are leaves which require grad.
+    `leaves` are the leaf inputs that require grad.
     """
-    # A result with an error leads to its inputs, too: whoever asks for them is to meet the error.
-    erring = {
-        of for result in both.backward.errors for of in both.backward.reachable_inputs[result]
-    }
-    erring.update(
-        [of for each in both.backward.effects for of in each.reachable_inputs]
-    )  # and the effects
-    # Of an input that is a wrapper the meta of a part will do: that there is one is what counts.
-    whole: dict[Any, Any] = {
-        of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
-    }
-    whole |= {family.role: family.meta for family in families}
-    metas = {role: meta for role, meta in whole.items() if role in erring}
-    if graph is None:
-        tangents, gradients = tuple(both.layouts.items()), tuple(metas.items())
-    else:
-        tangents = tuple(_expected(graph, both).items())
-        gradients = tuple(_given(graph, both, metas).items())
+    tangents, gradients = _ends(graph, both, families)
     if graph is None and not tangents:
         return None
     is_leaf = [meta is None or role in leaves for role, meta in gradients]
@@ -96,17 +79,39 @@ def plan_backward(
     )
 
 
+def _ends(
+    graph: Graph | None, both: Joint, families: Sequence[FamilyMeta]
+) -> tuple[tuple[tuple[Any, Any], ...], tuple[tuple[Any, Any], ...]]:
+    """The plan's `tangents` and `gradients`.
+
+    Inputs that a result with an error reaches are among the latter, and those of effects: whoever
+    asks for their gradients meets the error.
+    """
+    backward = both.backward
+    reached = {of for result in backward.errors for of in backward.reachable_inputs[result]}
+    reached.update([of for each in backward.effects for of in each.reachable_inputs])
+    # The meta of a part stands for its wrapper's: only whether there is one counts.
+    metas: dict[Any, Any] = {
+        of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))
+    }
+    metas |= {family.role: family.meta for family in families}
+    metas = {role: meta for role, meta in metas.items() if role in reached}
+    if graph is None:
+        return tuple(both.layouts.items()), tuple(metas.items())
+    return tuple(_expected(graph, both).items()), tuple(_given(graph, both, metas).items())
+
+
 def _edge_order(
     order: Sequence[Any], gradients: Sequence[tuple[Any, Any]]
 ) -> tuple[int, ...] | None:
-    """The places of gradients in the order of accumulation. None where they stand so."""
+    """The places of gradients in the order of accumulation; None if they are in that order."""
     turn = {role: place for place, role in enumerate(order)}
     found = sorted(range(len(gradients)), key=lambda k: turn.get(gradients[k][0], len(turn)))
     return None if found == list(range(len(gradients))) else tuple(found)
 
 
 def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
-    """The differentiable results, each with the geometry in which its gradient is expected."""
+    """The differentiable results, each with the layout expected of its gradient."""
     found: dict[Any, Any] = {}
     for node in graph.placeholders:
         if isinstance(node.role, Tangent):
@@ -117,7 +122,7 @@ def _expected(graph: Graph, both: Joint) -> dict[Any, Any]:
 
 
 def _given(graph: Graph, both: Joint, metas: dict[Any, Any]) -> dict[Any, Any]:
-    """The inputs that get gradients, with their geometry; that of `metas` where none comes."""
+    """The inputs that get gradients, each with the gradient's meta, else that of `metas`."""
     found: dict[Any, Any] = {}
     for role, value in graph.outputs_with(Gradient):
         of = gradient_of(role.of)
