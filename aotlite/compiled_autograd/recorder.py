@@ -39,6 +39,7 @@ from aotlite.stages.s1_capture.recorder import CaptureRecorder
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
+from aotlite.stages.s10_runtime.subclass_code import dense_gradients
 
 Place = tuple[Any, ...]
 """The source of an input: ("saved", node, slot), ("at", node, result) or ("sink", index)."""
@@ -216,7 +217,7 @@ class TapeRecorder(CaptureRecorder):
         """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
         plan: Any = node.plan
         if STATE.wrappers:
-            grads = node._dense(grads)
+            grads = dense_gradients(grads, plan.tangents, plan.wrapped)
         absent = node.absent(grads)
         node.check(absent)
         self.kept[number] = absent

@@ -1,10 +1,10 @@
 """Stage 10, runtime: one function per entry, written as straight-line Python.
 
-Input: metadata, convention, partition, the lowered graphs, and what the first call showed of the
-world. Output: `CompiledEntry`: a function of flat arguments that checks that it is valid for them,
-calls the compiled forward, puts every side effect back, hooks in the backward, and returns the
-results in their containers; MISS where it is not valid. Order: guards, run, hook the tape, write
-inputs, rebuild aliased results, change geometries, set grad mode. Its source can be printed.
+Input: metadata, convention, partition, the lowered graphs, and the values of the first call.
+Output: `CompiledEntry`, a function of flat arguments. It checks its guards, calls the compiled
+forward, carries out every side effect, puts the backward on the tape, and returns the results in
+their containers; MISS if a guard fails. Order: guards, run, tape node, writes of inputs, aliased
+results, geometries, grad mode. The packages `guards`, `forward` and `backward` write the parts.
 Rules: RT-1..RT-10, TAN-1..TAN-9, SAV-1, SAV-2, FUN-23. Spec: `specs/s10_runtime.md`.
 """
 
@@ -18,7 +18,7 @@ from aotlite.stages.s10_runtime.source import ORDER, FunctionSource
 
 
 def runtime(plan: RuntimePlan) -> CompiledEntry:
-    """The entry of a compiled function."""
+    """The entry that runs a compiled function by this plan."""
     source = FunctionSource()
     source.scope[ORDER] = 0
     checks = write_guards(source, plan.world, marks=plan.fast_paths)

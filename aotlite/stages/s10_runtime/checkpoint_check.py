@@ -1,7 +1,7 @@
-"""A generated function that has effects does nothing in a region that is computed again.
+"""Refuses effects of a generated function in a checkpointed region, which is recomputed.
 
-Used by stage 10, for the forward and for each variant of the backward: what happens there would
-happen twice. Rules: TOK-6, CKP-7, CKP-9. Spec: `specs/checkpoint.md`.
+Used by stage 10, for the forward and for each variant of the backward: the effect would happen
+twice. Rules: TOK-6, CKP-7, CKP-9. Spec: `specs/checkpoint.md`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 
 
 def refuse_regions(source: FunctionSource, graph: Graph) -> None:
-    """Adds the line that refuses the first effect of a graph, if it has one, within a region."""
+    """Adds the line that refuses the graph's first effect, if any, in a region."""
     node = next(filter(is_effect, graph.nodes), None)
     if node is not None:
         source.use(refuse_in_region)

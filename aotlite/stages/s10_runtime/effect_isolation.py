@@ -1,9 +1,9 @@
-"""What effects leave alone while compiled code runs: the tensors that it reads, and the generator.
+"""Refuses effects that write tensors read by the running compiled code, or use its generator.
 
-Used by stage 10, for forwards and backwards that have effects. A function that an effect calls may
-reach, besides its operands, what the program reaches. Compiled code reads its inputs whenever that
-suits it, and takes all that it draws from the generator at once: who changes them meanwhile would
-change other values than in eager. That is an error, never another result.
+Used by stage 10, for forwards and backwards that have effects. The function that an effect calls
+may reach all objects of the program. Compiled code reads its inputs in an order of its own, and
+takes all its random numbers at once. If the function changed these meanwhile, results would differ
+from eager's. So that is an error.
 Rules: TOK-7, GEN-2. Spec: `specs/tokens.md`.
 """
 
@@ -37,7 +37,7 @@ def held_call(
     draws: bool,
     compact: bool,
 ) -> str:
-    """The expression that runs a graph: with what its effects leave alone, if it has any."""
+    """The expression that runs a graph; with the checks of `held` if the graph has effects."""
     function, args = (f"{run}.compact", given) if compact else (run, given)
     if any(map(is_effect, graph.nodes)):
         source.use(held)
@@ -51,10 +51,10 @@ def held_call(
 def held(
     run: Callable[[Any], Any], given: Any, storages: Sequence[Any], draws: bool, name: str
 ) -> Any:
-    """What the code gives. Raises TokenError where an effect has written what it reads.
+    """The results of `run`. Raises TokenError if an effect has written a tensor that it reads.
 
-    `storages` are weak references, to let go of what is let go meanwhile (BOX-1); `draws` says that
-    the code has taken its places in the generator's stream.
+    `storages` are weak references, so that inputs can be freed during the run (BOX-1). `draws`: the
+    run uses the generator, so effects may not.
     """
     before = [each().version for each in storages]
     outer = STATE.draws

@@ -1,4 +1,4 @@
-"""CompiledEntry: one compiled variant of a function, which tells why it does not serve a call."""
+"""`CompiledEntry`: one compiled variant of a function, with its guards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aotlite.stages.s10_runtime.guards.failures import GuardCheck, GuardFailure,
 
 
 class CompiledEntry:
-    """One compiled variant of a function: `call(leaves)` gives its results, or MISS."""
+    """One compiled variant of a function: `call(leaves)` returns the results, or MISS."""
 
     __slots__ = ("_checks", "_scope", "call", "source")
 
@@ -22,5 +22,5 @@ class CompiledEntry:
         self._checks: tuple[GuardCheck, ...] = checks
 
     def why_not(self, leaves: Sequence[Any]) -> GuardFailure | None:
-        """What makes the entry not valid for these flat arguments; None if it is."""
+        """The reason why the entry is not valid for these flat arguments; None if it is valid."""
         return what_fails(self._checks, self._scope, leaves)

@@ -1,4 +1,4 @@
-"""RuntimePlan: the facts that an entry is written from. Made by the pipeline, read by stage 10."""
+"""`RuntimePlan`: the facts from which an entry is written. Made by the pipeline for stage 10."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
 
 @attrs.frozen(eq=False)
 class RuntimePlan:
-    """All that an entry is written from."""
+    """The facts from which an entry is written."""
 
     name: str
     number: int
-    """Of the compilation (GEN-9)."""
+    """The number of the compilation (GEN-9)."""
     meta: FunctionMeta
     inputs: tuple[Any, ...]
     """The roles of the forward's inputs, in order."""
     bases: tuple[BaseInput, ...]
     consumed: int
-    """Offsets of the generator that one call uses up (RNG-4)."""
+    """The offsets of the generator that one call consumes (RNG-4)."""
     sets_generator: bool
-    """The graph says where a call leaves the generator (RNG-6)."""
+    """The graph returns the generator's state after a call (RNG-6)."""
     forward: Graph
     run: Any
     is_compact: bool
     """Forward and backward are called by their compact faces (`backends.calling_convention`)."""
     fast_paths: bool
-    """False: by the general ways, which do the same more slowly."""
+    """False selects the general code, which does the same more slowly."""
     backward: BackwardPlan | None
     result_spec: Any
     world: GuardedValues

@@ -1,9 +1,9 @@
-"""How a call and its backward take their places in the generator's stream, and leave it.
+"""How a call and its backward advance the random generator.
 
-Used by stage 10 alone, whose functions call this. Where a half uses up a known number of offsets,
-the generator moves on before the half runs, in one step: threads that draw at the same time get
-other numbers. What the graph returns as the next offset is the same number, for other readers. Only
-a function that puts the generator elsewhere has it put where the graph says, when it has run.
+Used by stage 10 alone, whose generated functions call this. If a half consumes a known number of
+offsets, the generator advances in one step before the half runs: threads that draw at the same time
+get other numbers. The graph returns the same next offset, for other readers. Only if the function
+sets the generator does the runtime set the state that the graph returns, after the run.
 Rules: RNG-3, RNG-5, RNG-6. Spec: `specs/randomness.md`.
 """
 
@@ -23,12 +23,12 @@ from aotlite.stages.shared.rng_inputs import STATE_META
 
 
 def drawn(generator: Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The generator's seed and offset, as 0-d uint64 arrays, for what uses up `count`."""
+    """Seed and offset as 0-d uint64 arrays; advances the generator by `count` offsets."""
     return _arrays(*generator.advance(count))
 
 
 def standing(generator: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The generator's seed and offset, which stay."""
+    """Seed and offset as 0-d uint64 arrays; the generator does not move."""
     return _arrays(*generator.get_state())
 
 
@@ -37,18 +37,21 @@ def _arrays(seed: int, offset: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stand(generator: Generator, seed: Any, offset: Any) -> None:
-    """Puts the generator where a graph says, by windows."""
+    """Sets the generator to the seed and offset in these windows."""
     place = [int(tensor_over(window[0], STATE_META, window[1]).item()) for window in (seed, offset)]
     generator.stand(*place)
 
 
 class RngWriter:
-    """Writes the lines of one half around its run. `consumed` is None if the graph says where."""
+    """Adds the lines of one half for the generator.
+
+    `consumed` is None if the graph returns the generator's state.
+    """
 
     def __init__(self, source: FunctionSource, *, reads: bool, consumed: int | None) -> None:
         self.source = source
         self.reads = reads
-        """The graph takes a seed and an offset."""
+        """Whether the graph takes a seed and an offset."""
         self.consumed = consumed
 
     @classmethod
@@ -60,12 +63,12 @@ class RngWriter:
         return cls(source, reads=reads, consumed=0 if after is None else after.consumed(absent))
 
     def call(self, line: str) -> None:
-        """The run, on a backend without a compact face."""
+        """Adds the line of the run, for a backend without a compact face."""
         undo = self.on_error()
         self.source.add(*(["try:", f"    {line}", *undo] if undo else [line]))
 
     def begin(self) -> None:
-        """The variables `seed` and `offset`, and the generator moved on."""
+        """Adds the lines that set `seed` and `offset` and advance the generator."""
         if not self.reads and self.consumed is not None:
             return
         source = self.source
@@ -79,20 +82,20 @@ class RngWriter:
             source.add("seed, offset = standing(generator)")
 
     def on_error(self) -> list[str]:
-        """Lines that undo it where the run fails."""
+        """Lines that give the offsets back if the run fails."""
         if not self.reads or not self.consumed:
             return []
         place = f"int(seed), int(offset), {self.consumed}"
         return ["except BaseException:", f"    generator.give_back({place})", "    raise"]
 
     def inputs(self, *, is_compact: bool) -> list[str]:
-        """The last inputs of the graph."""
+        """Expressions for the graph's last inputs, seed and offset, if it takes them."""
         if not self.reads:
             return []
         return ["seed", "offset"] if is_compact else ["(seed, 0)", "(offset, 0)"]
 
     def end(self, seed: str | None, offset: str) -> None:
-        """Puts the generator where the variables say, if the graph does."""
+        """Adds the line that sets the generator, if the graph returns its state."""
         if self.consumed is None:
             self.source.use(stand)
             self.source.add(f"stand(generator, {seed}, {offset})")

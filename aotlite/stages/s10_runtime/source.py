@@ -1,4 +1,4 @@
-"""The text of a run-time function while it is written, with the values that its names stand for.
+"""`FunctionSource`: the text of a generated function while it is written, and the values of its names.
 
 Used by stage 10 alone. Spec: `specs/s10_runtime.md`.
 """
@@ -15,10 +15,10 @@ from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
 
 MANY = 16
-"""So many inputs are handled by a loop, not a line each: Python takes long to compile lines."""
+"""More inputs than this are handled by a loop, not by a line each, which Python compiles slowly."""
 
 ORDER = "ORDER"
-"""The name by which a function that runs a graph knows of which derivative that is: 0 of none."""
+"""The name of a constant in generated functions: the order of the derivative, 0 for a forward."""
 
 
 class FunctionSource:
@@ -28,21 +28,21 @@ class FunctionSource:
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {}
         self.notes: list[str] = []
-        """What constants stand for, printed above the function."""
+        """Comments that explain the constants, printed above the function."""
         self._names: dict[tuple[str, int], str] = {}
         self._counts: dict[str, int] = {}
 
     def add(self, *lines: str) -> None:
-        """Appends lines of the body, not indented."""
+        """Appends lines to the body, without its indentation."""
         self.lines += lines
 
     def use(self, *things: Callable[..., Any]) -> None:
-        """Makes functions and classes known by their own names."""
+        """Puts functions and classes into the scope under their own names."""
         for thing in things:
             self.scope[thing.__name__] = thing
 
     def constant(self, value: Any, kind: str, note: str | None = None) -> str:
-        """A name for this very object: `kind` and a number."""
+        """The name of this object in the scope: `kind` and a number; one name an object."""
         key = (kind, id(value))
         name = self._names.get(key)
         if name is None:
@@ -55,7 +55,7 @@ class FunctionSource:
         return name
 
     def literal(self, value: Any) -> str:
-        """A plain value, written out or as a constant."""
+        """A plain value as an expression: written out, or the name of a constant."""
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
         return repr(value) if exact else self.constant(value, "V", words(value))
 
@@ -75,8 +75,10 @@ class FunctionSource:
     def function(
         self, name: str, number: str, parameters: str = "leaves"
     ) -> tuple[Callable[..., Any], str]:
-        """The function, made, and its source. Tracebacks show its lines, and say the number, which
-        begins with that of the compilation and which no other function has (GEN-9).
+        """The compiled function, and its source.
+
+        Tracebacks show its lines and its number, which starts with that of the compilation and is
+        unique (GEN-9).
         """
         name = name if _may_name_a_function(name) else "call"
         text = self.text(name, parameters)
@@ -99,10 +101,10 @@ def listed(names: list[str]) -> str:
 
 
 def words(value: Any) -> str:
-    """What a constant is, for a note."""
+    """A constant in words, for the comment about it."""
     return repr(value) if isinstance(value, (float, str, bytes)) else f"a {type(value).__name__}"
 
 
 def chain_words(chain: ViewChain) -> str:
-    """The views of a chain, for a note."""
+    """The views of a chain in words, for the comment about it."""
     return f"views {', '.join(step.op.name for step in chain) or 'none'}"

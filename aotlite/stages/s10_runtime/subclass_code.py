@@ -1,13 +1,14 @@
-"""Lines of run-time functions that take wrappers apart and put them together.
+"""Generated lines that flatten and unflatten wrapper subclasses.
 
-Used by stage 10 alone. A wrapper that is passed is asked for its parts once, by its class's
-`__tensor_flatten__`; that class, names and spec are as they were is part of the guards. One that is
-returned is made by `__tensor_unflatten__` of the results that are its parts.
+Used by stage 10 alone. A call flattens each wrapper argument once, with `__tensor_flatten__`; the
+guards compare class, names and spec. It makes a wrapper result with `__tensor_unflatten__` from the
+results that are its parts.
 Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aotlite.eager.autograd.differentiable_views import edge_of
@@ -23,7 +24,7 @@ from aotlite.eager.subclass.protocol import (
     same_spec,
 )
 from aotlite.ir.errors import SubclassError, TangentError, noted
-from aotlite.ir.graph.role import Part
+from aotlite.ir.graph.role import Part, Result, Role, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.source import FunctionSource
@@ -33,18 +34,18 @@ _EXACT = (int, str, bytes, bool, type(None))
 
 
 def depth(role: Any) -> int:
-    """How many wrappers the role's tensor is inside of."""
+    """The number of wrappers around the role's tensor."""
     return 1 + depth(role.of) if isinstance(role, Part) else 0
 
 
 def spec_test(source: FunctionSource, name: str, spec: Any) -> str:
-    """An expression that says whether a spec is this one."""
+    """An expression that is true if the spec in variable `name` equals `spec`."""
     if spec is None:
         return f"{name} is None"
     if type(spec) in _EXACT and len(repr(spec)) < 80:
         return f"type({name}) is {type(spec).__name__} and {name} == {spec!r}"
     source.use(same_spec)
-    if type(spec) is tuple and len(spec) <= _FEW:  # most often of the very same objects
+    if type(spec) is tuple and len(spec) <= _FEW:  # mostly the items are the same objects
         items = [source.constant(kept_spec(item), "S", repr(item)) for item in spec]
         tests = [f"type({name}) is tuple and len({name}) == {len(spec)}"]
         for i, item in enumerate(items):
@@ -55,14 +56,14 @@ def spec_test(source: FunctionSource, name: str, spec: Any) -> str:
 
 # ----------------------------------------------------------------------------------------- results
 class SubclassWriter:
-    """Writes how wrappers are made."""
+    """Adds the lines that make wrappers."""
 
     def __init__(self, source: FunctionSource) -> None:
         self.source = source
         self.count = 0
 
     def made(self, wrapping: SubclassMeta, parts: list[str]) -> str:
-        """Adds the lines that make a wrapper of these variables; its own variable (SUB-5)."""
+        """Adds the lines that make a wrapper from these variables; returns its variable (SUB-5)."""
         source, name = self.source, f"u{self.count}"
         self.count += 1
         kind, meta = wrapping.kind, wrapping.meta
@@ -89,15 +90,15 @@ class SubclassWriter:
 
     def _spec(self, spec: Any) -> str:
         name = self.source.constant(kept_spec(spec), "S", repr(spec))
-        if isinstance(spec, (list, dict)):  # each wrapper has its own
+        if isinstance(spec, (list, dict)):  # each wrapper gets a copy
             self.source.use(kept_spec)
             return f"kept_spec({name})"
         return name
 
 
 def _flattens(source: FunctionSource, name: str, names: list[str], spec: Any) -> list[str]:
-    """Lines that say whether a wrapper flattens to these names and this spec, in `known`."""
-    if spec is None or type(spec) is str:  # what equals it is of its type
+    """Lines that set `known`: whether a wrapper flattens to these names and this spec."""
+    if spec is None or type(spec) is str:  # only values of its type are equal to it
         return [
             "try:",
             f"    known = {name}.__tensor_flatten__() == ({names}, {spec!r})",
@@ -113,9 +114,9 @@ def _flattens(source: FunctionSource, name: str, names: list[str], spec: Any) ->
 
 
 def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
-    """SUB-1: what a class made of parts has the outer strides that it was asked for.
+    """Gives a wrapper that a class made the expected meta; raises if it differs (SUB-1).
 
-    Those of parts of which a dimension has one element, or none, may be others than in eager.
+    Strides of dimensions with at most one element may differ from eager's.
     """
     if type(found) is not kind or not is_made(found):
         raise broken(found, kind, meta)
@@ -125,7 +126,7 @@ def fitted(found: Any, kind: type[Any], meta: TensorMeta) -> None:
 
 
 def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
-    """The error for what a class made of parts, and should not have."""
+    """The error for a wrong result of `__tensor_unflatten__`."""
     shown = f"a {type(found).__name__}, {getattr(found, 'meta', 'no tensor')}"
     return noted(
         SubclassError(
@@ -141,7 +142,7 @@ def broken(found: Any, kind: type[Any], meta: TensorMeta) -> Exception:
 def write_tangent(
     source: FunctionSource, name: str, result: Any, wrapping: SubclassMeta | None
 ) -> None:
-    """Adds the lines that bring an arriving gradient into the form that is expected (TAN-5)."""
+    """Adds the lines that bring an arriving gradient to the expected form (TAN-5)."""
     source.use(coerced)
     what = source.constant(result, "R", str(result))
     if wrapping is None:
@@ -160,7 +161,7 @@ def write_tangent(
 
 
 def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
-    """What `flatten` gives, names as a list; a class that gives anything else is named (SUB-1)."""
+    """The result of `flatten`, with the names as a list; errors name the class (SUB-1)."""
     try:
         found = wrapper.__tensor_flatten__()
         if type(found) is tuple and len(found) == 2 and type(found[0]) in (list, tuple):
@@ -174,9 +175,9 @@ def taken_apart(wrapper: Any) -> tuple[list[str], Any]:
 def coerced(
     grad: Tensor, result: Any, wrapping: SubclassMeta | None, *, keeps_history: bool = False
 ) -> Tensor:
-    """TAN-5: a gradient of another class or spec, in the form that the backward was recorded for.
+    """A gradient of another class or spec, in the form of the recorded backward (TAN-5).
 
-    Raises TangentError with both classes where its class cannot say what it is in that form.
+    Raises TangentError with both classes if the gradient's class cannot convert it.
     """
     kind = Tensor if wrapping is None else wrapping.kind
     spec = None if wrapping is None else wrapping.spec
@@ -191,8 +192,36 @@ def coerced(
     raise _refused(grad, found, result, wrapping)
 
 
+def dense_gradients(
+    grads: Sequence[Tensor | None],
+    tangents: Sequence[tuple[Result, TensorMeta]],
+    is_wrapped: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients, with dense tensors for wrappers that are not expected (TAN-5)."""
+    return [
+        grad if wrapped or grad is None or not is_wrapper(grad) else coerced(grad, role, None)
+        for grad, wrapped, (role, _) in zip(grads, is_wrapped, tangents, strict=True)
+    ]
+
+
+def with_history(
+    grads: Sequence[Tensor | None],
+    tangents: Sequence[tuple[Result, TensorMeta]],
+    metas: Mapping[Role, SubclassMeta],
+) -> list[Tensor | None] | None:
+    """The gradients in the expected forms; None if one of them loses its history."""
+    found: list[Tensor | None] = []
+    for grad, (role, _) in zip(grads, tangents, strict=True):
+        wrapping = metas.get(Tangent(role))
+        formed = None if grad is None else coerced_with_history(grad, role, wrapping)
+        if formed is None and grad is not None:
+            return None
+        found.append(formed)
+    return found
+
+
 def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = False) -> Any:
-    """What a gradient's class says that it is in another form; None where it says nothing."""
+    """A gradient as its class converts it to another form; None if the class does not."""
     method = getattr(grad, "__coerce_same_metadata_as_tangent__", None)
     mode = STATE.grad_mode
     if not keeps_history:
@@ -204,7 +233,7 @@ def _in_form(grad: Any, spec: Any, kind: type[Any], *, keeps_history: bool = Fal
 
 
 def coerced_with_history(grad: Tensor, result: Any, wrapping: SubclassMeta | None) -> Tensor | None:
-    """A gradient as `coerced` gives it, with the history that it has; None where that is lost."""
+    """A gradient as `coerced` returns it, with its history; None if the history is lost."""
     if _is_formed(grad, wrapping):
         return grad
     found = coerced(grad, result, wrapping, keeps_history=True)
@@ -213,7 +242,7 @@ def coerced_with_history(grad: Tensor, result: Any, wrapping: SubclassMeta | Non
 
 
 def _is_formed(grad: Any, wrapping: SubclassMeta | None) -> bool:
-    """Whether a gradient is of the class, the parts and the spec that are expected, all through."""
+    """Whether a gradient and all its parts have the expected classes, names and specs."""
     if wrapping is None:
         return not is_wrapper(grad)
     if type(grad) is not wrapping.kind:
@@ -225,7 +254,7 @@ def _is_formed(grad: Any, wrapping: SubclassMeta | None) -> bool:
 
 
 def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Tensor:
-    """TAN-4: what a part of a gradient is as a dense tensor; raises TangentError for another."""
+    """A part of a gradient as a dense tensor; TangentError if it has another form (TAN-4)."""
     found = _in_form(part, None, Tensor)
     if not is_like(found, meta):
         raise misshaped(part, path, result, kind, meta)
@@ -234,7 +263,7 @@ def dense_part(part: Any, path: str, result: Any, kind: type[Any], meta: TensorM
 
 
 def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) -> Exception:
-    """The error of TAN-5: the class that arrives, what it becomes, and the class expected."""
+    """The error of TAN-5: the gradient's class, its converted form, and the expected class."""
     got = _named(grad)
     if isinstance(found, Tensor):
         got += f", which becomes {_named(found)}, {found.meta}"
@@ -258,19 +287,19 @@ def _refused(grad: Any, found: Any, result: Any, wrapping: SubclassMeta | None) 
 
 
 def _named(value: Any) -> str:
-    """A value by its class, and its spec where it is a wrapper."""
+    """A value in words: its class, and the spec of a wrapper."""
     spec = f" of spec {text_of(flatten(value)[1])}" if is_wrapper(value) else ""
     return f"a {type(value).__name__}{spec}"
 
 
 def is_like(part: Any, meta: TensorMeta) -> bool:
-    """Whether a part is a dense tensor of this shape and dtype, in whatever layout (TAN-4)."""
+    """Whether a part is a dense tensor of this shape and dtype, in any layout (TAN-4)."""
     dense = isinstance(part, Tensor) and not is_wrapper(part)
     return dense and part.meta.shape == meta.shape and part.meta.dtype is meta.dtype
 
 
 def misshaped(part: Any, path: str, result: Any, kind: type[Any], meta: TensorMeta) -> Exception:
-    """The error for a part of a gradient that is not what the backward was recorded for."""
+    """The error for a part of a gradient with another shape or dtype than the recorded one."""
     shown = f", {part.meta}" if isinstance(part, Tensor) else ""
     return noted(
         TangentError(

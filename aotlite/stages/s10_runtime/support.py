@@ -1,6 +1,6 @@
-"""What run-time functions call to put side effects back: copies, geometries, rebuilt views.
+"""Functions that generated code calls for side effects: copies, geometries, rebuilt views.
 
-Used by stage 10 alone, whose generated functions call these with constants of the entry.
+Used by stage 10 alone; the arguments are constants of the entry.
 Rules: RT-2..RT-8, TEN-24. Spec: `specs/s10_runtime.md`.
 """
 
@@ -37,11 +37,11 @@ from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.records.metadata.function_facts import Alias, OutputMeta, ViewFacts
 
 Detached = dict[int, Tensor]
-"""The detached aliases made so far, by the step that made them: their views are one family."""
+"""The detached aliases made so far, by their `detach` step: views of one alias are one family."""
 
 
 def read_only(place: str) -> Exception:
-    """The error for an input that is written and cannot be."""
+    """The error for a mutated input in read-only memory."""
     return noted(
         ArgumentError(
             f"runtime: {place} is read-only memory and the function writes it, expected "
@@ -52,12 +52,12 @@ def read_only(place: str) -> Exception:
 
 
 def arrays_of(tensors: Iterable[Tensor]) -> list[Any]:
-    """The arrays over the tensors' memory."""
+    """The tensors' arrays."""
     return [t._data if t._array is None else t._array for t in tensors]
 
 
 def change_geometry_of(target: Tensor, steps: Iterable[ViewStep]) -> None:
-    """RT-3: gives the caller's tensor the geometry that the function left."""
+    """Gives the caller's tensor its geometry after the function (RT-3)."""
     for step in steps:
         root_of(target)
         operand = _Meta(target.meta)
@@ -76,13 +76,13 @@ class _Meta:
 
 
 def register(hook: RegisteredHook, function: Any, tensor: Tensor, entry: Edge | None) -> None:
-    """HOOK-1: registers a hook of the function on a tensor of this call."""
+    """Registers a hook of the function on a tensor of this call (HOOK-1)."""
     if hook.place is HookPlace.LEAF:
         node, index = accumulator(tensor), 0
     else:
         found = edge_of(tensor) if entry is None else entry
         if found is None:
-            return  # as where eager takes a view under no_grad: its gradient goes nowhere
+            return  # as for a view that eager takes under no_grad: it gets no gradient
         node, index = found
     if hook.kind == "retained":
         retain_at(tensor, node, index, inside=hook.place is HookPlace.INSIDE)
@@ -93,7 +93,7 @@ def register(hook: RegisteredHook, function: Any, tensor: Tensor, entry: Edge | 
 
 
 class Handed(TapeNode):
-    """Hands the gradient of a written window on to a result of a compiled call, if there is one."""
+    """Passes the gradient of written bytes to a result of a compiled call, if there is one."""
 
     __slots__ = ()
 
@@ -110,10 +110,10 @@ class Handed(TapeNode):
 
 
 def take_history(target: Tensor, node: TapeNode | None, index: int, *, whole: bool = False) -> None:
-    """RT-2: gradients of the written bytes go to result `index` of a compiled call's node.
+    """Sends gradients of the written bytes to result `index` of a compiled call's node (RT-2).
 
-    `whole`: that result is the new value of the whole base that the tensor is a view of (SYN-7).
-    Without a node the new value depends on nothing that requires grad.
+    `whole`: that result is the new value of the tensor's whole base (SYN-7). `node` is None if the
+    new value depends on nothing that requires grad.
     """
     if node is None:
         node, index = Handed(None, 0), 0
@@ -130,7 +130,7 @@ def take_history(target: Tensor, node: TapeNode | None, index: int, *, whole: bo
 
 
 def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> None:
-    """RT-4: bytes alone, from a window; nothing where it is the target's own memory."""
+    """Copies the bytes of a window into the target; none if it is the target's memory (RT-4)."""
     buffer, start = window
     if buffer is not target.storage.buffer or start != target.offset:
         arrays = meta.device.arrays
@@ -140,7 +140,7 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
 
 
 def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None:
-    """RT-4, FUN-11: bytes alone, of all that the function saw of a tensor's memory.
+    """Copies the bytes of all memory of a tensor that the function uses (RT-4, FUN-11).
 
     `value` is an array or a window; it starts `first` elements from the tensor's first one.
     """
@@ -152,14 +152,14 @@ def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None
 
 
 def is_simple(view: ViewFacts) -> bool:
-    """Whether a view may be rebuilt by `plain_view` or `linked_view`: its steps are relative to its
-    source, and no write came between.
+    """Whether `plain_view` or `linked_view` can rebuild a view: its steps are relative to its
+    source, and no write came between them.
     """
     return not (_is_special(view) or any(map(_stands_apart, view.chain)))
 
 
 def is_detached(view: ViewFacts) -> bool:
-    """Whether a view may be rebuilt by `detached_view`: views as simple, and then `detach`."""
+    """Whether `detached_view` can rebuild a view: simple views, and then `detach`."""
     *steps, last = view.chain or (None,)
     if last is None or last.op is not DETACH or view.version is not None:
         return False
@@ -172,14 +172,14 @@ def _is_special(view: ViewFacts) -> bool:
 
 
 def _stands_apart(step: ViewStep) -> bool:
-    """Whether the step makes a family of its own, counts from elsewhere, or counts otherwise."""
+    """Whether the step starts a view family, is absolute, or changes the dtype."""
     op = step.op
     return op.cuts_history or op is AS_STRIDED or op.recasts
 
 
 @attrs.frozen(eq=False)
 class QuickView:
-    """What is known of a view before the call: its steps, its meta, and where it starts."""
+    """Facts of a view that are known before the call: its steps, its meta, and its start."""
 
     chain: ViewChain
     steps: tuple[ViewStep, ...]
@@ -188,11 +188,11 @@ class QuickView:
     """Elements from the source's first one."""
     kind: CreationKind | None
     nodes: tuple[TapeNodeParts, ...]
-    """What is known of the tape nodes of its steps; nothing if it has none."""
+    """The constant parts of the tape nodes of its steps; empty without nodes."""
 
     @classmethod
     def of(cls, view: ViewFacts) -> QuickView:
-        """Of a view that is simple."""
+        """The facts of a simple view."""
         steps = view.chain.steps
         start = sum([step.op.result_for((step.operand, *step.args))[1] for step in steps])
         kind = None if view.kind is CreationKind.LEAF_VIEW else view.kind

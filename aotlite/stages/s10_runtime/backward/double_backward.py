@@ -1,8 +1,8 @@
 """Compiled backwards under grad mode: gradients with a history of their own (DBL-2).
 
-Used by stage 10. A `CompiledOrder` is a backward compiled as a forward that has a backward, for one
-set of gradients that arrive and those among them that have a history. Its tape node is again a
-`CompiledBackward`, whose own `CompiledOrders` make the next order when it is asked for.
+Used by stage 10. A `CompiledOrder` is a backward compiled as a function with a backward, for one
+set of arriving gradients and those of them with a history. Its tape node is a `CompiledBackward`
+again, whose own `CompiledOrders` make the next order on demand.
 Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 """
 
@@ -36,36 +36,36 @@ Arriving = Mapping[Any, bool]
 
 @attrs.frozen(eq=False)
 class CompiledOrder:
-    """A backward as a function of saved values and gradients that can be differentiated."""
+    """A backward as a differentiable function of saved values and gradients."""
 
     forward: Graph
     run: Any
     plan: BackwardPlan | None
-    """Of its own backward; None where no gradient has a history."""
+    """The plan of its own backward; None if no gradient has a history."""
     results: tuple[tuple[Any, int | None], ...]
-    """For each input that gets a gradient which result that is; None where none comes."""
+    """For each input the index of the result that is its gradient; None if it gets none."""
     subclass_metas: Mapping[Any, SubclassMeta]
-    """How results that are wrappers are made, by role."""
+    """How wrapper results are rebuilt, by role."""
     node: Callable[..., Any]
     """The class of its tape nodes."""
     why: str = ""
-    """Why its gradients cannot be differentiated, where they cannot."""
+    """Why its gradients cannot be differentiated; empty if they can."""
 
 
 class CompiledOrders:
-    """The backward of one plan as something to differentiate, made on first use."""
+    """The differentiable backwards of one plan, made on first use."""
 
     def __init__(
         self, make: Callable[[Arriving], CompiledOrder], incoming: Callable[[Any], Any]
     ) -> None:
         self._make = make
         self.incoming = incoming
-        """The input of an order that the gradient of a result is, by role."""
+        """Gives the role of the order's input that is the gradient of a result."""
         self._made: dict[Any, DifferentiableStep] = {}
         self._lock = lock()
 
     def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
-        """The function for gradients of this kind."""
+        """The differentiable backward for these gradients."""
         key = tuple(arriving.items())
         step = self._made.get(key)
         if step is None:
@@ -78,8 +78,19 @@ class CompiledOrders:
         return step
 
 
+# Note [double backward of a compiled call]
+#     g, = al.autograd.grad(f(x), x, create_graph=True)
+#     g.sum().backward()
+# The backward graph of f is no tape: nobody recorded how g depends on x. So stage 1's tape is kept.
+# When a backward first runs in grad mode, the tape is replayed on fakes while it is recorded, and
+# the result is compiled like any function, whose inputs are the saved values and the arriving
+# gradients: an order. The gradients that it returns have a `CompiledBackward` of the order's own
+# plan as history, whose tape is kept again. There is one order for each set of arriving gradients
+# and of those with a history, since other gradients flow elsewhere. The node's saved versions are
+# those of the first call: a write to x since is an error at each order. Where an order is refused
+# (DBL-1), the gradient has a `DoubleBackward` as history, which raises when it is differentiated.
 class DifferentiableStep:
-    """Calls a `CompiledOrder`, and hooks what it gives into the tape."""
+    """Runs a `CompiledOrder` and records it. Note [double backward of a compiled call]."""
 
     def __init__(self, plan: BackwardPlan, absent: Absent, order: CompiledOrder) -> None:
         self.order = order
@@ -164,19 +175,19 @@ class DifferentiableStep:
 def _with_parts(
     role: Any, tensor: Tensor, wrapping: SubclassMeta | None
 ) -> Iterator[tuple[Any, Tensor]]:
-    """A tensor and all that it is made of, each with its role."""
+    """A tensor and all its parts, each with its role."""
     yield role, tensor
     for name, of, inner in () if wrapping is None else wrapping.parts:
         yield from _with_parts(of, getattr(tensor, name), inner)
 
 
 class _Writer(BackwardWriter):
-    """Writes what calls the compiled forward of an order: its results, and what it saves."""
+    """Writes the function that calls an order's forward; it returns results and saved values."""
 
     def __init__(self, plan: BackwardPlan, absent: Absent, order: CompiledOrder) -> None:
         super().__init__(plan, absent, order.forward, order.run)
         self.order = order
-        # What the first order finds in memory is saved for this one, and is as it was.
+        # Memory that the first order reads is a saved value of this one, and unchanged.
         self.late = BackwardMemoryWriter(
             (), absent, self.graph, self.source, is_compact=plan.facts.is_compact
         )
@@ -213,7 +224,7 @@ class _Writer(BackwardWriter):
 
 
 def _made(writer: SubclassWriter, wrapping: SubclassMeta, names: Mapping[Any, str]) -> str:
-    """Adds the lines that make a wrapper of these variables; its own variable."""
+    """Adds the lines that make a wrapper from these variables; returns its variable."""
     parts = [
         names[of] if inner is None else _made(writer, inner, names)
         for _, of, inner in wrapping.parts
@@ -227,7 +238,7 @@ MOVED = "Its backward reads memory that was written since the call."
 
 
 class DoubleBackward(TapeNode):
-    """Raises when a gradient is differentiated that cannot be (DBL-1)."""
+    """The history of a gradient that cannot be differentiated: its backward raises (DBL-1)."""
 
     __slots__ = ("count", "why")
 
@@ -248,7 +259,10 @@ class DoubleBackward(TapeNode):
 def forbid_second_order(
     found: list[Any], edges: Iterable[Edge | None], grads: Sequence[Any], why: str
 ) -> None:
-    """The gradients depend on all that the inputs and the incoming gradients depend on."""
+    """Makes a `DoubleBackward` the history of the gradients.
+
+    It depends on all inputs and arriving gradients.
+    """
     arriving = [None if grad is None else edge_of(grad) for grad in grads]
     node = DoubleBackward([*edges, *arriving], len(found), why)
     for index, grad in enumerate(found):

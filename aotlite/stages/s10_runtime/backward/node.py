@@ -21,23 +21,26 @@ from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.hooks import retain
 from aotlite.eager.base.tape.node import SEQUENCE, Edge, TapeNode, released
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.protocol import is_wrapper, whole
+from aotlite.eager.subclass.protocol import whole
 from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
-from aotlite.ir.graph.role import Output, Tangent
+from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.s10_runtime.backward.anomaly import again
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
-from aotlite.stages.s10_runtime.backward.memory.mutations import TensorForm, refuse_history
+from aotlite.stages.s10_runtime.backward.memory.mutations import (
+    TensorForm,
+    refuse_history,
+    versions_of,
+)
 from aotlite.stages.s10_runtime.backward.memory.packed_saves import (
     PackedValues,
     check_copies,
-    saved_metas,
-    with_copies,
+    copy_before_write,
 )
 from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT, Absent, BackwardPlan
 from aotlite.stages.s10_runtime.backward.undefined_tangents import missing
-from aotlite.stages.s10_runtime.subclass_code import coerced, coerced_with_history
+from aotlite.stages.s10_runtime.subclass_code import dense_gradients, with_history
 
 Wanted = frozenset[SourceRole] | None
 """The inputs whose gradients alone are asked for; None where all are."""
@@ -215,22 +218,23 @@ class CompiledBackward(TapeNode):
         """The gradients with a history of their own (DBL-2)."""
         if self.saved is None:
             return self._unpacked(grads, self._differentiable)
-        if self.plan.byte_checked and self.copies:
+        plan = self.plan
+        if plan.byte_checked and self.copies:
             check_copies(self)
-        formed = self._with_history(grads) if STATE.wrappers else grads
-        versions = [m.storage.version for m in self.memory] if self.plan.facts.memory else ()
-        moved = bool(versions) and versions != self.memory_versions
+        metas = plan.facts.subclass_metas
+        formed = with_history(grads, plan.tangents, metas) if STATE.wrappers else grads
+        moved = plan.facts.memory and versions_of(self.memory) != self.memory_versions
         if formed is None or moved:
             found = self.gradients(grads)
             why = MOVED if moved else FORM
             forbid_second_order(found, self.sources.values(), grads, why)
             return found
         grads = formed
-        pairs = zip(self.plan.tangents, grads, strict=True)
+        pairs = zip(plan.tangents, grads, strict=True)
         arriving = {role: edge_of(g) is not None for (role, _), g in pairs if g is not None}
-        orders: Any = self.plan.derivatives.orders
-        step = orders.step(self.plan, self.absent(grads), arriving)
-        if not self.plan.copied_on_write:
+        orders: Any = plan.derivatives.orders
+        step = orders.step(plan, self.absent(grads), arriving)
+        if not plan.copied_on_write:
             return step(self, grads)
         with self._lock:
             return step(self, grads)
@@ -242,7 +246,7 @@ class CompiledBackward(TapeNode):
             check_copies(self)
         variants = self.plan.variants
         if STATE.wrappers and variants is not None:
-            grads = self._dense(grads)
+            grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
         absent = NOTHING_ABSENT
         for grad in grads:
             if grad is None:
@@ -269,55 +273,16 @@ class CompiledBackward(TapeNode):
             return form(grad)
         return grad if self.plan.wrapped[index] else whole(grad)
 
-    def _dense(self, grads: list[Any]) -> list[Any]:
-        """TAN-5: the gradients, without wrappers where none are expected."""
-        plan = self.plan
-        return [
-            grad if known or grad is None or not is_wrapper(grad) else coerced(grad, role, None)
-            for grad, known, (role, _) in zip(grads, plan.wrapped, plan.tangents, strict=True)
-        ]
-
-    def _with_history(self, grads: list[Any]) -> list[Any] | None:
-        """The gradients in the forms that are expected; None where one of them loses a history."""
-        found = []
-        for grad, (role, _) in zip(grads, self.plan.tangents, strict=True):
-            wrapping = self.plan.facts.subclass_metas.get(Tangent(role))
-            formed = None if grad is None else coerced_with_history(grad, role, wrapping)
-            if formed is None and grad is not None:
-                return None
-            found.append(formed)
-        return found
-
     def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
         inside = self.plan.derivatives.inside
         if inside is None or self.saved is None:
             return False
-        return inside.look(self, self._dense(grads) if STATE.wrappers else grads, wanted)
+        if STATE.wrappers:
+            grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
+        return inside.look(self, grads, wanted)
 
     def before_write(self, storage: Storage) -> None:
-        """PART-37: copies the saved values in this memory, which is about to change.
-
-        Byte-checked values stay. Where the change can go unnoticed, a copy is kept to compare them
-        with (PART-40).
-        """
-        variants = self.plan.variants
-        with self._lock:
-            left = getattr(self, "_left", None)
-            values: Any = left if self.saved is None else self.saved
-            if values is None or variants is None:
-                return
-            pairs = zip(self.plan.write_observed, self.observed_storages, strict=True)
-            here = [i for (i, _), each in pairs if each is storage and values[i] is not None]
-            byte_checked = {index for index, _ in self.plan.byte_checked}.intersection(here)
-            if storage.exported and byte_checked:
-                made = with_copies(values, saved_metas(variants.graph), sorted(byte_checked))
-                self.copies |= {i: made[i] for i in byte_checked if i not in self.copies}
-            copied = [index for index in here if index not in byte_checked]
-            copies = with_copies(values, saved_metas(variants.graph), copied)
-            if self.saved is None:
-                self._left = copies
-            else:
-                self.saved = copies
+        copy_before_write(self, storage)
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         """Calls `run` with the saved values that hooks unpack or an earlier backward has left.

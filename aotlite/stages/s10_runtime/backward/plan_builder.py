@@ -12,7 +12,8 @@ import attrs
 
 from aotlite.backends.protocol import Run
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Gradient, Tangent
+from aotlite.ir.graph.role import Gradient, Result, Tangent
+from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.metadata.function_facts import FamilyMeta
@@ -21,6 +22,8 @@ from aotlite.stages.s10_runtime.backward.plan import BackwardFacts, BackwardPlan
 from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
 
 NO_DERIVATIVES = Derivatives()
+Tangents = tuple[tuple[Result, TensorMeta], ...]
+Gradients = tuple[tuple[SourceRole, TensorMeta | None], ...]
 
 
 def plan_backward(
@@ -81,12 +84,9 @@ def plan_backward(
 
 def _ends(
     graph: Graph | None, both: Joint, families: Sequence[FamilyMeta]
-) -> tuple[tuple[tuple[Any, Any], ...], tuple[tuple[Any, Any], ...]]:
-    """The plan's `tangents` and `gradients`.
-
-    Inputs that a result with an error reaches are among the latter, and those of effects: whoever
-    asks for their gradients meets the error.
-    """
+) -> tuple[Tangents, Gradients]:
+    """The plan's `tangents` and `gradients`. The latter include inputs of results with an error,
+    so that asking for their gradients raises it, and inputs of effects."""
     backward = both.backward
     reached = {of for result in backward.errors for of in backward.reachable_inputs[result]}
     reached.update([of for each in backward.effects for of in each.reachable_inputs])

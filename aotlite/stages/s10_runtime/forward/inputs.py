@@ -1,7 +1,7 @@
-"""How a run-time function hands its inputs to the compiled forward: arrays, or windows on buffers.
+"""Expressions that pass a call's inputs to the compiled forward: arrays, or windows on buffers.
 
-Used by stage 10 alone. A synthetic base is made at each call: the tensor that shows all of it, if
-an input does, or a window that starts so many elements behind one of its members. Rules: SYN-2,
+Used by stage 10 alone. A synthetic base is made at each call: it is the member that covers all of
+it, if there is one, or a window that starts at an offset from one of its members. Rules: SYN-2,
 SYN-10. Spec: `specs/s10_runtime.md`.
 """
 
@@ -22,7 +22,7 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 
 
 class InputTexts:
-    """Expressions for the inputs of a forward, by role."""
+    """Makes the expressions for the inputs of a forward."""
 
     def __init__(
         self, source: FunctionSource, bases: Iterable[BaseInput], tensors: Mapping[Any, Tensor]
@@ -33,21 +33,21 @@ class InputTexts:
         self._arrays = 0
 
     def is_array_of_tensor(self, role: Any) -> bool:
-        """Whether the value is the array of one of the call's tensors."""
+        """Whether the input's value is the array of one of the call's tensors."""
         base = self.bases.get(role)
         return (base is None or base.whole) and travels_as_array(self._meta(role))
 
     def tensor(self, role: Any) -> str:
-        """The variable of the tensor that an input is."""
+        """The variable of an input's tensor; for a synthetic base, of the member it starts from."""
         base = self.bases.get(role)
         return name_of(role if base is None else base.anchor)
 
     def window(self, role: Any) -> str:
-        """(buffer, first element) of an input."""
+        """The window of an input: (buffer, first element)."""
         return f"({', '.join(self._place(role))})"
 
     def value(self, role: Any) -> str:
-        """What the compact face of a compiled forward takes: an array where one travels."""
+        """The input for the compact face of a compiled forward: an array, or else a window."""
         if self.is_array_of_tensor(role):
             return self._array(self.tensor(role))
         meta = self._meta(role)
@@ -56,7 +56,7 @@ class InputTexts:
         return self._window_array(meta, *self._place(role))
 
     def _window_array(self, meta: TensorMeta, buffer: str, start: str) -> str:
-        """The call that makes an array of a window: of NumPy's, what `strided` comes to."""
+        """The call that makes an array from a window; for NumPy, without the call of `strided`."""
         arrays, dtype = meta.device.arrays, meta.dtype
         if arrays is NUMPY and meta.numel:
             self.source.use(np.ndarray)
@@ -79,7 +79,7 @@ class InputTexts:
             return buffer, start
         size = base.meta.dtype.itemsize
         ratio = self.tensors[base.anchor].meta.dtype.itemsize // size
-        if ratio > 1:  # the base is one of bytes
+        if ratio > 1:  # the base has bytes as elements
             start = f"{start} * {ratio}"
         return buffer, f"{start} - {-base.start // size}" if base.start else start
 
@@ -92,7 +92,7 @@ class InputTexts:
 
 
 def copy_line(source: FunctionSource, arrays: Any, target: str, array: str) -> str:
-    """The line that writes an array into another one of the same dtype."""
+    """The line that copies an array into another one of the same dtype."""
     if arrays is NUMPY:
         return f"{target}[...] = {array}"
     return f"{source.constant(arrays, 'L', 'the array library')}.copy({target}, {array})"

@@ -1,6 +1,6 @@
-"""Lines of run-time functions that change inputs besides writing: autograd state and memory.
+"""Generated lines that change an input's autograd state (`detach_`) or memory (`set_`, `resize_`).
 
-Used by stage 10 alone. Results that were taken before a change are rebuilt before it.
+Used by stage 10 alone. A result that the function took before a change is rebuilt before it.
 Rules: FUN-18, FUN-36, RT-5, TEN-5, TEN-26. Spec: `specs/s10_runtime.md`.
 """
 
@@ -30,7 +30,7 @@ from aotlite.stages.s10_runtime.support import rebuilt, take_history
 
 
 class MetadataUpdateWriter:
-    """Writes the changes of inputs, in order, and the results that were taken in between."""
+    """Adds the lines of the changes in order, and of the results that were taken in between."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class MetadataUpdateWriter:
         self.meta = meta
         self.variables = variables
         self.storages = storages
-        """Those that inputs lie on at entry."""
+        """The storages of the inputs at entry."""
         self._has_detached = False
         self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
 
     def write(
         self, rebuild: Callable[[int, AliasOfInput], None], write_data: Callable[[InputMeta], None]
     ) -> None:
-        """Old memory is written before an input leaves it (RT-5)."""
+        """Adds the lines of all changes; old memory is written before an input leaves it (RT-5)."""
         self._counts()
         self._take_from_bases()
         windows = iter(self._windows())
@@ -71,7 +71,7 @@ class MetadataUpdateWriter:
                     self.source.add(f"{name}.{change.value}")
 
     def _take_from_bases(self) -> None:
-        """What has a holder is the holder's history: other tensors on the base have none."""
+        """Keeps the history of bases that inputs take over: other tensors on them have none."""
         for index, base in enumerate(self.meta.bases):
             if base.holder is not None:
                 name = self.variables.tensor(IntermediateBase(index))
@@ -79,14 +79,14 @@ class MetadataUpdateWriter:
                 self.source.add(f"{name}._node, {name}._index, {name}.facts = None, 0, None")
 
     def _hand_over(self, each: InputMeta, name: str) -> None:
-        """The input has the history of the base that it is put onto."""
+        """Gives the input the history of the base whose memory it takes over."""
         for index, base in enumerate(self.meta.bases):
             if base.holder == each.role:
                 self.source.use(take_history)
                 self.source.add(f"take_history({name}, *h{index})")
 
     def _windows(self) -> list[str]:
-        """Variables of where inputs are put, all found before one is moved."""
+        """Variables for the views of the new memory, all made before an input moves."""
         changes = [c for each in self.put for c in each.changes if isinstance(c, MemoryStep)]
         if changes:
             self.source.use(rebuilt)
@@ -103,7 +103,7 @@ class MetadataUpdateWriter:
         return names
 
     def note_detached(self) -> None:
-        """Makes the table of the detached aliases made so far, once."""
+        """Adds the table of detached aliases, once."""
         if not self._has_detached:
             self._has_detached = True
             self.source.add("detached = {}")
@@ -119,7 +119,7 @@ class MetadataUpdateWriter:
 
     # --- counts of writes
     def _counts(self) -> None:
-        """TEN-26: what is counted of memory onto which, or from which, a tensor is put."""
+        """Adds the lines that set versions of memory that tensors move to or from (TEN-26)."""
         plan = self.meta.count_plan
         if plan is None:
             return
@@ -148,7 +148,7 @@ class MetadataUpdateWriter:
         return f"{self.variables.new_or_input(owner)}.storage"
 
     def set_versions(self) -> None:
-        """New storages count the writes that they went through in the function (TEN-10)."""
+        """Sets the versions of new storages to their number of writes in the function (TEN-10)."""
         made: list[tuple[Any, int]] = [
             (self.meta.role_of(i), o.version)
             for i, o in enumerate(self.meta.outputs)
@@ -156,12 +156,12 @@ class MetadataUpdateWriter:
         ]
         made += [(IntermediateBase(i), base.version) for i, base in enumerate(self.meta.bases)]
         for role, version in made:
-            if role not in self.meta.wrappers:  # which are not there yet
+            if role not in self.meta.wrappers:  # wrappers are made later
                 self.set_version(role, version)
         keep_in_place(self.source, self.meta, self.variables)
 
     def set_version(self, role: Any, version: int) -> None:
-        """The writes that one new storage went through."""
+        """Sets the version of one new storage."""
         name = self.variables.tensor(role)
         if type(version) is not int:  # made in inference mode (TEN-22)
             self.source.add(f"{name}.storage.version = {self.count(version)}")
@@ -170,12 +170,12 @@ class MetadataUpdateWriter:
             self.source.add(f"{name}.storage.version = {version}")
 
     def count(self, version: int) -> str:
-        """A number of writes, or the object that says that they are not counted."""
+        """A number of writes as an expression; `NO_COUNT` for inference tensors."""
         exact = type(version) is int
         return str(version) if exact else self.source.constant(version, "V", "no count")
 
     def storage(self, owner: Any) -> str | None:
-        """The variable of an owner's storage, where the owner may have left it."""
+        """The variable of an owner's storage, if the owner may have left it."""
         plan = self.meta.count_plan
         mine = self.storages.get(owner)
         for number, other in enumerate(() if plan is None else plan.owners):
@@ -185,7 +185,7 @@ class MetadataUpdateWriter:
 
 
 def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[int, AliasOfInput]]:
-    """The results that are views of an input after so many changes."""
+    """The results that are views of an input after `number` changes."""
     return [
         (index, output)
         for index, output in enumerate(meta.outputs)
@@ -196,7 +196,7 @@ def _taken(meta: FunctionMeta, each: InputMeta, number: int) -> Sequence[tuple[i
 
 
 def keep_in_place(source: FunctionSource, meta: FunctionMeta, variables: Variables) -> None:
-    """TEN-5: memory of which a hidden alias was taken may not move."""
+    """Adds the lines that export memory with a hidden alias, which may not move (TEN-5)."""
     names = [name_of(each.role) for each in meta.inputs if each.shares_outside]
     names += [
         variables.tensor(meta.role_of(index))
@@ -212,7 +212,7 @@ def keep_in_place(source: FunctionSource, meta: FunctionMeta, variables: Variabl
 
 
 def hide(view: Tensor, version: int) -> Tensor:
-    """A rebuilt hidden alias, or view of one, with the writes that it went through (TEN-10)."""
+    """A rebuilt hidden alias, or view of one, with its number of writes (TEN-10)."""
     if view._seen == view.storage.version:
         view._seen = version
     view.storage.version = version

@@ -1,4 +1,4 @@
-"""Lines of run-time functions that make the results: new tensors, wrappers of parts, and views.
+"""Generated lines that make the results: new tensors, wrappers, and views.
 
 Used by `s10_runtime` alone. Rules: RT-6, META-8, SUB-5, SUB-6. Spec: `specs/s10_runtime.md`.
 """
@@ -43,7 +43,7 @@ from aotlite.stages.s10_runtime.support import (
 
 
 class ResultWriter:
-    """Writes how the results come about."""
+    """Adds the lines that make the results."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ResultWriter:
         self._places = {of: place for place, (of, _) in enumerate(tangents)}
 
     def give_history(self, role: Any) -> None:
-        """The history of a result is the compiled call's, where it is differentiable."""
+        """Adds the lines that make the call's tape node a differentiable result's history."""
         index = self._places.get(role)
         if index is not None:
             name = self.variables.tensor(role)
@@ -76,19 +76,19 @@ class ResultWriter:
                 self.source.add(f"keep_form({name})")
 
     def rebuild_early(self, index: int, output: AliasOfInput) -> None:
-        """By ops: what the input is by then decides what history the view has."""
+        """Rebuilds a view with ops: its history depends on the input's state at that time."""
         self._rebuild(index, name_of(output.role), output.view, output.role, quick=False)
         if output.outdated:
             self.source.add(f"{self.variables.results[index]}._seen = -1")
 
     def write(self) -> None:
-        """Makes all results, each behind what it is made of."""
-        # What the function made a leaf comes before its views, which take their history of it.
+        """Adds the lines of all results; each comes after the results from which it is made."""
+        # A result that the function made a leaf comes before its views, whose history starts at it.
         for index, _ in sorted(enumerate(self.meta.outputs), key=rebuilt_after):
             self._result(index)
 
     def _result(self, index: int) -> str:
-        """The variable of a result, made before unless it is there already."""
+        """The variable of a result, which is made first if it does not exist yet."""
         if not self.variables.results[index] and index in self.meta.inside:
             of, name = self.meta.inside[index]
             self.variables.results[index] = f"r{index}"
@@ -121,7 +121,7 @@ class ResultWriter:
                 return self.source.literal(value)
 
     def _whole(self, role: Any, version: int) -> str:
-        """The variable of a result or base that is no view; a wrapper is made of its parts."""
+        """The variable of a result or base that is no view; a wrapper is made from its parts."""
         if not self.variables.has_tensor(role):
             wrapping = self.meta.wrappers[role]
             own = len(self.variables.results) - len(self.meta.parts)
@@ -135,7 +135,7 @@ class ResultWriter:
     def _rebuild(
         self, index: int, origin: str, view: ViewFacts, of: Any, *, quick: bool = True
     ) -> str:
-        """RT-6: the variable of the view which eager's result is, of the tensor with role `of`."""
+        """The variable of a result that is a view of the tensor with role `of` (RT-6)."""
         name = self.variables.results[index] = f"r{index}"
         quick = quick and of not in self.meta.wrappers
         if quick and self.plan.fast_paths and self._is_quick(view):
@@ -156,7 +156,7 @@ class ResultWriter:
         return name
 
     def _own_history(self, index: int, name: str, view: ViewFacts) -> None:
-        """META-8: the gradient of a view goes through the compiled backward."""
+        """Sends the gradient of a view through the compiled backward (META-8)."""
         backward = self.plan.backward
         assert backward is not None
         number = [role for role, _ in backward.tangents].index(self.meta.role_of(index))
@@ -165,7 +165,7 @@ class ResultWriter:
         self.source.add(f"with_own_history({name}, node, {number}, {kind})")
 
     def _is_quick(self, view: ViewFacts) -> bool:
-        """Simple; or detached, and of no family with other results or with memory put elsewhere."""
+        """Whether the view is simple, or detached and shares no family, and no memory moves."""
         if is_detached(view):
             last = view.chain[-1]
             results = [output.view for output in self.meta.outputs if isinstance(output, Alias)]

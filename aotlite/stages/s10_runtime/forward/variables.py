@@ -1,7 +1,7 @@
-"""The variables of an entry's code, by role: what the forward returned, new tensors, and results.
+"""The variables of an entry's code, by role: returned values, new tensors, and results.
 
-Used by the writers of stage 10: who makes a variable says so here, and all others ask for it.
-Asking for one that is not made yet is an error, so that the order of the lines is checked.
+Used by the writers of stage 10. A writer that makes a variable adds it here; the others ask for it.
+Asking for a variable that is not made yet is an error, so the order of the lines is checked.
 Rules: RT-1, RT-6. Spec: `specs/s10_runtime.md`.
 """
 
@@ -20,11 +20,11 @@ class Variables:
 
     def __init__(self, result_count: int) -> None:
         self._returned: dict[object, str] = {}
-        """What the forward returned, saved values aside: arrays or windows."""
+        """The values that the forward returned, without the saved ones: arrays or windows."""
         self._tensors: dict[object, str] = {}
-        """The tensors made of it, and the wrappers made of those."""
+        """The tensors over these values, and the wrappers made from them."""
         self.results: list[str] = [""] * result_count
-        """The variable of each result, once it is made; parts of wrappers come last."""
+        """The variable of each result, empty until it is made; parts of wrappers come last."""
 
     def add_returned(self, role: object) -> str:
         """A new variable for an array or a window that the forward returns."""
@@ -36,20 +36,20 @@ class Variables:
         return self._returned[role]
 
     def all_returned(self) -> Iterable[tuple[Any, str]]:
-        """Each role with the variable of what the forward returned for it."""
+        """Each role with the variable of its returned value."""
         return self._returned.items()
 
     def add_tensor(self, role: object) -> str:
-        """A new variable for the tensor over what the forward returned."""
+        """A new variable for the tensor over the returned value of this role."""
         name = self._tensors[role] = f"t{len(self._tensors)}"
         return name
 
     def set_tensor(self, role: object, name: str) -> None:
-        """Notes the variable of a wrapper that was made of its parts."""
+        """Adds the variable of a wrapper that was made from its parts."""
         self._tensors[role] = name
 
     def has_tensor(self, role: object) -> bool:
-        """Whether there is a new tensor of this role by now."""
+        """Whether the new tensor of this role is made."""
         return role in self._tensors
 
     def tensor(self, role: object) -> str:
@@ -61,7 +61,7 @@ class Variables:
         return self._tensors.get(role) or name_of(role)
 
     def owner(self, role: Any) -> str:
-        """The variable of a tensor on an owner's memory; of a result where it is a hidden alias."""
+        """The variable of a tensor on an owner's memory; a result's if it is a hidden alias."""
         if isinstance(role, Output) and role not in self._tensors:
             return self.results[role.index]
         return self.new_or_input(role)

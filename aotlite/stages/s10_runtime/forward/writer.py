@@ -1,4 +1,4 @@
-"""Writes the body of an entry, behind its guards, in the order of RT-1.
+"""Writes the body of an entry, after its guards, in the order of RT-1.
 
 Rules: RT-1..RT-10, TAN-1..TAN-9. Spec: `specs/s10_runtime.md`.
 """
@@ -27,7 +27,6 @@ from aotlite.ir.graph.role import (
     Seed,
 )
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.call_effects import HookPlace
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_facts import Alias, InputMeta, Plain
 from aotlite.stages.s10_runtime.backward.memory.mutations import keep_forms, keep_memory
@@ -39,6 +38,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import held_call
+from aotlite.stages.s10_runtime.forward.hooks import HookWriter
 from aotlite.stages.s10_runtime.forward.inputs import InputTexts, copy_line
 from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter
 from aotlite.stages.s10_runtime.forward.results import ResultWriter
@@ -51,18 +51,24 @@ from aotlite.stages.s10_runtime.support import (
     arrays_of,
     change_geometry_of,
     read_only,
-    register,
     take_history,
     write_seen,
     write_window,
 )
 
 _STARRED = 200
-"""Python takes at most 255 variables before a starred one."""
+"""Python allows at most 255 variables before a starred one."""
 
 
+# Note [order of an entry's side effects]
+#     def f(x, w): v = x[1:]; y = x * w; x.add_(1); x.t_(); return v, y
+# The edges of x and w are asked first: the write gives x another one. The tape node is made before
+# the write, whose history it is. x is written before v is rebuilt, so that v has eager's version;
+# v is rebuilt before `t_`: its view chain starts at the old geometry. Saved versions are noted
+# after all writes, as the function's own writes are no error (SAV-2). Whatever can raise comes
+# before the first write (RT-10), and so do the write observers of x's storage.
 class EntryWriter:
-    """Writes what follows the guards, in the order of RT-1."""
+    """Writes an entry's body after the guards. Note [order of an entry's side effects]."""
 
     def __init__(self, plan: RuntimePlan, source: FunctionSource) -> None:
         self.plan = plan
@@ -80,12 +86,13 @@ class EntryWriter:
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
         self.changes = MetadataUpdateWriter(source, plan.meta, self.variables, storages)
         self.results = ResultWriter(plan, source, self.variables, self.changes)
+        self.hooks = HookWriter(source, plan.meta.hooks, plan.world.hooks, self.variables)
 
     def write(self) -> None:
         self._check_writable()
         refuse_regions(self.source, self.plan.forward)
         edges = self._edges()
-        entries = self._entries()
+        entries = self.hooks.edges()
         self._run()
         self._new_tensors()
         self._hook(edges)
@@ -101,8 +108,7 @@ class EntryWriter:
         for each in self.meta.grads:
             value = "None" if each.result is None else self.variables.results[each.result]
             self.source.add(f"{self.variables.lasting(each.role)}._grad = {value}")
-        for number, entry in enumerate(entries):
-            self._register(number, entry)
+        self.hooks.register(entries)
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.variables.results))}")
@@ -119,10 +125,8 @@ class EntryWriter:
                 self.source.add(f"    {name_of(each.role)}.storage.before_write()")
 
     def _edges(self) -> str:
-        """Where the inputs' gradients go; asked before anything runs, since asking may raise.
-
-        Not asked where no gradient comes (RT-9).
-        """
+        """The node's arguments for the inputs' gradient edges, asked before the run: it may raise.
+        Inputs without a gradient are not asked (RT-9)."""
         if self.plan.backward is None:
             return ""
         self.source.use(edge_of, accumulator)
@@ -146,26 +150,8 @@ class EntryWriter:
             self.source.add(f"ends = [{', '.join(ends)}]")
         return "ends, None"
 
-    def _entries(self) -> list[str]:
-        """Variables of where the gradients of tensors go whose history may change (HOOK-1)."""
-        found = []
-        for number, hook in enumerate(self.meta.hooks):
-            asked = hook.place is HookPlace.ENTRY
-            found.append(f"entry{number}" if asked else "None")
-            if asked:
-                self.source.use(edge_of)
-                self.source.add(f"entry{number} = edge_of({self.variables.lasting(hook.role)})")
-        return found
-
-    def _register(self, number: int, entry: str) -> None:
-        self.source.use(register)
-        hook, function = self.meta.hooks[number], self.plan.world.hooks[number]
-        how = self.source.constant(hook, "H", f"{hook.kind} of {hook.role}")
-        held = self.source.constant(function, "F", hook.name)
-        self.source.add(f"register({how}, {held}, {self.variables.lasting(hook.role)}, {entry})")
-
     def _all(self, names: list[str]) -> str:
-        """The variables as a tuple, which may be the one that was passed."""
+        """The variables as a tuple: `leaves` if they are all the arguments."""
         passed = [f"a{i}" for i in range(len(self.plan.world.leaves))]
         return "leaves" if names == passed else listed(names)
 
@@ -214,7 +200,7 @@ class EntryWriter:
             self.draws.end(*map(self.variables.returned, (NextSeed(), NextOffset())))
 
     def _held(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
-        """The run; its effects leave alone what it reads, and the generator (TOK-7)."""
+        """The expression that runs the forward, with the checks of its effects (TOK-7)."""
         graph, compact = self.plan.forward, self.plan.is_compact
         reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
         storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
@@ -228,13 +214,13 @@ class EntryWriter:
         return list(compress(values, self.plan.run.reads[first:]))
 
     def _values(self, inputs: InputTexts, roles: list[Any]) -> list[str]:
-        """The forward's inputs."""
+        """Expressions for the forward's inputs."""
         if not self.plan.is_compact:
             return [inputs.window(role) for role in roles]
         return [inputs.value(role) for role in compress(roles, self.plan.run.reads)]
 
     def _many(self, inputs: InputTexts, roles: list[Any]) -> str | None:
-        """One expression for all inputs, where they are many arrays."""
+        """One expression for all inputs if they are many arrays, else None."""
         read = list(compress(roles, self.plan.run.reads)) if self.plan.is_compact else []
         if len(read) <= MANY or not all(map(inputs.is_array_of_tensor, read)):
             return None
@@ -242,7 +228,7 @@ class EntryWriter:
         return f"arrays_of({self._all([inputs.tensor(role) for role in read])})"
 
     def _outputs(self) -> list[str]:
-        """Variables for what the forward returns, saved values aside."""
+        """Variables for the values that the forward returns, without the saved ones."""
         roles = [r for r in self.plan.forward.output_roles if not isinstance(r, Saved)]
         return [self.variables.add_returned(role) for role in roles]
 
@@ -250,7 +236,7 @@ class EntryWriter:
         return self._returned[role]
 
     def _new_tensors(self) -> None:
-        """Results and bases become tensors."""
+        """Adds the lines that make tensors of results and intermediate bases."""
         self.source.use(tensor_over)
         for role, name in self.variables.all_returned():
             value = self._value_of(role)
@@ -261,7 +247,7 @@ class EntryWriter:
 
     # --- the tape
     def _hook(self, edges: str) -> None:
-        """Makes the differentiable results' histories one tape node (RT-2)."""
+        """Adds the lines that make one tape node the history of all results (RT-2)."""
         backward = self.plan.backward
         if backward is None:
             return
@@ -274,12 +260,12 @@ class EntryWriter:
         if backward.derivatives.higher_order_inputs:
             self.source.add("node.higher_order_edges = higher_order_edges")
         for role, _ in backward.tangents:
-            # An input, or a view that is rebuilt, gets its history then.
+            # A mutated input or a rebuilt view gets its history when it is written or rebuilt.
             if self.variables.has_tensor(role):
                 self.results.give_history(role)
 
     def _observe_memory(self) -> None:
-        """Tells the tape node whose memory the backward reads."""
+        """Adds the lines that give the tape node the memory that its backward reads."""
         backward = self.plan.backward
         if backward is None:
             return
@@ -292,7 +278,7 @@ class EntryWriter:
 
     # --- inputs
     def _write_inputs(self) -> None:
-        """RT-1 step 6: updated inputs are written whole; counters move as eager's do (FUN-23)."""
+        """Adds the lines that write mutated inputs and raise their version counters (FUN-23)."""
         raised: set[int] = set()
         for each in self.meta.inputs:
             family = id(self.tensors[each.role].storage)
@@ -306,13 +292,13 @@ class EntryWriter:
         self._histories()
 
     def _write_data(self, each: InputMeta) -> None:
-        """RT-2, RT-4: the bytes."""
+        """Adds the lines that write an input's new bytes (RT-2, RT-4)."""
         if each.role in self.meta.wrappers:
             return  # its parts are written
         role, name = MutatedInput(each.role), name_of(each.role)
         value = self._value_of(role)
         if value.op == "placeholder" and value.role == each.role:
-            return  # all that was written is what was there
+            return  # the new value is the old one
         new = self.variables.returned(role)
         if each.extent is not None:
             self.source.use(write_seen)
@@ -327,7 +313,7 @@ class EntryWriter:
             self.source.add(f"write_window({name}, {new}, {meta})")
 
     def _histories(self) -> None:
-        """RT-2: what was written has the history of the compiled call's result."""
+        """Adds the lines that give mutated inputs the history of the call's results (RT-2)."""
         backward = self.plan.backward
         places = {} if backward is None else {r: i for i, (r, _) in enumerate(backward.tangents)}
         for role in self.meta.tangents:
@@ -339,7 +325,7 @@ class EntryWriter:
                 self.source.add(f"take_history({name_of(of)}, {made}{whole})")
 
     def _geometries(self) -> None:
-        """RT-3, last: views of the objects are rebuilt from the geometry at entry (META-11)."""
+        """Adds the lines that change geometries (RT-3), after all views are rebuilt (META-11)."""
         changes = [(name_of(e.role), e.geometry_steps) for e in self.written if e.writes_metadata]
         for name, output in zip(self.variables.results, self.meta.outputs, strict=True):
             if isinstance(output, Plain):

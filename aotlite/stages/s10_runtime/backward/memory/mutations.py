@@ -9,6 +9,7 @@ Rules: FUN-31, FUN-32, FUN-33, SAV-3, TAN-8. Spec: `specs/rules/fun.md`.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from aotlite.backends.calling_convention import travels_as_array
@@ -68,15 +69,20 @@ def keep_memory(
         source.add(f"node.memory = {listed([f'memory_alias({names[m.owner]})' for m in memory])}")
 
 
+def versions_of(memory: Sequence[Tensor]) -> list[int]:
+    """The versions that the memory has now."""
+    return [each.storage.version for each in memory]
+
+
 def keep_forms(
     source: FunctionSource, memory: tuple[BackwardMemory, ...], names: dict[Any, str]
 ) -> None:
     """Adds the lines at the end of a call that note the memory's forms and versions."""
     if memory:
         seen = [names[m.owner] for m in memory if not isinstance(m.owner, IntermediateBase)]
-        source.use(forms_of)
+        source.use(forms_of, versions_of)
         source.add(f"node.memory_forms = forms_of({', '.join(seen)})")
-        source.add("node.memory_versions = [m.storage.version for m in node.memory]")
+        source.add("node.memory_versions = versions_of(node.memory)")
 
 
 class BackwardMemoryWriter:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any
+from threading import RLock
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -26,6 +27,7 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Saved
 from aotlite.ir.meta import TensorMeta
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 
 
 def saved_metas(graph: Graph) -> list[TensorMeta]:
@@ -50,7 +52,54 @@ def _copied(value: Value, meta: TensorMeta) -> Value:
     return arrays.strided(copied(arrays, value, meta), *layout, 0)
 
 
-def check_copies(node: Any) -> None:
+class SavingNode(Protocol):
+    """The tape node of a call (`backward/node.py`), as its saved values see it."""
+
+    plan: BackwardPlan
+    saved: list[Value] | None
+    copies: dict[int, Value]
+    observed_storages: Sequence[Storage]
+    _left: list[Value | None]
+    _lock: RLock
+
+    def name(self) -> str: ...
+
+
+# Note [copy on write of saved values]
+#     def f(x): return x.exp().sin().sum()        # min-cut saves x, and recomputes x.exp()
+#     y = f(x); x.zero_(); y.backward()
+# Eager's backward does not read x, so a user may write it. The compiled one does: so `zero_` calls
+# the write observers of x's storage, and the node copies x first. Calls without such a write copy
+# nothing. A write by NumPy calls nobody: if an ndarray shows the memory, the node copies at once.
+# A value that eager's backward reads, too, is not copied: a write to it has to raise (SAV-2). If
+# the node recomputes from it, it finds a write by NumPy by comparing bytes with a copy.
+def copy_before_write(node: SavingNode, storage: Storage) -> None:
+    """PART-37: copies a node's saved values in this memory, which is about to change.
+
+    Byte-checked values stay. If the change can go unnoticed, a copy is kept to compare them with
+    (PART-40). Note [copy on write of saved values].
+    """
+    plan = node.plan
+    with node._lock:
+        left = getattr(node, "_left", None)
+        values: Any = left if node.saved is None else node.saved
+        if values is None or plan.variants is None:
+            return
+        metas = saved_metas(plan.variants.graph)
+        pairs = zip(plan.write_observed, node.observed_storages, strict=True)
+        here = [i for (i, _), each in pairs if each is storage and values[i] is not None]
+        checked = {index for index, _ in plan.byte_checked}.intersection(here)
+        if storage.exported and checked:
+            made = with_copies(values, metas, sorted(checked))
+            node.copies |= {i: made[i] for i in checked if i not in node.copies}
+        copies = with_copies(values, metas, [i for i in here if i not in checked])
+        if node.saved is None:
+            node._left = [*copies]
+        else:
+            node.saved = copies
+
+
+def check_copies(node: SavingNode) -> None:
     """Raises AutogradError if a byte-checked value of a call was written unnoticed (PART-40)."""
     if node.saved is None or node.plan.variants is None:
         return

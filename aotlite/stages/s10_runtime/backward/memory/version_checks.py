@@ -18,6 +18,13 @@ Storages = Callable[[Any], str]
 """The expression for the storage of an owner of memory."""
 
 
+# Note [saved tensors and their versions]
+#     def f(x, w): return (x * w).sum(), w.exp().sum()
+#     a, b = f(x, w); x.zero_()
+# In eager a.backward() raises, since it reads x, and b.backward() does not. The call's own saved
+# values do not tell this: min-cut may save others. So stage 4 notes the tensors that eager's tape
+# saves on memory of inputs and results, and which results' gradients read each (`GradientReads`).
+# The call notes their versions at its end, and the backward compares those that it reads.
 def add_saved_versions(
     source: FunctionSource, saved: Sequence[SavedOf], storage_of: Storages
 ) -> None:
