@@ -1,4 +1,4 @@
-"""`FunctionSource`: the text of a generated function while it is written, and the values of its names.
+"""`FunctionSource`: the text of a generated function while it is written, and its names' values.
 
 Used by stage 10 alone. Spec: `specs/s10_runtime.md`.
 """
