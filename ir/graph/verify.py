@@ -55,7 +55,7 @@ _KINDS = frozenset(("placeholder", "get_attr", "call", "output"))
 class _Check:
     """One run of the verifier over one graph."""
 
-    __slots__ = ("constants", "defined", "fitting", "graph", "impure", "stage")
+    __slots__ = ("constants", "defined", "fitting", "graph", "impure", "single", "stage")
 
     def __init__(self, graph: Graph, stage: str) -> None:
         self.graph = graph
@@ -63,6 +63,8 @@ class _Check:
         self.defined: set[Node] = set()
         self.fitting: dict[Any, set[tuple[type, ...]]] = defaultdict(set)
         """Each op -> the tuples of argument types that were found to fit its schema."""
+        self.single = True
+        """Whether each node so far has one result. Then what fits an op in any graph does here."""
         self.constants: dict[str, Any] = {}
         self.impure: list[Node] = []
 
@@ -132,7 +134,9 @@ class _Check:
             if node.op == "call":
                 op, args = node.target, node.args
                 types = tuple(map(type, args))
-                if types not in fitting[op] or (tuple in types and not _lists_ints(args)):
+                known = self.single and types in getattr(op, "fitting", ())
+                known = known or types in fitting[op]
+                if not known or (tuple in types and not _lists_ints(args)):
                     self._fit(node)
                 for value in args:
                     if type(value) is Node and value not in defined:
@@ -145,6 +149,8 @@ class _Check:
                     raise self._refused(node, error) from error
                 if meta is not node.meta and meta != node.meta:
                     self._wrong_meta(node, meta)
+                if type(meta) is not TensorMeta:
+                    self.single = False
                 if not op.pure:
                     self.impure.append(node)
             else:
@@ -195,6 +201,8 @@ class _Check:
         settled = tuple not in types or (not op.lists and _lists_ints(args))
         if settled and all(type(v.meta) is TensorMeta for v in node.inputs()):
             self.fitting[op].add(types)
+            if _LASTING.issuperset(types):
+                op.fitting.add(types)
 
     def _constant(self, node: Node) -> None:
         self._tensor(node)
@@ -257,6 +265,8 @@ def _lists_ints(args: tuple[Any, ...]) -> bool:
 
 
 _INT = frozenset((int,))
+_LASTING = frozenset((Node, *NUMBERS, type(None), tuple))
+"""Types by which arguments fit an op or do not, whatever their values are."""
 
 
 def _fits(value: Any, parameter: SchemaParameter, *, takes_results: bool) -> bool:

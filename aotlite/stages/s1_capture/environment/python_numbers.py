@@ -44,6 +44,10 @@ _ARRAY = 4096
 """The largest array, in bytes, whose contents are compared and restored."""
 _LEFT = (Tensor, types.ModuleType, type, types.FunctionType, types.MethodType, tuple, frozenset)
 
+_PLAIN = frozenset(PLAIN)
+_ALONE = _PLAIN | {Tensor, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType}
+"""Most of the things that a function can name: none holds others, or attributes to look at."""
+
 _Name = tuple[int | None, Any]
 """An access path as a dict key: its argument and its steps."""
 
@@ -151,6 +155,14 @@ def _looked(roots: Sequence[AccessPath], leaves: list[Any], *, keeps: bool) -> _
     queue += [(at, at.resolve(leaves)) for at in owners]  # what a method belongs to
     for place, value in queue:  # grows while it is walked
         numbers: dict[Items, Any] = {}
+        if type(value) in _ALONE:
+            left -= 1
+            if left < 0:
+                return world
+            if type(value) in _PLAIN:
+                numbers[()] = value
+            world.numbers[place.argument, place.path] = place, numbers
+            continue
         for items, inner, at in _spread(place, value):
             left -= 1
             if left < 0:
