@@ -31,6 +31,11 @@ if _checkout_is_under_test():
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))
 
+# Hundreds of processes import the same modules: without its caches, which git ignores, Python
+# compiles each anew in each.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
+
 # A shared machine stalls for longer than Hypothesis's deadline; slowness is measured elsewhere.
 # The same examples in every run; `--hypothesis-profile=explore` draws new ones.
 settings.register_profile("aotlite", deadline=None, print_blob=True, derandomize=True)
@@ -44,15 +49,19 @@ class Tally:
     def __init__(self) -> None:
         self.ran = 0
         self.skipped = 0
+        self.passed = 0
         self.packages: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # Rows that a worker ran as one item (tests/rows.py) have one report where they agree.
+        rows = getattr(report, "rows", 1)
+        self.passed += rows if report.when == "call" and report.passed else 0
         if not getattr(report, "compares_with_torch", False):
             return
         if report.skipped and not hasattr(report, "wasxfail"):
-            self.skipped += 1
+            self.skipped += rows
         elif report.when == "call":
-            self.ran += 1
+            self.ran += rows
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for package in sorted(self.packages or {_package_under_test()}):
@@ -60,6 +69,7 @@ class Tally:
         terminalreporter.write_line(
             f"PyTorch comparison tests: {self.ran} ran, {self.skipped} skipped"
         )
+        terminalreporter.write_line(f"rows and tests that passed: {self.passed}")
 
 
 class XdistTally(Tally):
@@ -89,7 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
     options.DEFAULT_BACKEND = "reference"
     config.pluginmanager.register(Freezer(), "aotlite-freezer")
     config.pluginmanager.register(Clock(config.getoption("--cpu-limit")), "aotlite-clock")
-    if not hasattr(config, "workerinput"):
+    rows: Any = importlib.import_module("tests.rows")
+    if hasattr(config, "workerinput"):
+        if config.getoption("--cpu-limit") is None and config.getoption("--cpu-times") is None:
+            config.pluginmanager.register(rows.Rows(), "aotlite-rows")
+    else:
+        config.pluginmanager.register(rows.Names(), "aotlite-names")
         distributed = config.pluginmanager.hasplugin("xdist")
         config.pluginmanager.register(XdistTally() if distributed else Tally(), "aotlite-tally")
         if config.getoption("--cpu-times"):

@@ -1,5 +1,6 @@
 """What the conftest counts and times is right with and without workers, and without PyTorch."""
 
+import os
 import re
 import subprocess
 import sys
@@ -49,7 +50,12 @@ def run_tests(folder: Path, tests: str, *options: str, conftest_ending: str = ""
     markers = "[pytest]\nmarkers =\n    torch\n    slow\n"
     folder.joinpath("pytest.ini").write_text(markers, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "--import-mode=importlib", *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True).stdout
+    # That conftest stands elsewhere, and finds `tests` by this.
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.slow("starts pytest and its workers")
@@ -67,6 +73,60 @@ def torch(): pass
 def test_comparison_count_without_pytorch_is_all_skipped(tmp_path):
     without_torch = "\nHAS_TORCH = False\n"
     assert (0, 6) == count_comparisons(tmp_path, conftest_ending=without_torch)
+
+
+ROWS = """
+import pytest
+
+@pytest.mark.parametrize("n", range(40))
+def test_some_fail(n):
+    print("row", n)
+    if n % 7 == 5:
+        pytest.skip("a row")
+    assert n % 10 != 3 and n < 38
+
+@pytest.mark.parametrize("n", range(3))
+@pytest.mark.parametrize("m", "ab")
+def test_all_fail(m, n): assert m == n
+
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.xfail), 3])
+def test_marked(n): assert n != 2
+
+@pytest.mark.parametrize("n", range(20))
+def test_uses_a_folder(tmp_path, n): assert not tmp_path.joinpath("a").exists()
+
+@pytest.mark.parametrize("n", range(20))
+class TestMethods:
+    def test_method(self, n): assert not hasattr(self, "seen"); self.seen = n
+
+@pytest.mark.parametrize("n", range(20))
+@pytest.mark.torch
+def test_with_torch(torch, n): assert torch == "torch" and n != 4
+"""
+
+TORCH = """
+HAS_TORCH = True
+
+@pytest.fixture(scope="session")
+def torch(): return "torch"
+"""
+
+
+def outcomes(output: str) -> list[str]:
+    """Each test of a run with `-rA`: its outcome, its name, why it failed."""
+    found = re.findall(r"^(?:PASSED|FAILED|SKIPPED|XFAIL|ERROR) .*$", output, re.MULTILINE)
+    return sorted(line for line in found if not line.startswith("PASSED"))
+
+
+@pytest.mark.slow("starts pytest and its workers")
+@pytest.mark.parametrize("chosen", [(), ("-k", "5 or a-1 or 4")], ids=["all", "chosen"])
+def test_rows_that_a_worker_runs_as_one_item_end_as_they_do_apart(tmp_path, chosen):
+    options = ("-rA", "--tb=line", *chosen)
+    apart = run_tests(tmp_path, ROWS, *options, "-p", "no:xdist", conftest_ending=TORCH)
+    joined = run_tests(tmp_path, ROWS, *options, "-n", "2", conftest_ending=TORCH)
+    assert [] != outcomes(apart) == outcomes(joined)
+    for count in re.findall("^(?:rows|PyTorch).*$", apart, re.MULTILINE):
+        assert count in joined.splitlines()
 
 
 WORK = """
