@@ -6,8 +6,8 @@ numbered VER-1 to VER-8 and VER-16 (`specs/verify.md`). Each stage checks its ow
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import GraphError, noted
@@ -61,10 +61,10 @@ class _Check:
         self.graph = graph
         self.stage = stage
         self.defined: set[Node] = set()
-        self.fitting: dict[Any, set[tuple[type, ...]]] = defaultdict(set)
+        self.fitting: dict[Any, set[tuple[type, ...]]] = {}
         """Each op -> the tuples of argument types that were found to fit its schema."""
         self.single = True
-        """Whether each node so far has one result. Then what fits an op in any graph does here."""
+        """Whether each node so far has one result: then what fits an op in any graph fits here."""
         self.constants: dict[str, Any] = {}
         self.impure: list[Node] = []
 
@@ -134,9 +134,10 @@ class _Check:
             if node.op == "call":
                 op, args = node.target, node.args
                 types = tuple(map(type, args))
-                known = self.single and types in getattr(op, "fitting", ())
-                known = known or types in fitting[op]
-                if not known or (tuple in types and not _lists_ints(args)):
+                known = fitting.get(op)
+                if known is None:
+                    known = fitting[op] = self._known(op)
+                if types not in known or (tuple in types and not _lists_ints(args)):
                     self._fit(node)
                 for value in args:
                     if type(value) is Node and value not in defined:
@@ -149,13 +150,18 @@ class _Check:
                     raise self._refused(node, error) from error
                 if meta is not node.meta and meta != node.meta:
                     self._wrong_meta(node, meta)
-                if type(meta) is not TensorMeta:
+                if type(meta) is not TensorMeta and self.single:
                     self.single = False
+                    fitting.clear()
                 if not op.pure:
                     self.impure.append(node)
             else:
                 self._not_a_call(node)
             defined.add(node)
+
+    def _known(self, op: Any) -> set[tuple[type, ...]]:
+        """The types that fit an op of which this graph has had no node yet."""
+        return set(_FITTING.get(op, ())) if self.single and isinstance(op, Op) else set()
 
     def _refused(self, node: Node, error: Exception) -> GraphError:
         return self.failure(node, "VER-6", f"the meta rule of {node.target.name} refuses: {error}")
@@ -202,7 +208,7 @@ class _Check:
         if settled and all(type(v.meta) is TensorMeta for v in node.inputs()):
             self.fitting[op].add(types)
             if _LASTING.issuperset(types):
-                op.fitting.add(types)
+                _FITTING.setdefault(op, set()).add(types)
 
     def _constant(self, node: Node) -> None:
         self._tensor(node)
@@ -265,6 +271,8 @@ def _lists_ints(args: tuple[Any, ...]) -> bool:
 
 
 _INT = frozenset((int,))
+_FITTING: WeakKeyDictionary[Op, set[tuple[type, ...]]] = WeakKeyDictionary()
+"""Each op -> the tuples of argument types that were found to fit its schema in some graph."""
 _LASTING = frozenset((Node, *NUMBERS, type(None), tuple))
 """Types by which arguments fit an op or do not, whatever their values are."""
 

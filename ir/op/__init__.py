@@ -85,8 +85,6 @@ class Op:
     """Key -> the meta rule's result: a cache of at most `CACHE_LIMIT` entries."""
     calls: dict[tuple[Any, ...], Any] = attrs.field(init=False, factory=dict)
     """Key -> what tape nodes of calls with this key share (`op_nodes.Calls`). As many at most."""
-    fitting: set[tuple[type, ...]] = attrs.field(init=False, factory=set)
-    """Types of arguments that always fit the schema: the verifier's cache."""
     _binder: Binder = attrs.field(init=False)
 
     writes: ClassVar[bool] = False
