@@ -159,7 +159,7 @@ class _Check:
                 self._not_a_call(node)
             defined.add(node)
 
-    def _known(self, op: Any) -> set[tuple[type, ...]]:
+    def _known(self, op: object) -> set[tuple[type, ...]]:
         """The types that fit an op of which this graph has had no node yet."""
         return set(_FITTING.get(op, ())) if self.single and isinstance(op, Op) else set()
 
