@@ -21,7 +21,7 @@ COMMANDS: dict[str, str] = {
     "cache": "show the disk cache of compiled kernels, or empty it",
     "doctor": "say which backends work here, and what to install for the others",
 }
-"""Name of a command, and of its module in this package -> what it does."""
+"""Name of a command, which is also its module's in this package -> description."""
 
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -48,14 +48,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 STATUSES = "status: 0 well, 1 something failed or was found, 2 wrong use, 130 interrupted"
 WRONG_USE = (ArgumentError, FormatError, MissingExtraError)
-"""Errors of what was typed: another value, another file, or an extra that has to be installed."""
+"""Errors by wrong input: a wrong value, a wrong file, or an extra that is not installed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status, or ends with it.
+    """Runs one command. Returns the exit status, or exits with it.
 
-    0: well; 1: something failed, or was found; 2: wrong use; 130: Ctrl-C; 141: whoever read what
-    is printed went away. `conformance` has 3 for a mistake of its own.
+    0: success; 1: something failed, or was found; 2: wrong use; 130: Ctrl-C; 141: the reader of the
+    output went away (SIGPIPE). `conformance` exits with 3 for a fault of its own.
     """
     given = sys.argv[1:] if argv is None else list(argv)
     args = _parsed(given)
@@ -75,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace:
-    """The arguments; ends with status 2, and the closest names, where they are none of ours."""
+    """Returns the parsed arguments. Exits with status 2, and the closest names, for an unknown
+    command."""
     parser, commands = _parser(given)
     if not given:
         parser.print_help(sys.stderr)
@@ -94,7 +95,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_option(parser: argparse.ArgumentParser, given: str) -> None:
-    """Ends with status 2, and the option that was meant, where none begins like this one."""
+    """Exits with status 2 and the closest option if no option begins like this one."""
     known = [each for action in parser._actions for each in action.option_strings]
     if any(each.startswith(given) for each in known):
         return
@@ -111,7 +112,8 @@ def _near(given: str, known: Iterable[str]) -> str:
 def _parser(
     argv: Sequence[str],
 ) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    """The parser, and that of each command; the module of the command that is run is imported."""
+    """Returns the parser, and that of each command. Imports only the module of the command that
+    runs, so that `aotlite --help` is fast."""
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="aotlite",

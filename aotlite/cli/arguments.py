@@ -18,15 +18,15 @@ _TENSOR = re.compile(r"(\w+)\[")
 _LIST = re.compile(r"\[([^][]*)\]")
 _DTYPES = {name: dtype for dtype in dtypes.DTYPES for name in (dtype.short, dtype.name)}
 _MOST_DIGITS = 100
-"""Of a size; what is too large for a tensor is told in full up to here."""
+"""The most digits of a size that are parsed, so that messages show sizes that are too large."""
 
 
 def value_from_text(text: str, option: str = "--arg") -> Any:
-    """A tensor of ones for a dtype and a shape, or the value of a Python literal.
+    """Returns a tensor of ones for a dtype and a shape, or the value of a Python literal.
 
-    A tensor is a dtype (`f32` or `float32`), its sizes in brackets, where wanted its strides in
-    brackets, and where wanted the word `requires_grad`. Raises ArgumentError, which names `option`
-    and has a caret below what cannot be read.
+    A tensor is a dtype (`f32` or `float32`), sizes in brackets, optionally strides in brackets, and
+    optionally the word `requires_grad`. Raises ArgumentError with `option` and a caret below the
+    text that cannot be parsed.
 
     >>> value_from_text("f32[2,3][1,2]").meta, value_from_text("2.0")
     (f32[2, 3][1, 2], 2.0)
@@ -42,7 +42,7 @@ def value_from_text(text: str, option: str = "--arg") -> Any:
 
 
 class _Reader:
-    """Reads one tensor."""
+    """The parser of one tensor."""
 
     def __init__(self, text: str, option: str) -> None:
         self.text = text
@@ -102,6 +102,6 @@ class _Reader:
             yield word[0], word.start()
 
     def error(self, at: int, got: str, expected: str) -> ArgumentError:
-        """An error with the text and a caret below position `at`."""
+        """Returns an error with the text and a caret below position `at`."""
         message = f"explain: {self.option} {got}, expected {expected}"
         return noted(ArgumentError(message), f"  {self.text}\n  {' ' * at}^")

@@ -10,7 +10,7 @@ from aotlite.ir.errors import ArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds what to do."""
+    """Declares the options of `aotlite cache`."""
     parser.add_argument(
         "action",
         nargs="?",
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """Prints the folder and what is, or was, in it. Makes nothing."""
+    """Prints the folder and its entries, or removes them. Never makes the folder."""
     folder = artifact_cache.cache_folder()
     if folder is None:
         raise ArgumentError("cache: the home folder is unknown, expected a folder in AOTLITE_CACHE")

@@ -1,8 +1,8 @@
-"""`aotlite conformance`: which rules about shared memory an array library keeps or breaks.
+"""`aotlite conformance`: the rules about shared memory that an array library keeps and breaks.
 
-`aotlite.conformance` finds it out, each library in a process of its own; this module
-prints it. The status is 0 even where rules are broken, unless `--strict` is given, and 3 where the
-suite or an adapter made a mistake: nothing is known of a library then.
+`aotlite.conformance` runs the rules, each library in a process of its own; this module prints the
+results. The exit status is 0 even if rules are broken, unless `--strict` is given, and 3 if the
+suite or an adapter is at fault: nothing is known of the library then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from aotlite.conformance.rules import GROUPS, select
 from aotlite.ir.errors import ArgumentError
 
 FAULT = 3
-"""The exit status of a command that made a mistake itself."""
+"""The exit status for a fault of the suite or an adapter."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite conformance`: asks the libraries, prints table and witnesses."""
+    """Runs `aotlite conformance`: tests the libraries, prints the table and witnesses."""
     if args.list or not args.libraries:
         return print_rules(args.rules)
     if args.markdown:
@@ -64,7 +64,7 @@ def command(args: argparse.Namespace) -> None:
 
 
 def _demand_writable(path: Path) -> None:
-    """Makes the page first, since it would be a pity to find out in the end."""
+    """Creates the page before the run, so that an unwritable path fails at once."""
     try:
         path.open("a").close()
     except OSError as error:
@@ -74,7 +74,7 @@ def _demand_writable(path: Path) -> None:
 
 
 def print_rules(names: Sequence[str] | None) -> None:
-    """Prints the rules, a line each, and their claims."""
+    """Prints one line for each rule, with its claim."""
     group = ""
     for rule in select(names):
         if rule.group != group:
@@ -84,7 +84,8 @@ def print_rules(names: Sequence[str] | None) -> None:
 
 
 def ask(args: argparse.Namespace) -> list[Report]:
-    """What the libraries make of the rules, side by side, with bars on standard error meanwhile."""
+    """Returns the report of each library. They run side by side, with progress bars on standard
+    error."""
     count = len(select(args.rules))
     with Progress(console=Console(stderr=True), transient=True) as progress:
 
@@ -97,7 +98,7 @@ def ask(args: argparse.Namespace) -> list[Report]:
 
 
 def print_reports(console: object, reports: Sequence[Report]) -> None:
-    """Prints the table of all, the witnesses, and a line for each library."""
+    """Prints the table of all libraries, the witnesses, and a summary line for each library."""
     assert isinstance(console, Console)
     if not all(report.not_run for report in reports):
         console.print(rich_table(reports))

@@ -1,6 +1,6 @@
-"""`aotlite demo`: a network learns to read digits by two compiled functions, and what that shows.
+"""`aotlite demo`: two compiled functions train a network that reads handwritten digits.
 
-For each batch: `loss = compiled_loss(model, images, labels)`, an eager `loss.backward()`, and
+Each batch runs `loss = compiled_loss(model, images, labels)`, an eager `loss.backward()`, and
 `compiled_update(optimizer)`. `run` trains and returns figures; `command` prints them.
 """
 
@@ -34,36 +34,36 @@ EAGER_STEPS = 20
 
 @attrs.frozen(kw_only=True)
 class DemoResult:
-    """What one training showed. Times in seconds, sizes in bytes."""
+    """The figures of one training. Times are in seconds, sizes in bytes."""
 
     seed: int
     accuracy: float
-    """Of the test digits, in eval mode."""
+    """The share of test digits read right, in eval mode."""
     losses: tuple[float, ...]
-    """At every step."""
+    """The loss at each step."""
     train_accuracies: tuple[float, ...]
-    """At every epoch, counted while it trained."""
+    """The accuracy of each epoch, counted while training."""
     seconds: float
-    """The whole training, compiling included."""
+    """The time of the whole training, compilation included."""
     first_step_seconds: float
-    """The first step, in which the functions are compiled."""
+    """The time of the first step, which compiles the functions."""
     variants: dict[str, int]
-    """How many times each function was compiled: another learning rate compiles nothing again."""
+    """How often each function was compiled: a new learning rate compiles nothing again."""
     written: dict[str, tuple[str, ...]]
-    """What each function writes in place, by where it is found."""
+    """The places of the tensors that each function writes."""
     compiled_step_seconds: float | None
-    """Median; None where no eager steps were asked for."""
+    """The median time of a compiled step; None without eager steps."""
     eager_step_seconds: float | None
     whole_step_seconds: float | None
-    """Median of steps that are one compiled function, backward and update included."""
+    """The median time of a step that is one compiled function, backward and update included."""
     compiled_saved_bytes: int
-    """Kept by one loss for its backward."""
+    """The bytes that one compiled loss keeps for its backward."""
     eager_saved_bytes: int
 
 
 # ------------------------------------------------------------------------------------ the training
 def compiled_functions(dump: str | None = None, backend: Any = None) -> Functions:
-    """The three functions, each compiled; `dump` is a folder with one for each in it."""
+    """Returns the three functions, compiled. Each dumps its stages into a folder below `dump`."""
 
     def compiled(function: Callable[..., Any]) -> Any:
         folder = str(Path(dump) / function.__name__) if dump else None
@@ -82,11 +82,11 @@ def run(
     backend: Any = None,
     quiet: bool = False,
 ) -> DemoResult:
-    """Trains once by compiled functions and returns what it showed; a progress bar unless `quiet`.
+    """Trains once by compiled functions and returns the figures. Shows a progress bar unless
+    `quiet`.
 
-    `eager_steps` steps of each kind are timed afterwards, on copies; 0 times none. `dump` is a
-    folder for each stage of each function. Raises ArgumentError for a batch larger than the
-    training set.
+    Afterwards it times `eager_steps` steps of each kind on copies; 0 times none. `dump` is a folder
+    for the stages of each function. Raises ArgumentError for a batch larger than the training set.
     """
     digits = load_digits()
     if not 2 <= batch <= len(digits.train_labels):
@@ -137,7 +137,7 @@ def _items(functions: Functions) -> list[tuple[str, Any]]:
 
 
 def _written(name: str, compiled: Any) -> tuple[str, ...]:
-    """Where what a function writes is found, its first argument called by its name."""
+    """Returns the places of the tensors that a function writes, as paths from its arguments."""
     first = "optimizer" if name == "update" else "model"
     updated = compiled.entries[0].meta.updated
     return tuple([each.place.replace("argument 0", first, 1) for each in updated])
@@ -145,7 +145,7 @@ def _written(name: str, compiled: Any) -> tuple[str, ...]:
 
 # ----------------------------------------------------------------------------------- what is shown
 def _progress(steps: Iterable[None], session: Session, epochs: int, quiet: bool) -> Iterator[None]:
-    """The steps, under a progress bar unless quiet."""
+    """Yields the steps, with a progress bar unless `quiet`."""
     if quiet:
         yield from steps
         return
@@ -163,7 +163,7 @@ def _progress(steps: Iterable[None], session: Session, epochs: int, quiet: bool)
 
 
 def report(result: DemoResult, console: Console) -> None:
-    """Prints what a training showed."""
+    """Prints the figures of a training."""
     console.print(f"accuracy on the test digits: [bold]{result.accuracy:.2%}[/bold]")
     console.print(
         f"{len(result.losses)} steps in {result.seconds:.1f} s; the first, in which the functions "
@@ -241,7 +241,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite demo`: trains and prints what it showed, or the mean accuracy of several seeds."""
+    """Runs `aotlite demo`: trains and prints the figures, or the mean accuracy of several seeds."""
     console = Console()
     options = {"epochs": args.epochs, "batch": args.batch}
     options |= {"dump": args.dump, "backend": args.backend}

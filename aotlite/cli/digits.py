@@ -1,4 +1,4 @@
-"""What `aotlite demo` trains: a network that reads digits, its loss, its update, one training."""
+"""The model of `aotlite demo`: a network that reads digits, its loss, its update, its training."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _block(inputs: int, outputs: int) -> list[nn.Module]:
 
 
 def loss(model: DigitsNet, images: Tensor, labels: Tensor) -> Tensor:
-    """The mean cross-entropy of a batch, written as one does eagerly: with views and writes.
+    """Returns the mean cross-entropy of a batch, in eager style: with views and writes.
 
-    Counts the digits read right in a buffer. Scores are shifted so that the largest is 0, through a
-    transposed view; that changes no probability, and gradients flow through the write.
+    It counts the digits read right in a buffer. It shifts scores by their maximum, by a write
+    through a transposed view: that changes no probability, and gradients flow through the write.
     """
     scores = model(images)
     model.read_right.add_((scores.argmax(1) == labels).sum())
@@ -54,12 +54,12 @@ def loss(model: DigitsNet, images: Tensor, labels: Tensor) -> Tensor:
 
 
 def update(optimizer: optim.SGD) -> None:
-    """One step: parameters and momentum are written in place."""
+    """Updates parameters and momentum in place."""
     optimizer.step()
 
 
 def step(model: DigitsNet, optimizer: optim.SGD, images: Tensor, labels: Tensor) -> Tensor:
-    """All of a step in one function: loss, backward, update."""
+    """Runs a whole step as one function: loss, backward, update."""
     value = loss(model, images, labels)
     optimizer.zero_grad()
     value.backward()
@@ -68,13 +68,13 @@ def step(model: DigitsNet, optimizer: optim.SGD, images: Tensor, labels: Tensor)
 
 
 def predict(model: DigitsNet, images: Tensor) -> Tensor:
-    """The digit that each image shows: (n, 1, 8, 8) -> (n,)."""
+    """Returns the digit of each image: (n, 1, 8, 8) -> (n,)."""
     return model(images).argmax(1)
 
 
 @attrs.frozen(eq=False)
 class Functions:
-    """The functions that train, each compiled (or itself, for comparison)."""
+    """The functions of a training, compiled, or eager for comparison."""
 
     loss: Callable[[DigitsNet, Tensor, Tensor], Tensor]
     update: Callable[[optim.SGD], None]
@@ -85,7 +85,7 @@ EAGER = Functions(loss, update, predict)
 
 
 class Session:
-    """One training: model, optimizer, what is shuffled how, what was seen."""
+    """One training: model, optimizer, order of the data, losses so far."""
 
     def __init__(self, functions: Functions, digits: Digits, seed: int, batch: int) -> None:
         aotlite.manual_seed(seed)
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def batches(self) -> int:
-        """Steps of an epoch; an incomplete batch at its end is left out."""
+        """The steps of an epoch. An incomplete last batch is left out."""
         return len(self.digits.train_labels) // self.batch
 
     def train(self, epochs: int) -> Iterator[None]:
@@ -123,7 +123,7 @@ class Session:
                 self.model.read_right.zero_()
 
     def epoch(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """The training digits in a new order, cut into batches that are slices of one tensor."""
+        """Yields the batches of an epoch in a new order: slices of one shuffled tensor."""
         order = self._order.permutation(len(self.digits.train_labels))
         images = aotlite.from_numpy(self.digits.train_images[order])
         labels = aotlite.from_numpy(self.digits.train_labels[order])
@@ -131,7 +131,7 @@ class Session:
             yield images[start : start + self.batch], labels[start : start + self.batch]
 
     def step(self, images: Tensor, labels: Tensor) -> float:
-        """One batch: loss, backward, update."""
+        """Trains on one batch and returns its loss."""
         value = self.functions.loss(self.model, images, labels)
         self.optimizer.zero_grad()
         value.backward()
@@ -139,7 +139,7 @@ class Session:
         return value.item()
 
     def accuracy(self) -> float:
-        """The part of the test digits that is read right, in eval mode."""
+        """Returns the share of test digits read right, in eval mode."""
         self.model.eval()
         with aotlite.no_grad():
             read = self.functions.predict(
@@ -149,7 +149,7 @@ class Session:
         return float((read == self.digits.test_labels).mean())
 
     def twin(self, functions: Functions) -> Session:
-        """A session that goes on from here by itself, with these functions."""
+        """Returns a copy of the session, which continues with these functions."""
         other = copy.copy(self)
         other.functions = functions
         other.model, other.optimizer = copy.deepcopy((self.model, self.optimizer))

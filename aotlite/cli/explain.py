@@ -1,7 +1,7 @@
-"""`aotlite explain FILE.py:function`: every stage's graph, and the records as sentences.
+"""`aotlite explain FILE.py:function`: prints the graph of each stage, and its records as sentences.
 
-Imports the file, captures the function on arguments that are described by `--arg` and `--kwarg`,
-compiles it without running it, and prints what `aotlite.inspect.stages_of` gives.
+It imports the file, compiles the function for arguments described by `--arg` and `--kwarg` without
+running it, and prints the result of `aotlite.inspect.stages_of`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite explain`: prints the stages."""
+    """Runs `aotlite explain`: prints the stages."""
     print(_explained(args))
 
 
@@ -82,7 +82,7 @@ def _split(target: str) -> tuple[str, str]:
 
 @contextmanager
 def _importable(path: str) -> Iterator[None]:
-    """The file's folder comes first on the path, as when Python runs the file."""
+    """Puts the file's folder first on the path for a block, as when Python runs the file."""
     folder = os.path.dirname(os.path.abspath(path))
     sys.path.insert(0, folder)
     try:
@@ -134,7 +134,7 @@ def _known(module: ModuleType, name: str) -> str:
 
 @contextmanager
 def _blaming(what: str, expected: str, path: str) -> Iterator[None]:
-    """Errors of the user's own code, exits too, as ours, with the line of the file that raised."""
+    """Turns errors and exits of the user's code into ArgumentErrors with the line that raised."""
     try:
         yield
     except AotliteError as error:
@@ -148,7 +148,7 @@ def _blaming(what: str, expected: str, path: str) -> Iterator[None]:
 
 
 def _line(error: BaseException, path: str) -> str | None:
-    """The innermost line of the file in the error's traceback."""
+    """Returns the innermost line of the file in the error's traceback."""
     absolute = os.path.abspath(path)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if os.path.abspath(frame.filename) == absolute]

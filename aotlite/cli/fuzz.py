@@ -1,7 +1,7 @@
 """`aotlite fuzz`: random programs about views, writes and aliases, on all cores.
 
-`aotlite.testing.fuzzing` runs them; this module shows progress on standard error and prints what
-came of it. The status is 1 where a program failed, 130 after Ctrl-C.
+`aotlite.testing.fuzzing` runs them; this module shows progress on standard error and prints the
+results. The exit status is 1 if a program failed, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def _add_kept(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite fuzz`: runs, prints; the last line says programs, cells, failures."""
+    """Runs `aotlite fuzz`. The last line it prints has the numbers of programs, coverage cells and
+    failures."""
     if "" not in sys.path:
         sys.path.insert(0, "")  # functions and engines of the user's own are named from here
     if args.out is not None:
@@ -99,7 +100,7 @@ def command(args: argparse.Namespace) -> None:
 
 
 def _make_folder(path: Path) -> None:
-    """Makes the folder of scripts first, since it would be a pity to find out in the end."""
+    """Makes the folder of scripts before the run, so that an unwritable path fails at once."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -113,7 +114,7 @@ def _plan(args: argparse.Namespace, **more: Any) -> Plan:
 
 
 def _kept(args: argparse.Namespace) -> tuple[Plan, Tally]:
-    """What a ledger has, and the plan that it is of."""
+    """Returns the plan and the tally of a campaign's file."""
     if args.ledger is None:
         raise ArgumentError("fuzz: --summary is given without --ledger, expected the file to read")
     tally = Tally()
@@ -141,7 +142,7 @@ def _print(plan: Plan, tally: Tally, args: argparse.Namespace) -> None:
 # ----------------------------------------------------------------------------------- the progress
 @contextmanager
 def _progress(plan: Plan) -> Iterator[Any]:
-    """What is told of a run shows it on standard error."""
+    """Yields a callback that shows the progress of a run on standard error."""
     columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=1.0)

@@ -1,4 +1,4 @@
-"""What the command line measures: bytes that a tape keeps, times of steps that alternate."""
+"""Measurements of the demo: bytes that a tape keeps, times of alternating steps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aotlite.eager.base.tensor import Tensor
 
 
 def saved_bytes(result: Tensor, outside: Iterable[Tensor]) -> int:
-    """Bytes that the tape behind `result` keeps alive for the backward, each storage once.
+    """Returns the bytes that the tape behind `result` keeps for the backward, each storage once.
 
-    Not counted are the storages of tensors `outside`: parameters and arguments are alive anyway.
+    Storages of tensors in `outside` do not count: parameters and arguments are alive anyway.
     """
     known = {id(tensor.storage) for tensor in outside}
     storages = {id(s): s for s in _saved_storages(result) if id(s) not in known}
@@ -31,7 +31,7 @@ def _saved_storages(result: Tensor) -> Iterator[Storage]:
 
 
 def _tape(start: Any) -> Iterator[Any]:
-    """Every node behind this one, itself included, once."""
+    """Yields each tape node behind this one, itself included, once."""
     seen: set[int] = set()
     stack = [start]
     while stack:
@@ -44,7 +44,8 @@ def _tape(start: Any) -> Iterator[Any]:
 
 
 def alternating_medians(actions: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """The median seconds of each action, run by turns so that all meet the same machine."""
+    """Returns the median seconds of each action. They run in turns, so that all meet the same load
+    of the machine."""
     times: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds):
         for action, taken in zip(actions, times, strict=True):

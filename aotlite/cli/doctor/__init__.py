@@ -1,7 +1,7 @@
 """`aotlite doctor`: which backends work here, why the others do not, and what to install.
 
-`aotlite.cli.doctor.checks` finds it out; this module prints it, `tables` as tables. The
-status is 1 where something that is set up is broken, and 0 else, however much is absent.
+`aotlite.cli.doctor.checks` examines the machine; this module prints the findings, `tables` as
+tables. The exit status is 1 if something that is set up is broken, else 0, whatever is absent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(args: argparse.Namespace) -> None:
-    """`aotlite doctor`: prints the findings. Ends with status 1 where something is broken."""
+    """Runs `aotlite doctor`: prints the findings. Exits with status 1 if something is broken."""
     findings = examine()
     if args.json:
         print(json.dumps(as_json(findings), indent=1))
@@ -37,7 +37,7 @@ def command(args: argparse.Namespace) -> None:
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:
-    """The findings as JSON's types: `sound`, and the findings of each section."""
+    """Returns the findings as JSON types: `sound`, and the findings of each section."""
     return {
         "sound": is_sound(findings),
         "sections": {
@@ -52,7 +52,7 @@ def _is_no_section(attribute: attrs.Attribute[str], _: str) -> bool:
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """The findings without tables, a line each."""
+    """Yields one line for each finding, for output without tables."""
     for section, group in sections(findings):
         yield section
         for each in group:

@@ -1,6 +1,6 @@
-"""What the child processes of `aotlite doctor` run: a function by each backend, against eager.
+"""The trials that child processes of `aotlite doctor` run: each backend against eager.
 
-`probes` starts them. Only children import this module: what it imports may be broken.
+`probes` starts the children. Only they import this module, since its imports may crash.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from aotlite.ir.errors import BackendError
 
 
 def try_reference(_: float) -> None:
-    """Raises where the reference backend does not compute what eager does."""
+    """Raises if the results of the reference backend differ from eager's."""
     check("reference")
 
 
 def try_loops(_: float) -> None:
-    """The same of `loops`."""
+    """Raises if the results of `loops` differ from eager's."""
     check("loops")
 
 
 def try_cpu(limit: float) -> None:
-    """The same of `cpu`; prints its compiler after "ok", or after "absent" why there is none."""
+    """Raises if the results of `cpu` differ from eager's. Prints "ok" and its compiler, or "absent"
+    and why there is none."""
     probe.PROBE_LIMIT = limit
     compiler = toolchain.find_compiler()
     if compiler is None:
@@ -41,14 +42,14 @@ def try_cpu(limit: float) -> None:
 
 
 def try_cuda(_: float) -> None:
-    """The same of `cuda`, on the device."""
+    """Raises if the results of `cuda` on the device differ from eager's."""
     check("cuda", device="cuda")
 
 
 def check(
     backend: str, compile: Callable[..., Any] | None = None, device: str | None = None
 ) -> None:
-    """Raises where a compiled function differs from eager in value, gradient or what it writes."""
+    """Raises if a compiled function differs from eager in its value, gradient or writes."""
     compile = compile or partial(al.compile, backend=backend)
 
     def function(x: Any, w: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What `aotlite doctor` finds out: `examine` gives a finding for everything it looks at.
+"""The checks of `aotlite doctor`: `examine` returns a finding for each thing that it checks.
 
 Trials run in child processes, side by side. Packages that take seconds to import (PyTorch, JAX) are
 looked up, not imported.
@@ -23,14 +23,14 @@ MACHINE, REQUIRED, BACKENDS = "This machine", "Required packages", "Backends"
 PREREQUISITES, OPTIONAL = "What the backends need", "Optional packages"
 
 NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich", "filelock")
-"""Modules, which are also the names under which they are installed."""
+"""The required modules, whose names are those of their packages."""
 
 OPTIONS: dict[str, tuple[str, str | None]] = {
     "torch": ("torch", "torch"),
     "jax": ("jax", None),
     "hypothesis": ("hypothesis", "test"),
 }
-"""Module -> the name under which it is installed, and the extra of aotlite that has it."""
+"""Optional module -> (package that installs it, extra of aotlite with it)."""
 
 NEVER_IMPORTED = frozenset({"torch", "jax"})
 EQUAL = "compiles, runs and equals eager mode"
@@ -38,7 +38,7 @@ INSTALL = "install gcc or clang, or: pip install 'aotlite[cc]'"
 
 
 def examine() -> list[Finding]:
-    """Everything, in the order in which it is printed."""
+    """Returns all findings, in the order in which they are printed."""
     with ThreadPoolExecutor() as pool:
         found_cuda = pool.submit(cuda.facts)
         trials = [pool.submit(part) for part in (_required, _backends, _compiler, _optional)]
@@ -51,7 +51,7 @@ def examine() -> list[Finding]:
 
 
 def is_sound(findings: Iterable[Finding]) -> bool:
-    """Whether nothing that is set up is broken."""
+    """Whether no finding is broken."""
     return all(finding.state != "broken" for finding in findings)
 
 
@@ -99,7 +99,7 @@ def _is_here(module: str, distribution: str) -> bool:
 def _package(
     section: str, module: str, distribution: str, extra: str | None, outcome: Outcome
 ) -> Finding:
-    """An installed package by what importing it gave."""
+    """Returns the finding of a package, by the outcome of importing it."""
     found = version(distribution)
     if not outcome.works:
         advice = f"reinstall it: pip install --force-reinstall {distribution}"
@@ -111,7 +111,7 @@ def _package(
 
 
 def version(distribution: str) -> str | None:
-    """The installed version of a package; None where it is not installed, or does not say."""
+    """Returns the installed version of a package; None if it is not installed or has no version."""
     try:
         return importlib.metadata.version(distribution) or None
     except (importlib.metadata.PackageNotFoundError, KeyError, OSError):
@@ -131,7 +131,7 @@ def _backends() -> list[Finding]:
 
 
 def _auto(cpu: Finding, reference: Finding) -> Finding:
-    """The default: `cpu` or, where that does not work, `reference`."""
+    """Returns the finding of the default backend: `cpu`, or `reference` if that does not work."""
     used = cpu if cpu.state == "ok" else reference
     value = f"the default: graphs run as by {used.name}"
     advice = "" if used is cpu else f"for compiled kernels: {cpu.advice}"
@@ -157,7 +157,7 @@ def _by_numpy(name: str, outcome: Outcome) -> Finding:
 
 
 def _compiler() -> list[Finding]:
-    """$CC where it is set, else the first compiler that works."""
+    """Returns the findings of C compilers: $CC if it is set, else the first one that works."""
     named = environment.c_compiler()
     if named is not None:
         outcome = probes.named_compiler(named)

@@ -1,7 +1,7 @@
-"""What `aotlite doctor` says of CUDA: each way in which it can be missing, and what to do.
+"""The findings of `aotlite doctor` on CUDA: each way in which it can be missing, and what to do.
 
-Input: a `CudaInstallation`, which `facts` gathers, in children where something may crash.
-Output: findings. They follow from that record alone, so that every way can be tested.
+Input: a `CudaInstallation`, which `facts` gathers, in child processes where something may crash.
+Output: findings. They follow from that record alone, so that each way can be tested without a GPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aotlite.cli.doctor.record import Finding
 SECTION = "What the backends need"
 WHEELS = {12: "cupy-cuda12x", 13: "cupy-cuda13x"}
 NVRTC = {"nvidia-cuda-nvrtc": 13, "nvidia-cuda-nvrtc-cu12": 12}
-"""The wheels of NVRTC, and the major version that each is of as the extras ask for it."""
+"""The wheels of NVRTC in the extras, and the major version of CUDA of each."""
 OLDEST = 12
 """The oldest major version of CUDA that CuPy has wheels for that work here."""
 LEAST_CAPABILITY = (8, 0)
@@ -31,18 +31,18 @@ EQUAL = "compiles, runs and equals eager mode on"
 
 @attrs.frozen(kw_only=True)
 class CudaInstallation:
-    """What is installed for CUDA. Versions are numbered as CUDA numbers them: 13020 is 13.2."""
+    """The CUDA installation of a machine. Versions are CUDA's numbers: 13020 is 13.2."""
 
     wheels: dict[str, str] = attrs.field(factory=dict)
-    """Installed distributions of CuPy, with their versions."""
+    """The installed distributions of CuPy, with their versions."""
     cupy: Outcome | None = None
-    """What importing it gave; None where there is none."""
+    """The outcome of importing CuPy; None if there is none."""
     runtime: int = 0
-    """The CUDA that CuPy is made for; 0 where it does not say."""
+    """The CUDA version for which CuPy is built; 0: unknown."""
     has_driver: bool = False
     """Whether the driver's library can be loaded."""
     driver: int = 0
-    """The newest CUDA that the driver knows; 0 where it does not say."""
+    """The newest CUDA version that the driver supports; 0: unknown."""
     visible: str | None = None
     """CUDA_VISIBLE_DEVICES."""
     devices: int = 0
@@ -51,25 +51,25 @@ class CudaInstallation:
     device: str = ""
     capability: tuple[int, int] = (0, 0)
     memory: tuple[int, int] = (0, 0)
-    """Bytes free, and of all."""
+    """(free, total) bytes of the device."""
     nvrtc: Outcome | None = None
-    """Its version, or why it cannot be loaded; None where it is not installed."""
+    """NVRTC's version, or why it cannot be loaded; None if it is not installed."""
     nvrtc_wheels: dict[str, str] = attrs.field(factory=dict)
     cache: str = ""
-    """Why nothing is kept for the next process; empty where it is."""
+    """Why the disk cache cannot be used; empty if it can."""
     folder: str = ""
     kernel: Outcome | None = None
-    """What compiling and running a function on the device gave; None where that was not tried."""
+    """The outcome of compiling and running a function on the device; None if not tried."""
 
 
 # ------------------------------------------------------------------------------------- what follows
 def findings(facts: CudaInstallation) -> list[Finding]:
-    """What is needed for CUDA, in the order in which it is needed."""
+    """Returns the findings on all parts of CUDA, in the order in which they are needed."""
     return [_cupy(facts), _driver(facts), _device(facts), _nvrtc(facts), _cache(facts)]
 
 
 def backend(facts: CudaInstallation) -> Finding:
-    """Whether the backend works: it runs where all that it needs is there."""
+    """Returns the finding on the backend, which is tried if all its parts are there."""
     if facts.kernel is None:
         missing = [each for each in findings(facts) if each.state != "ok"]
         first = missing[0] if missing else None
@@ -226,7 +226,7 @@ print(nvrtc.version())
 
 
 def facts() -> CudaInstallation:
-    """What there is on this machine. Nothing is imported here that may crash."""
+    """Returns the installation of this machine. Imports nothing that may crash."""
     found = CudaInstallation(
         wheels=_installed("cupy"),
         cupy=_imported(),
@@ -250,7 +250,7 @@ def facts() -> CudaInstallation:
 
 
 def _installed(start: str) -> dict[str, str]:
-    """Distributions whose names begin so, with their versions."""
+    """Returns the installed distributions whose names begin with `start`, with their versions."""
     found = {}
     for each in distributions():
         name = (each.metadata["Name"] or "").lower()
@@ -271,7 +271,7 @@ def _found_nvrtc() -> Outcome | None:
 
 
 def _kept() -> tuple[str, str]:
-    """The folder of what was compiled, and why it cannot be used."""
+    """Returns the cache's folder, and why it cannot be used."""
     folder = trusted_folders.chosen()
     if folder is None:
         return "", "there is no home folder to keep kernels in"

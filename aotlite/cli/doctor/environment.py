@@ -1,6 +1,6 @@
-"""What `aotlite doctor` reads of the environment, and whether the four variables of ours are valid.
+"""The environment variables that `aotlite doctor` shows, and the validity of aotlite's own four.
 
-The one module that looks at variables of others: they are shown, and nothing depends on them.
+The one module that reads variables of other programs: they are shown, and nothing depends on them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from aotlite.ir.filesystem import trust
 SECTION = "Environment variables"
 OURS = ("AOTLITE_VERIFY", "AOTLITE_DUMP", "AOTLITE_LOG", "AOTLITE_CACHE")
 SPEED = ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables of NumPy's BLAS that change how fast kernels are."""
+"""Variables of NumPy's BLAS that change the speed of kernels."""
 
 
 def variables() -> list[Finding]:
-    """Ours, set or not, and those of the BLAS that are set."""
+    """Returns the findings on aotlite's variables, and on the BLAS's variables that are set."""
     ours = [_ours(name, os.environ.get(name)) for name in OURS]
     speed = [
         Finding(SECTION, name, "ok", os.environ[name], "changes the speed of kernels")
@@ -31,17 +31,17 @@ def variables() -> list[Finding]:
 
 
 def c_compiler() -> str | None:
-    """The command in $CC; None where it is not set or empty."""
+    """Returns the command in $CC; None if it is unset or empty."""
     return os.environ.get("CC", "").strip() or None
 
 
 def visible_devices() -> str | None:
-    """The devices that CUDA shows to programs, as $CUDA_VISIBLE_DEVICES says; None: all."""
+    """Returns $CUDA_VISIBLE_DEVICES; None if it is unset: all devices."""
     return os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def without_ours() -> dict[str, str]:
-    """The environment for a child: as it is, without our four variables."""
+    """Returns the environment for a child, without aotlite's four variables."""
     return {name: value for name, value in os.environ.items() if name not in OURS}
 
 
@@ -53,7 +53,7 @@ def _ours(name: str, value: str | None) -> Finding:
 
 
 def _verify(value: str) -> tuple[State, str, str]:
-    """The variable is read where compilations read it, so that both always say the same."""
+    """Checks AOTLITE_VERIFY by the function that compilations use."""
     try:
         import_module("aotlite.pipeline.options").make_options()
     except Exception as error:  # of a required package too, which has a finding of its own
@@ -62,7 +62,7 @@ def _verify(value: str) -> tuple[State, str, str]:
 
 
 def _folder(value: str) -> tuple[State, str, str]:
-    """A folder that can be written, or made where it does not exist, and is nobody's link."""
+    """Checks a folder: it can be written or made, and no other user's link leads to it."""
     wanted = there = os.path.abspath(value)
     while not os.path.lexists(there):
         there = os.path.dirname(there)
@@ -79,7 +79,7 @@ def _folder(value: str) -> tuple[State, str, str]:
 
 
 def _planted(folder: str) -> str:
-    """What is wrong with the way to a folder, such as a link of another user; or nothing."""
+    """Returns what is wrong with the path to a folder, such as another user's link; else empty."""
     try:
         if trust.HAS_DESCRIPTORS:
             os.close(trust.opened(folder))
@@ -89,7 +89,7 @@ def _planted(folder: str) -> str:
 
 
 def _cache(value: str) -> tuple[State, str, str]:
-    """A folder as of AOTLITE_DUMP, which nobody else may write: what is in it is run."""
+    """Checks a folder as `_folder`, and that nobody else can write it: its libraries are run."""
     state, text, advice = _folder(value)
     folder = os.path.abspath(value)
     is_used = os.name == "posix" and not advice  # C is not compiled on Windows

@@ -22,19 +22,19 @@ from aotlite.backends.native.compiler.compilers import candidates
 from aotlite.cli.doctor import environment
 
 TIMEOUT = 30.0
-"""Seconds of one trial."""
+"""The limit of one trial, in seconds."""
 
 
 @attrs.frozen
 class Outcome:
-    """Whether a trial succeeded, and what it found or why it failed."""
+    """The outcome of a trial: whether it succeeded, and its result or the reason."""
 
     works: bool
     text: str = ""
 
 
 def run(command: Sequence[str], **variables: str) -> Outcome:
-    """What a command prints, or the line that says why it failed."""
+    """Runs a command. Returns its output, or the line that says why it failed."""
     try:
         done = subprocess.run(
             command,
@@ -59,13 +59,13 @@ def run(command: Sequence[str], **variables: str) -> Outcome:
 
 
 def python(code: str, *arguments: str, **variables: str) -> Outcome:
-    """What Python code prints in a child that finds the modules that this process finds."""
+    """Runs Python code in a child with this process's module path. Returns its output."""
     path = f"import sys; sys.path[:] = {sys.path!r}\n"
     return run([sys.executable, "-W", "ignore", "-c", path + code, *arguments], **variables)
 
 
 def is_found(name: str) -> bool:
-    """Whether there is a module of this name, which is not imported; a mere folder is none."""
+    """Whether there is a module of this name, without importing it. A mere folder is none."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -89,10 +89,10 @@ with open(sys.argv[1], "w", encoding="utf-8") as report:
 
 
 def imports(names: Iterable[str]) -> dict[str, Outcome]:
-    """For each module whether it can be imported, with its version or its error.
+    """Returns, for each module, whether it can be imported, with its version or its error.
 
-    One child imports one after the other. The module at which it died, if it did, is the first that
-    it did not report; another child goes on behind that one.
+    One child imports them one after the other. If it dies, the first module that it did not report
+    has crashed it, and another child continues after that one.
     """
     left, found = list(names), dict[str, Outcome]()
     while left:
@@ -115,9 +115,10 @@ def _imports_in_child(names: Sequence[str]) -> tuple[Outcome, dict[str, Outcome]
 
 # ------------------------------------------------------------------------------------- the backends
 def backend(name: str) -> Outcome:
-    """Whether a backend compiles and runs a function as eager does; of `cpu` by which compiler.
+    """Returns whether a backend compiles and runs a function as eager does; for `cpu` with its
+    compiler.
 
-    Nothing that was compiled before is used. No C compiler may take more than half the time.
+    The disk cache is not used. A C compiler may take at most half the time.
     """
     code = f"from aotlite.cli.doctor.backend_runs import try_{name} as run; run(float(sys.argv[1]))"
     with TemporaryDirectory() as folder:
@@ -134,12 +135,12 @@ sys.exit(0 if found == 42 else f"a compiled function returned {found}, expected 
 
 
 def compilers() -> Iterator[list[str]]:
-    """The commands of compilers that are here, apart from $CC, in the order of the backend."""
+    """Yields the commands of the compilers on this machine except $CC, in the backend's order."""
     yield from (list(each.command) for each in candidates() if not each.title.startswith("$CC"))
 
 
 def compiler(command: Sequence[str]) -> Outcome:
-    """Whether a compiler makes a library that can be loaded; its version."""
+    """Returns whether a compiler makes a library that loads, with its version."""
     with scratch() as folder:
         source, library = Path(folder.path, "doctor.c"), Path(folder.path, "doctor.so")
         source.write_text(_SOURCE, "utf-8")
@@ -155,7 +156,7 @@ def compiler(command: Sequence[str]) -> Outcome:
 
 
 def named_compiler(text: str) -> Outcome:
-    """The same of a command as it stands in $CC, with its options."""
+    """Returns the same for a command in the form of $CC, with options."""
     try:
         command = shlex.split(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`Finding`: one thing that `aotlite doctor` looked at; what all of them come to."""
+"""`Finding`, the record of one check of `aotlite doctor`, and the verdict on all of them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Literal
 import attrs
 
 State = Literal["ok", "absent", "broken"]
-"""`broken` is what is set up and does not work; what is not set up is `absent`."""
+"""`broken`: set up, but does not work. `absent`: not set up."""
 
 
 @attrs.frozen
 class Finding:
-    """What was looked at, how it is, and what to do about it."""
+    """The result of one check: what was checked, its state, and advice."""
 
     section: str
     name: str
     state: State
     value: str
-    """A version, a place, or why it does not work."""
+    """A version, a path, or why it does not work."""
     advice: str = ""
-    """What to do or install; empty where there is nothing to do."""
+    """What to do or install; empty if nothing."""
 
 
 def sections(findings: Sequence[Finding]) -> Iterator[tuple[str, Iterator[Finding]]]:
-    """The findings of each section, in their order."""
+    """Yields each section with its findings, in order."""
     return itertools.groupby(findings, lambda finding: finding.section)
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """The last line: which findings are broken."""
+    """Returns the last line of the report: which findings are broken."""
     broken = [finding.name for finding in findings if finding.state == "broken"]
     return f"Broken: {', '.join(broken)}." if broken else "Nothing that is set up is broken."

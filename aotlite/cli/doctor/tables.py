@@ -1,7 +1,4 @@
-"""Tables of what `aotlite doctor` found, on a terminal.
-
-Place: below `doctor`, which imports it where rich works.
-"""
+"""The tables of `aotlite doctor` on a terminal, by rich. Imported only if rich works."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _STYLES = {"ok": "green", "absent": "yellow", "broken": "bold red"}
 
 
 def report(findings: Sequence[Finding]) -> None:
-    """Prints a table for each section, and what is broken in one line."""
+    """Prints a table for each section, and the verdict in one line."""
     console = Console()
     for section, group in sections(findings):
         console.print(_table(section, list(group)))
@@ -25,7 +22,8 @@ def report(findings: Sequence[Finding]) -> None:
 
 
 def _table(section: str, group: list[Finding]) -> Table:
-    """Columns that would be empty are left out. Values are no markup: they may hold brackets."""
+    """Returns the table of a section, without empty columns. Values are plain `Text`, since rich
+    takes brackets in a string for markup."""
     advised = any(finding.advice for finding in group)
     columns = ["", "", "found", *(["what to do"] if advised else [])]
     table = Table(*columns, title=Text(section), title_justify="left")
