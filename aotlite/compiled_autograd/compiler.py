@@ -136,8 +136,8 @@ class CompiledAutograd:
         if create_graph:
             raise noted(
                 UnsupportedError(
-                    "compiled_autograd: a backward with create_graph=True is met, expected one "
-                    "whose gradients are not differentiated"
+                    "compiled_autograd: a backward with create_graph=True is called in a block of "
+                    "enable(), expected create_graph=False"
                 ),
                 "Enter compiled_autograd.disable() around it; derivatives of a function that "
                 "al.compile made are compiled in any order. (CAG-16)",

@@ -48,7 +48,7 @@ SAMPLED = ("verified", 10)
 REFUSALS = (
     "overlap in memory",
     "overlaps itself, expected a base with",
-    "is met while the function is captured",
+    "cannot be captured",
     "and both get gradients, expected one",
     "reaches outside the",
     "has a history of its own",

@@ -271,8 +271,8 @@ def test_the_error_says_the_place_the_line_and_the_way_out():
 
     error = refused(f, al.ones(1))
     assert (
-        "capture: a read of state['n'], which the function itself changed from 0 to 1, is met "
-        "while the function is captured, expected a program without it"
+        "capture: a read of state['n'], which the function itself changed from 0 to 1, cannot be "
+        "captured, expected a function without it"
     ) == str(error)
     place, advice = error.__notes__[:2]
     assert "return x * state[" in place and __file__ in place

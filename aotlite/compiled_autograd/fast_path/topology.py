@@ -51,15 +51,16 @@ class Way:
     signatures: Any
     """The signatures of the roots' gradients, otherwise."""
     inner: tuple[tuple[int, OpCall | None], ...]
-    """Of each node that runs by its number: its place, and its call; None: its form is asked."""
+    """(place, call) of each inner node, in execution order; for a call of None the form is compared
+    instead."""
     forms: tuple[tuple[Form, int], ...]
-    """The forms of these nodes, and how many edges each has."""
+    """(form, number of edges) of these nodes."""
     unlinked: tuple[tuple[int, int], ...]
-    """Neighbours in `inner` with no edge between them. Where there is one, the numbers fall: edges
-    lead to nodes made before (SEQ-1)."""
+    """Neighbours in `inner` without an edge between them, whose sequence numbers are compared.
+    Along an edge they fall anyway: it leads to a node made before (SEQ-1)."""
     ends: tuple[tuple[int, TensorMeta | None, bool, Form, int], ...]
-    """Of each node that accumulates: its place; the leaf's meta, None: its form is asked; whether
-    the leaf collects; its form; how many edges it has."""
+    """(place, meta of the leaf, whether it collects, form, number of edges) of each accumulating
+    node; for a meta of None the form is compared instead."""
     again: tuple[tuple[int, int], ...]
     """(index of an edge, index of the first edge to the same node)."""
     several: tuple[tuple[int, int], ...]

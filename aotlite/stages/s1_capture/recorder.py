@@ -470,7 +470,7 @@ class CaptureRecorder:
     def refuse(self, what: str, advice: str, at: Location | None = None) -> Exception:
         place = describe(at or user_location())
         error = UnsupportedError(
-            f"capture: {what} is met while the function is captured, expected a program without it"
+            f"capture: {what} cannot be captured, expected a function without it"
         )
         return note_refusal(noted(error, place, f"Instead: {advice}."), self)
 

@@ -78,17 +78,17 @@ def _replayed(recorder: Trace, origin: Tensor, view: ViewFacts) -> Tensor:
 def _difference(one: Tensor, other: Tensor, shared: set[int]) -> str | None:
     """A difference of two views in class, spec, or the geometry or storage of parts; else None."""
     if type(other) is not type(one):
-        return f"they give a {type(other).__name__}"
+        return f"it gives a {type(other).__name__}"
     names, spec = flatten(one)
     found = flatten(other)
     if found[0] != names or not found[1] == spec:
-        return f"they give {found[0]} and the spec {found[1]!r}, it {names} and {spec!r}"
+        return f"parts {found[0]} and spec {found[1]!r}, and not {names} and {spec!r}"
     for (path, mine), (_, its) in zip(_leaves(one, ""), _leaves(other, ""), strict=False):
         if mine.meta is not its.meta:
-            return f"in what they give {path!r} is {its.meta}, in what it gives {mine.meta}"
+            return f"part {path!r} is {its.meta}, and not {mine.meta}"
         moved = mine.storage is not its.storage or mine.offset != its.offset
         if id(mine.storage) in shared and moved:
-            return f"in what they give {path!r} is another window"
+            return f"part {path!r} is another window"
     return None
 
 
@@ -103,9 +103,10 @@ def _leaves(tensor: Tensor, path: str) -> Iterator[tuple[str, Tensor]]:
 def _refused(index: int, result: Tensor, what: str) -> Exception:
     return noted(
         SubclassError(
-            f"compile: result {index} is a view, a {type(result).__name__}, which single ops do "
-            f"not make again: {what}, expected the same view of slice as of split, and the like"
+            f"compile: result {index} is a view of a wrapper, a {type(result).__name__}, and "
+            f"replaying its views gives another one: {what}, expected the same view of slice as of "
+            "split, and the like"
         ),
-        "Results that are views are made again by single ops: split by slice, unbind by select. "
+        "A result that is a view is rebuilt by single ops: slice for split, select for unbind. "
         "Let the class do the same for both, or return a clone(). (SUB-17)",
     )

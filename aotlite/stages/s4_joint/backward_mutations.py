@@ -419,9 +419,7 @@ def _unwritten(given: CapturedInput) -> InputMeta:
 
 def _refused(node: Node, what: str, advice: str) -> UnsupportedError:
     return noted(
-        UnsupportedError(
-            f"joint: {what} is met while the backward is recorded, expected a backward without it"
-        ),
+        UnsupportedError(f"joint: {what} cannot be compiled, expected a backward without it"),
         describe(node.location),
         advice,
     )

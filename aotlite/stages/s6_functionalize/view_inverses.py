@@ -29,7 +29,7 @@ def strided(root: TensorMeta, meta: TensorMeta, start: int) -> ViewChain:
     return chain_of(ViewStep(AS_STRIDED, (meta.shape, meta.stride, start), root, meta))
 
 
-def lens_of(chain: ViewChain, meta: TensorMeta, start: int, root: TensorMeta) -> ViewChain:
+def invertible(chain: ViewChain, meta: TensorMeta, start: int, root: TensorMeta) -> ViewChain:
     """A chain equal to `chain` whose inverse puts a written value back exactly.
     If a step repeats elements (`expand`, overlapping windows), its inverse would take any of the
     copies. Then the chain is one as_strided on the root. Note [View inverses]."""

@@ -15,7 +15,7 @@ from aotlite.ir.ops.shape.copies import COPY_
 from aotlite.ir.ops.views.view_ops import EXPAND
 from aotlite.stages.s6_functionalize.alias_values import AliasValues
 from aotlite.stages.s6_functionalize.aliases import SAME, Alias
-from aotlite.stages.s6_functionalize.view_inverses import lens_of
+from aotlite.stages.s6_functionalize.view_inverses import invertible
 
 
 def add_write(values: AliasValues, node: Node, *, trains: bool) -> None:
@@ -30,15 +30,15 @@ def add_write(values: AliasValues, node: Node, *, trains: bool) -> None:
     if op is COPY_ and trains:
         value = _apart(values, value, values.read(node.args[1]))
     group = alias.group
-    lens = lens_of(alias.chain, alias.meta, alias.start, alias.group.meta)
-    if group.pending and group.pending[-1][0] is lens:
+    chain = invertible(alias.chain, alias.meta, alias.start, alias.group.meta)
+    if group.pending and group.pending[-1][0] is chain:
         group.pending.pop()  # the same window is overwritten whole: one scatter, not two
     group.version += 1
-    group.last = lens, value
+    group.last = chain, value
     if all(step.op in SAME for step in reversed(alias.chain)):
         group.value, group.pending = value, []
     else:
-        group.pending.append((lens, value, node))
+        group.pending.append((chain, value, node))
     values.env[node] = Alias(group, alias.chain, alias.start, alias.meta, value, group.version)
 
 

@@ -125,10 +125,10 @@ def _solved(
     for part in _parts(into):
         shape = _shape(into, part)
         if shape not in known:
-            told = cut_by_a_path(shape)
-            if told is None and solver in ALGORITHMS:
-                told = cut_by_trying(shape)
-            known[shape] = (_cut_of(shape, solver), len(shape)) if told is None else (told, 0)
+            found = cut_by_a_path(shape)
+            if found is None and solver in ALGORITHMS:
+                found = cut_by_trying(shape)
+            known[shape] = (_cut_of(shape, solver), len(shape)) if found is None else (found, 0)
         places, edges = known[shape]
         cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]
         asked += edges

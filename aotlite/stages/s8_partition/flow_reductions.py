@@ -317,8 +317,7 @@ class _Contracted:
         return None
 
     def _arriving(self, vertex: Vertex, into: Edges) -> int:
-        """An upper bound of the flow into a vertex: an edge carries at most what enters its origin.
-        """
+        """An upper bound of the flow into a vertex: at most what enters its origin."""
         if len(into) > _FEW:
             return self.entering[vertex]
         amounts = [(_amount(into[origin][0]), origin) for origin in into]

@@ -36,8 +36,8 @@ def rebuilt_wrapper(recorder: Trace, wrapper: Tensor, inner: Mapping[str, Tensor
     if len(recorder.nodes) > start:
         ops = sorted({node.target.name for node in recorder.nodes[start:]})
         recorder.drop_from(start)
-        told = _unlike(cls, f"runs {', '.join(ops)}", "no op")
-        error = told if error is None else noted(error, str(told))
+        misuse = _unlike(cls, f"runs {', '.join(ops)}", "no op")
+        error = misuse if error is None else noted(error, str(misuse))
     if error is not None:
         raise error
     return made

@@ -217,7 +217,7 @@ def test_views_that_single_ops_do_not_make_are_refused_before_a_write(view: Any)
         x.add_(1)
         return view(x)
 
-    with pytest.raises(SubclassError, match="result 0 is a view, a Unsliced, which single ops do"):
+    with pytest.raises(SubclassError, match="result 0 is a view of a wrapper, a Unsliced"):
         al.compile(written)(x)
     assert (x.version, x.inner.version) == (0, 0)
 
@@ -248,6 +248,6 @@ def test_views_of_which_split_makes_others_than_slice_are_refused() -> None:
                 ]
             )
 
-    with pytest.raises(SubclassError, match=r"'b' is f32\[2\], in what it gives f32\[6\]"):
+    with pytest.raises(SubclassError, match=r"'b' is f32\[2\], and not f32\[6\]"):
         al.compile(lambda x: x.split(2))(Kept(dense(), dense()))
     assert al.compile(lambda x: x[2:])(Kept(dense(), dense())).b.shape == (4,)

@@ -1,6 +1,6 @@
-"""CaptureTables: the tensors and objects from outside that a captured function has met.
+"""`CaptureTables`: the outer tensors and objects that a captured function has used, by id.
 
-The recorder looks them up by their ids, and forgets them when the capture is over.
+The recorder looks them up, and forgets them at the end of the capture.
 Spec: `specs/s1_capture.md`.
 """
 
@@ -19,7 +19,7 @@ from aotlite.stages.records.guards.access_paths import AccessPath
 
 @attrs.define(eq=False, repr=False)
 class CaptureTables:
-    """What the function has met, by id; fakes and nodes are those that stand for it."""
+    """Outer tensors and objects by id, with their fakes, nodes, records and access paths."""
 
     fakes: dict[int, Tensor] = attrs.field(factory=dict)
     """The fake of each tensor."""
@@ -28,7 +28,7 @@ class CaptureTables:
     inputs: dict[int, CapturedInput] = attrs.field(factory=dict)
     """The record of each fake that is an input."""
     reached: set[int] = attrs.field(factory=set)
-    """Arguments that were also reached by another way."""
+    """The ids of arguments that the function also reached through a closure, global or Module."""
     real_by_node: dict[Node, Tensor] = attrs.field(factory=dict)
     storages: dict[int, Storage] = attrs.field(factory=dict)
     places: dict[int, AccessPath] = attrs.field(factory=dict)
@@ -39,4 +39,4 @@ class CaptureTables:
     created: dict[int, Any] = attrs.field(factory=dict)
     """Modules and optimizers that were made during the capture."""
     alive: list[Any] = attrs.field(factory=list)
-    """Objects whose ids stand above: held, so that no other object gets one of these ids."""
+    """The objects whose ids are keys above, kept alive so that no other object gets their id."""

@@ -135,8 +135,8 @@ def _refused(hook: Hook, found: Tensor, form: HookSignature) -> Exception:
     kind = Tensor if form.kind is None else form.kind
     return noted(
         SubclassError(
-            f"hook: what {name!r} returned is a {type(found).__name__} of another class, spec or "
-            f"parts than the gradient, expected a {kind.__name__} like it"
+            f"hook: {name!r} returned a {type(found).__name__} of another class, spec or parts "
+            f"than the gradient, expected a {kind.__name__} like it"
         ),
         "Hooks inside compiled functions keep the form of their gradient. (HOOK-2)",
     )
