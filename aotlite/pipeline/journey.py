@@ -148,18 +148,17 @@ def _analyzed(
     captured: Captured, compilation: Compilation
 ) -> tuple[Captured, FunctionMeta, Convention, Joint]:
     """Stages 2 to 4: the capture with the inputs that only the backward needs, and its facts."""
-    stages, observers = compilation.stages, compilation.observers
-    observers.check("1 capture", captured.graph)
-    captured, meta = with_parts(captured, stages["analyze"])
+    compilation.observers.check("1 capture", captured.graph)
+    captured, meta = with_parts(captured, compilation.stages["analyze"])
     meta = attrs.evolve(meta, grads=captured.grads, hooks=tuple([h for h, _ in captured.hooks]))
-    if observers.runner is not None and not meta.wrappers:
+    if compilation.observers.runner is not None and not meta.wrappers:
         check_metadata(captured, meta)
     calling, both, meta = _convention_and_joint(captured, meta, compilation)
     if both.backward.memory or both.late_inputs or captured.recorder.streams.inputs:
         captured, meta = widened(captured, meta, both)
-        calling = stages["convention"](captured, meta)
+        calling = compilation.stages["convention"](captured, meta)
     if meta.wrappers:
-        observers.check("4 joint", both.graph)
+        compilation.observers.check("4 joint", both.graph)
     return captured, meta, calling, both
 
 

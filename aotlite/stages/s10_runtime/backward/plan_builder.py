@@ -88,8 +88,9 @@ def _ends(
     """The plan's `tangents` and `gradients`. The latter include inputs of results with an error,
     so that asking for their gradients raises it, and inputs of effects."""
     backward = both.backward
-    reached = {of for result in backward.errors for of in backward.reachable_inputs[result]}
-    reached.update([of for each in backward.effects for of in each.reachable_inputs])
+    reached = {of for result in backward.errors for of in backward.reachable_inputs[result]}.union(
+        [of for each in backward.effects for of in each.reachable_inputs]
+    )
     # The meta of a part stands for its wrapper's: only whether there is one counts.
     metas: dict[Any, Any] = {
         of: n.meta for n in both.graph.placeholders for of in (n.role, outermost_role(n.role))

@@ -31,14 +31,14 @@ class HookWriter:
 
         They are asked before the function changes the history (HOOK-1).
         """
-        found = []
-        for number, hook in enumerate(self.hooks):
-            is_asked = hook.place is HookPlace.ENTRY
-            found.append(f"entry{number}" if is_asked else "None")
-            if is_asked:
-                self.source.use(edge_of)
-                self.source.add(f"entry{number} = edge_of({self.variables.lasting(hook.role)})")
-        return found
+        return [self._edge(number, hook) for number, hook in enumerate(self.hooks)]
+
+    def _edge(self, number: int, hook: RegisteredHook) -> str:
+        if hook.place is not HookPlace.ENTRY:
+            return "None"
+        self.source.use(edge_of)
+        self.source.add(f"entry{number} = edge_of({self.variables.lasting(hook.role)})")
+        return f"entry{number}"
 
     def register(self, edges: Sequence[str]) -> None:
         """Registers the hooks; `edges` are those of `edges()`."""

@@ -37,8 +37,9 @@ def add_saved_versions(
         source.add("node.saved_versions = [(s, s.version) for s in storages]")
         return
     names = _named(source, owners, storage_of, "s")
-    pairs = [f"({names[owner]}, {names[owner]}.version)" for owner in owners]
-    source.add(f"node.saved_versions = {listed(pairs)}")
+    source.add(
+        f"node.saved_versions = {listed([f'({names[o]}, {names[o]}.version)' for o in owners])}"
+    )
 
 
 def add_write_observers(
