@@ -1,1 +1,1 @@
-"""What stages hand to each other: frozen records, no behaviour."""
+"""Frozen records that stages pass to each other, without behaviour."""

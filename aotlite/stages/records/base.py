@@ -1,7 +1,7 @@
-"""`Record`: the base of what stages hand to each other: one line as repr, compared by what shows.
+"""`Record`: the base class of records that stages pass on: a repr of one line, and comparison.
 
-Read field by field, so that a new field is printed and compared without further work. Nodes, fakes
-and tape edges are living things of one compilation: neither printed nor compared.
+Both go field by field, so a new field is printed and compared without further work. Nodes, fakes
+and tape edges live in one compilation: they are neither printed nor compared.
 Rules: META-5, META-25, META-26. Spec: `specs/rules/meta.md`.
 """
 
@@ -24,11 +24,11 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.records.pickle_format import FORMAT, refusal, restored
 
 _MOST = 4
-"""Of a tuple as many are printed."""
+"""The number of items of a tuple that are printed."""
 
 
 class Record:
-    """Base of the frozen records."""
+    """The base class of frozen records."""
 
     __slots__ = ()
 
@@ -36,11 +36,11 @@ class Record:
         return f"{type(self).__name__}({', '.join(_parts(self))})"
 
     def differences(self, other: Any) -> list[str]:
-        """What tells another record from this one, a line each; empty where nothing does."""
+        """The differences of another record from this one, a line each; empty without any."""
         return list(_differences("", self, other))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """META-26: the version of the format, then the class, then the fields in order."""
+        """The pickled form: the format's version, the class, the fields in order (META-26)."""
         values = tuple([getattr(self, field.name) for field in _fields(self)])
         return restored, (FORMAT, type(self), values)
 
@@ -50,7 +50,7 @@ class Record:
             cls.__setstate__ = Record.__setstate__  # type: ignore[method-assign]
 
     def __setstate__(self, state: object) -> None:
-        """Raises FormatError: only pickles of before there were versions have a state."""
+        """Raises FormatError: only pickles without a version have a state."""
         raise FormatError(refusal(f"unpickling: {type(self).__name__}", 0))
 
 
@@ -83,7 +83,7 @@ def _parts(record: Any) -> Iterator[str]:
 
 
 def _part(name: str, value: Any) -> Iterator[str]:
-    """The text of a value that is no flag; none of a thing of one compilation."""
+    """The text of a value that is no flag; empty for an object of one compilation."""
     match value:
         case ViewChain():
             if value:
@@ -102,7 +102,7 @@ def _part(name: str, value: Any) -> Iterator[str]:
 
 
 def _several(name: str, values: Any) -> str:
-    """A few roles, steps or numbers one by one; of other things how many there are."""
+    """A few roles, steps or numbers one by one; the count of other items."""
     shown = (*ROLES, enum.Enum, int)
     if len(values) <= _MOST and all(isinstance(value, shown) for value in values):
         words = [value.value if isinstance(value, enum.Enum) else str(value) for value in values]
@@ -112,7 +112,7 @@ def _several(name: str, values: Any) -> str:
 
 # -------------------------------------------------------------------------------------- comparing
 _LIVING = {"node", "witness"}
-"""Fields by which a stage finds what it reads; they say nothing of the function."""
+"""Fields by which a stage finds its values; they are no facts of the function."""
 
 
 def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
@@ -136,15 +136,15 @@ def _differences(path: str, a: Any, b: Any) -> Iterator[str]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal values: a nan is itself, 0.0 is not -0.0."""
+    """Whether values are equal: nan equals nan, 0.0 does not equal -0.0."""
     return a is b or (a == b and repr(a) == repr(b)) or (a != a and b != b)
 
 
 def where_it_leads(chain: ViewChain) -> tuple[TensorMeta, int, tuple[int, ...]] | None:
-    """The geometry at the end of a chain, elements from the root's first one, and the detaches.
+    """The geometry at the end of a view chain, its start in elements, and its detaches.
 
-    Recipes are compared by it (META-25): `.t().t()` leads where no view does, to the root itself.
-    None for a chain that comes back to where it began.
+    View chains are compared by it (META-25): `.t().t()` equals no view at all. None for a chain
+    that ends in the geometry in which it starts.
     """
     start, family, cuts = 0, 0, []
     for step in chain:

@@ -1,7 +1,7 @@
-"""What each call does last, besides its results: sets `.grad`s and registers hooks.
+"""Effects at the end of each call: `.grad`s that it sets, and hooks that it registers.
 
-Found out by stage 1, done by stage 10. Rules: DBL-3, HOOK-1. Specs: `specs/gradients_inside.md`,
-`specs/hooks_inside.md`.
+Recorded by stage 1, carried out by stage 10. Rules: DBL-3, HOOK-1. Specs:
+`specs/gradients_inside.md`, `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class GradWrite(Record):
 
     role: Primal | Hidden | Part | Output
     result: int | None
-    """To which result; to None without."""
+    """The index of the result that becomes the `.grad`; None sets it to None."""
 
 
 class HookPlace(Enum):
@@ -44,4 +44,4 @@ class RegisteredHook(Record):
     kind: str
     """"gradient", "accumulated" or "retained"."""
     name: str
-    """The function's, which the entry holds."""
+    """The name of the hook function, which the entry keeps."""

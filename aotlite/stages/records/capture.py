@@ -1,4 +1,4 @@
-"""What stage 1 hands on: the captured graph, its inputs and results.
+"""`Captured`, the record of stage 1: the captured graph, its inputs and results.
 
 Spec: `specs/s1_capture.md`. Rules: META-2..META-16.
 """
@@ -22,7 +22,7 @@ from aotlite.stages.records.trace import Trace
 
 
 class NumpyResult(enum.Enum):
-    """What a result is to its caller, where the function made it of an ndarray."""
+    """The NumPy form in which the caller gets a result that the function returned as an ndarray."""
 
     ARRAY = "array"
     SCALAR = "scalar"
@@ -30,19 +30,17 @@ class NumpyResult(enum.Enum):
 
 @attrs.frozen(eq=False, repr=False)
 class Containers(Record):
-    """The containers that results come in, and what is put into them in place of tensors."""
+    """The containers of the results, and the NumPy form of each result."""
 
     spec: PyTreeSpec | None = None
-    """The lists, tuples and dicts, as optree has them; None for results that nobody is given."""
+    """The lists, tuples and dicts as an optree spec; None if no caller gets the results."""
     numpy_results: tuple[NumpyResult | None, ...] = ()
-    """For each flat result; None where it is given as it is (NDA-5)."""
+    """The NumPy form of each flat result; None for a tensor or plain value (NDA-5)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Captured(Record):
-    """One run of the user's function on fake tensors: the graph it recorded, and its living
-    tape.
-    """
+    """One run of the user's function on fake tensors: the recorded graph, and the run's tape."""
 
     graph: Graph
     recorder: Trace
@@ -53,17 +51,17 @@ class Captured(Record):
     grad_mode_after: bool | None
     families: tuple[CapturedFamily, ...] = ()
     late: tuple[tuple[Tensor, Tensor], ...] = ()
-    """Fakes of inputs that should share a root, and were met too late for that."""
+    """Pairs of fakes that should share a root, but were reached too late for that."""
     reach: Mapping[InputRole, tuple[int, int]] = {}
-    """Of inputs of which more is seen than they span: the first and last elements, from theirs."""
+    """First and last elements, from its own first one, of inputs that `as_strided` exceeds."""
     parts: tuple[Part, ...] = ()
-    """What the last results are the inner tensors of (SUB-13)."""
+    """The roles of the last results, which are inner tensors of wrapper results (SUB-13)."""
     grads: tuple[GradWrite, ...] = ()
-    """What becomes the `.grad` of inputs: results behind the function's own."""
+    """The `.grad`s that a call sets, to results after the function's own."""
     hooks: tuple[tuple[RegisteredHook, Any], ...] = ()
-    """What each call registers, and the functions."""
+    """The hooks that each call registers, with their functions."""
     containers: Containers = Containers()
-    """What the flat results come in."""
+    """The containers of the flat results."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""
@@ -78,12 +76,12 @@ class Captured(Record):
 
     @property
     def sources(self) -> tuple[CapturedInput | CapturedFamily, ...]:
-        """Where gradients can be collected: at inputs, and at the bases of families."""
+        """The sources of gradients: inputs, and bases of view families."""
         return (*self.inputs, *self.families)
 
 
 @attrs.frozen(repr=False)
 class ArgumentLeaf(Record):
-    """A result that is the caller's own argument object number `index` and no tensor."""
+    """A result that is the argument leaf number `index` itself, and no tensor."""
 
     index: int

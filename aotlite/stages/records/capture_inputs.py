@@ -1,4 +1,4 @@
-"""The inputs of a captured function: their fakes, and where gradients for them are collected.
+"""Records of a captured function's inputs: their fakes, and the edges that collect gradients.
 
 Spec: `specs/s1_capture.md`. Rules: META-2, SYN-7.
 """
@@ -26,50 +26,50 @@ SourceRole = InputRole | Family
 
 @attrs.frozen(eq=False, repr=False)
 class CapturedInput(Record):
-    """A tensor that the captured function was given, or reached."""
+    """A tensor that the captured function got as an argument, or reached outside."""
 
     role: InputRole
     placeholder: Node
     fake: Tensor
     entry: Edge | None
-    """Where gradients for it are collected, taken before any op ran on it."""
+    """The edge that collects its gradient, taken before any op ran on it."""
     entry_meta: TensorMeta
     entry_offset: int
     is_leaf: bool
     requires_grad: bool
-    """At entry; it may have no `entry` all the same: a view made under no_grad (TEN-21)."""
+    """Whether it requires grad at entry; a view made under no_grad has no `entry` (TEN-21)."""
     place: str
-    """How a person finds it: `argument 0['x']`, `model.weight`."""
+    """Its place in words: `argument 0['x']`, `model.weight`."""
     storage: Storage
-    """The fake storage at entry: `set_` can have put the fake elsewhere since."""
+    """The fake storage at entry; `set_` may have changed it since."""
     memory: int = 0
-    """The same for inputs on one memory: a hidden alias has a storage of its own (TEN-5)."""
+    """Equal for inputs on one memory: a hidden alias has a storage of its own (TEN-5)."""
     leaf_entry: Edge | None = None
-    """Where it collects as the leaf that the function made of it (FUN-36)."""
+    """The edge that collects its gradient after the function made it a leaf (FUN-36)."""
     family: Family | None = None
-    """Of those that overlap and are views of one base."""
+    """The family of overlapping inputs that are views of one base."""
     entry_chain: ViewChain = EMPTY_CHAIN
     """The views from the family's base to it, at entry."""
 
     @property
     def entries(self) -> tuple[Edge, ...]:
-        """The edges at which its gradient is collected."""
+        """The edges that collect its gradient."""
         return tuple([edge for edge in (self.entry, self.leaf_entry) if edge is not None])
 
 
 @attrs.frozen(eq=False, repr=False)
 class CapturedFamily(Record):
-    """Captured inputs that overlap and are views of one base, with the root that they share."""
+    """Overlapping inputs that are views of one base, with the root that they share."""
 
     role: Family
     root: ViewRoot
     entry: Edge | None
-    """Where the gradient of the base is collected; None where it does not require grad."""
+    """The edge that collects the base's gradient; None if the base does not require grad."""
     outside: ViewRoot
-    """The caller's root."""
+    """The root of the caller's tensors."""
     members: list[InputRole]
 
     @property
     def entries(self) -> tuple[Edge, ...]:
-        """The edge at which the base's gradient is collected, if it goes anywhere."""
+        """The edges that collect the base's gradient: one or none."""
         return () if self.entry is None else (self.entry,)

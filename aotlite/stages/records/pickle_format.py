@@ -1,8 +1,8 @@
-"""The version of pickled metadata, which each pickle of a record carries, and what refuses others.
+"""The version of pickled metadata: each pickle of a record carries it, and others are refused.
 
-The version stands before everything else of a record, so that a pickle of another version is
-refused before any class of it is looked up. Pickles made before there were versions are of
-version 0. Rule: META-26. Spec: `specs/rules/meta.md`.
+The version comes first in a pickled record, so that a pickle of another version is refused before
+any of its classes is looked up. Pickles without a version have version 0.
+Rule: META-26. Spec: `specs/rules/meta.md`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import attrs
 from aotlite.ir.errors import FormatError
 
 VERSION = 1
-"""Raised with each change of the fields, the names or the modules of what is pickled."""
+"""Raised with each change of pickled records: their fields, names or modules."""
 
 
 class _Format:
-    """What stands in a pickle for `VERSION`: reading it back compares."""
+    """Stands for `VERSION` in a pickle; unpickling it compares versions."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class _Format:
 
 
 FORMAT = _Format()
-"""Shared by the records of one pickle, in which it stands once."""
+"""The one object that all records of a pickle share."""
 
 
 def checked_format(version: int) -> _Format:
@@ -47,7 +47,7 @@ def refusal(what: str, version: int) -> str:
 def restored(
     checked: _Format, kind: type[attrs.AttrsInstance], values: tuple[object, ...]
 ) -> object:
-    """The record of a class with the values of its fields, in order."""
+    """The record of a class with these field values, in order."""
     record = object.__new__(kind)
     for field, value in zip(attrs.fields(kind), values, strict=True):
         object.__setattr__(record, field.name, value)

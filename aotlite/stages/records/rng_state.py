@@ -1,4 +1,4 @@
-"""States of the generator in a captured function, and where a call leaves it.
+"""States of the random generator in a captured function, and its state after a call.
 
 Spec: `specs/randomness.md`. Rules: RNG-1..RNG-9.
 """
@@ -15,14 +15,14 @@ from aotlite.ir.graph import Phase
 # ---------------------------------------------------------------------------------------- states
 @attrs.frozen(eq=False)
 class StateAtEntry:
-    """Where the generator stood when the call, or its backward, began."""
+    """The generator's state at the start of the call, or of its backward."""
 
     phase: Phase
 
 
 @attrs.frozen(eq=False)
 class KnownState:
-    """Offset 0 or another of a seed, both known numbers."""
+    """A state whose seed and offset are known numbers."""
 
     seed: int
     offset: int
@@ -30,17 +30,17 @@ class KnownState:
 
 @attrs.frozen(eq=False)
 class Advanced:
-    """Behind draws from another state."""
+    """The state after `count` offsets are drawn from another state."""
 
     before: RngState
     count: int
     moment: Any
-    """When it happens (`BackwardEffect`); None if in any case."""
+    """The `BackwardEffect` in which the draw happens; None if it always happens."""
 
 
 @attrs.frozen(eq=False)
 class Reseeded:
-    """Another state, if its moment comes; else the one before."""
+    """The state `to` if its `moment` happens, else the one before."""
 
     before: RngState
     to: RngState
@@ -52,15 +52,15 @@ RngState = StateAtEntry | KnownState | Advanced | Reseeded
 
 @attrs.frozen(eq=False)
 class FinalRngState:
-    """Where a call, or a backward, leaves the generator."""
+    """The generator's state after a call, or after a backward."""
 
     state: RngState
     phase: Phase
 
     def consumed(self, absent: frozenset[Any] = frozenset()) -> int | None:
-        """Offsets that are used up where these moments do not come.
+        """The number of consumed offsets if the `absent` moments do not happen.
 
-        None if the generator is put elsewhere: the graph returns where.
+        None if the function sets the generator: the graph returns its state.
         """
         count, state = 0, self.state
         while True:

@@ -1,4 +1,4 @@
-"""Synthetic bases as records: one input for several arguments on one memory.
+"""Records of synthetic bases: one input for several arguments on one memory.
 
 Spec: `specs/s3_convention.md`.
 """
@@ -30,7 +30,7 @@ class BaseInput(Record):
     role: SyntheticBase
     meta: TensorMeta
     anchor: InputRole
-    """A member, relative to whose first byte the base lies."""
+    """The member from whose first byte the base's start is counted."""
     start: int
     """Bytes from there to the base's first element, 0 or negative."""
     whole: bool

@@ -1,7 +1,7 @@
-"""Trace: what later stages may ask of the recorder that captured a function.
+"""`Trace`: the recorder of a capture as later stages see it.
 
 The recorder itself belongs to stage 1 (`s1_capture/recorder.py`). Stages 2 to 10 import these
-protocols only.
+protocols alone.
 """
 
 from __future__ import annotations

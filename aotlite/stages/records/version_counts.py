@@ -1,6 +1,6 @@
-"""The record of how counts of writes come about where tensors are put onto other memory.
+"""Version counters of storages that tensors move to or from, by `set_` and `resize_`.
 
-Stage 2 makes it of what the recorder counted, and stage 10 writes it out. Rule: TEN-26.
+Stage 2 makes the record from the recorder's counts, and stage 10 writes the lines. Rule: TEN-26.
 Spec: `specs/s2_analyze.md`.
 """
 
@@ -14,26 +14,26 @@ from aotlite.stages.records.base import Record
 
 @attrs.frozen(repr=False)
 class CountStep(Record):
-    """A tensor is put from one storage onto another (TEN-26); storages by their numbers."""
+    """A tensor moves from one storage to another (TEN-26); storages by their numbers."""
 
     old: int
     new: int
     old_writes: int
-    """Since the step before, or since entry."""
+    """The number of writes since the step before, or since entry."""
     new_writes: int
 
 
 @attrs.frozen(repr=False)
 class CountPlan(Record):
-    """How the counts of writes come about where tensors are put onto other memory.
+    """The writes of each storage between the moves of tensors.
 
-    Then a count depends on what another one was at entry.
+    After a move a storage's version depends on another storage's version at entry.
     """
 
     owners: tuple[Primal | Hidden | Output | IntermediateBase | None, ...]
-    """Whose storage each is: an input's at entry; None for one that nobody sees."""
+    """The owner of each storage: an input by its storage at entry; None if no owner remains."""
     steps: tuple[CountStep, ...]
     rest: tuple[int, ...]
     """The writes of each storage since the last step."""
     totals: tuple[int, ...]
-    """What is counted for each elsewhere."""
+    """The writes of each storage that other lines count."""

@@ -1,7 +1,7 @@
-"""What gradients of results read of memory that others may write: results as bits of numbers.
+"""`GradientReads`: saved tensors that gradients of results read, on memory others may write.
 
-Of n results nearly all may read the same tensors, so that a set of results for each would be as
-large as the square of the program. Made by stage 4, read by stage 10.
+Sets of results are bits of an integer: if each of n results reads the same n tensors, sets of
+objects would need memory in the square of the program. Made by stage 4, read by stage 10.
 Rules: SAV-1, SAV-2.
 """
 
@@ -21,7 +21,7 @@ from aotlite.stages.records.capture_inputs import InputRole
 
 @attrs.frozen(repr=False)
 class SavedOf(Record):
-    """A tensor that eager's tape saves, on memory of an input or result: who writes it is told."""
+    """A tensor that eager's tape saves, on memory of an input or result: writes are an error."""
 
     owner: InputRole | Output | IntermediateBase
     meta: TensorMeta
@@ -29,20 +29,20 @@ class SavedOf(Record):
 
 @attrs.frozen(slots=False)
 class GradientReads:
-    """Tensors that eager's tape saves, and the results of which some gradient reads each."""
+    """Tensors that eager's tape saves, each with the results whose gradients read it."""
 
     results: tuple[Result, ...]
-    """Differentiable results in order: bit k of a number stands for the k-th."""
+    """Differentiable results in order: bit k stands for the k-th."""
     saved: Mapping[SavedOf, int]
 
     @cached_property
     def saved_tensors(self) -> tuple[SavedOf, ...]:
-        """All that is saved: what the first result reads in order, then what the next one does."""
+        """The saved tensors: those that the first result reads in order, then the next one's."""
         return tuple(sorted(self.saved, key=lambda each: self.saved[each] & -self.saved[each]))
 
     @cached_property
     def readers(self) -> tuple[int, ...]:
-        """Who reads each of `saved_tensors`."""
+        """The results that read each of `saved_tensors`, as bits."""
         return tuple([self.saved[each] for each in self.saved_tensors])
 
     def __len__(self) -> int:
@@ -52,29 +52,29 @@ class GradientReads:
         return iter(self.saved_tensors)
 
     def bits_among(self, some: Container[Any]) -> int:
-        """The results that are among these."""
+        """The results among `some`, as bits."""
         return sum([1 << k for k, result in enumerate(self.results) if result in some])
 
     def bits_without(self, absent: Container[Any]) -> int:
-        """The results that are not among these."""
+        """The results that are not in `absent`, as bits."""
         return (1 << len(self.results)) - 1 - (self.bits_among(absent) if absent else 0)
 
     def results_of(self, bits: int) -> frozenset[Result]:
-        """The results for which bits stand."""
+        """The results of these bits."""
         return frozenset([result for k, result in enumerate(self.results) if bits >> k & 1])
 
     def with_late(self, more: Iterable[tuple[SavedOf, Container[Any]]]) -> GradientReads:
-        """With further tensors behind the others, and the results that read each."""
+        """These reads, and further tensors with the results that read each."""
         pairs = [(each, self.bits_among(results)) for each, results in more]
         return GradientReads(self.results, merged(dict(self.saved), pairs))
 
     def read_by(self, bits: int) -> list[bool]:
-        """For each of `saved_tensors` whether a gradient of these results reads it."""
+        """Whether the gradient of a result in `bits` reads each of `saved_tensors`."""
         return [each & bits != 0 for each in self.readers]
 
 
 def merged(saved: dict[SavedOf, int], more: Iterable[tuple[SavedOf, int]]) -> dict[SavedOf, int]:
-    """What is saved, after further readers, and tensors behind the others, are put into it."""
+    """Adds further tensors and readers to `saved`, and returns it."""
     for each, bits in more:
         saved[each] = saved.get(each, 0) | bits
     return saved

@@ -1,4 +1,4 @@
-"""What stage 4 hands on: the joint graph, and what its backward needs besides values.
+"""`Joint`, the record of stage 4: the joint graph, and facts of its backward.
 
 Spec: `specs/s4_joint.md`.
 """
@@ -21,77 +21,78 @@ from aotlite.stages.records.metadata.function_facts import BaseMeta
 # --------------------------------------------------------------------------------- 4 joint
 @attrs.frozen(eq=False, repr=False)
 class BackwardMemory(Record):
-    """Memory that outlives the forward and that the backward reads as it is by then, or writes."""
+    """Memory of the caller's that the backward reads as it then is, or writes."""
 
     owner: InputRole | Output | IntermediateBase
     meta: TensorMeta
-    """As the graph sees it: an input's geometry at entry, a base's at its first view."""
+    """Its geometry in the graph: an input's at entry, a base's at its first view."""
     place: str
     requires_grad: bool
-    """After the call."""
+    """Whether it requires grad after the call."""
     writes: tuple[frozenset[Result], ...]
-    """For each write of the backward the results of which one's gradient has to arrive for it."""
+    """For each write, the results of which one's gradient has to arrive for it to happen."""
     is_counted_alone: bool = False
-    """It is a wrapper: its parts are written, and it counts the writes as they do (SUB-15)."""
+    """Whether it is a wrapper: its parts are written, and it only counts the writes (SUB-15)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class JointBackward(Record):
-    """What is known of the backward in a joint graph, apart from its ops."""
+    """Facts of the backward in a joint graph, apart from its ops."""
 
     errors: dict[Result, Exception]
-    """Results whose backward cannot be recorded, with what eager's backward raises (JNT-15)."""
+    """Results whose backward cannot be recorded, with the error of eager's backward (JNT-15)."""
     reachable_inputs: dict[Result, frozenset[SourceRole]]
     """The inputs to which the tape of each differentiable result leads."""
     receiving_inputs: dict[Result, frozenset[SourceRole]]
-    """Those to which a gradient of it flows: users' code may give None on the way (TAN-8)."""
+    """The inputs to which its gradient flows: user code may return None on the way (TAN-8)."""
     reads: Any
-    """Memory of inputs and results that gradients read: a `GradientReads` (SAV-2)."""
+    """Saved tensors of eager's tape on memory of inputs and results, as `GradientReads` (SAV-2)."""
     memory: tuple[BackwardMemory, ...] = ()
-    """What the backward finds in memory, and writes there (FUN-31, SAV-3)."""
+    """Memory that the backward reads as it then is, or writes (FUN-31, SAV-3)."""
     arrivals: tuple[frozenset[Result], ...] = ()
-    """For each `Arrived` input of the graph the results of which one's gradient has to arrive."""
+    """For each `Arrived` input, the results of which one's gradient has to arrive."""
     new_leaves: frozenset[InputRole] = frozenset()
-    """Inputs whose gradient is that of the leaf which the function made of them (FUN-36)."""
+    """Inputs that the function makes leaves: their gradient is the leaf's (FUN-36)."""
     subclass_metas: Mapping[Any, Any] = {}
-    """How tangents and gradients that are wrappers are made, by role (SUB-11, SUB-12)."""
+    """How wrapper tangents and gradients are rebuilt, by role (SUB-11, SUB-12)."""
     effects: tuple[Any, ...] = ()
-    """What happens in the backward, in order, and when (`BackwardEffect`)."""
+    """The effects of the backward in order, as `BackwardEffect`s."""
     final_rng_state: Any = None
-    """Where the backward leaves the generator: None, or a `FinalRngState` (RNG-5)."""
+    """The generator's state after the backward, a `FinalRngState`; None if unchanged (RNG-5)."""
     required_arrivals: tuple[Any, ...] = ()
-    """Results whose gradients have to arrive together: `RequiredArrivals`."""
+    """Sets of results whose gradients have to arrive together, as `RequiredArrivals`."""
     arrival_choices: tuple[Any, ...] = ()
-    """Where gradients are other ones for each choice of results: `ArrivalChoice`."""
+    """An `ArrivalChoice` for each set of arriving gradients, if the gradients differ by it."""
     run_once_nodes: tuple[tuple[int, bool], ...] = ()
-    """Whose gradients, as bits, pass nodes spent once (SAV-1); whether for tensors (CKP-1)."""
+    """For each node that runs only once: the results whose gradients pass it, as bits (SAV-1), and
+    whether it reads saved tensors (CKP-1)."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class Joint(Record):
-    """The joint graph, or the forward alone with the error that a backward is to raise."""
+    """The joint graph, or the forward alone with the error that its backward raises."""
 
     graph: Graph
     backward: JointBackward
     late_inputs: tuple[CapturedInput, ...] = ()
     """Inputs that only the backward reaches."""
     late_bases: tuple[BaseMeta, ...] = ()
-    """Memory of the call's own that its backward writes (FUN-33)."""
+    """The call's own memory that its backward writes (FUN-33)."""
     layouts: dict[Result, TensorMeta] = attrs.field(factory=dict)
-    """What each differentiable result is."""
+    """The meta of each differentiable result."""
     kept_tape: Any = None
-    """What derivatives of the backward are recorded from, a `KeptTape`; None if it has none."""
+    """The `KeptTape` from which derivatives of the backward are recorded; None without any."""
     runs_user_code: bool = False
-    """Users' Python has run in the backward."""
+    """Whether user code runs in the backward."""
     has_backward: bool = True
-    """Gradients reach inputs, or what happens on the way to none can be told (TOK-4)."""
+    """Whether gradients reach inputs, or an effect on the way can be noticed (TOK-4)."""
     order: tuple[SourceRole, ...] = ()
     """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
 
 
 @attrs.frozen(eq=False)
 class BackwardEffect:
-    """One effect of a backward, and when it happens."""
+    """One effect of a backward, and the condition for it."""
 
     effect: str
     arrivals: frozenset[Result]
@@ -105,11 +106,11 @@ class BackwardEffect:
 
 @attrs.frozen(eq=False, repr=False)
 class ArrivalChoice(Record):
-    """A choice of results, and what their gradients give."""
+    """A set of results whose gradients arrive, and the resulting gradients' form."""
 
     arrived: frozenset[Any]
-    """The results whose gradients arrive, and no others do."""
+    """The results whose gradients arrive; no others do."""
     subclass_metas: Mapping[Any, Any]
-    """How gradients that are wrappers are made, by role."""
+    """How wrapper gradients are rebuilt, by role."""
     error: Exception | None = None
-    """What eager's backward raises for this choice."""
+    """The error of eager's backward for this set."""
