@@ -1,7 +1,7 @@
-"""The aliasing conformance suite: which rules about shared memory an array library keeps.
+"""The aliasing conformance suite: it tests which rules about shared memory an array library keeps.
 
-It runs against any library through an `Adapter` of small methods, each of which may be missing;
-`aotlite conformance LIBRARY` does it from the command line, in a process of its own.
+It runs on any library through an `Adapter` of small methods, each of which may be missing.
+`aotlite conformance LIBRARY` runs it from the command line, in a process of its own.
 
 >>> from aotlite.testing import conformance
 >>> class Cells:  # a toy array whose slices copy

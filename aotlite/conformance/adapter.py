@@ -1,12 +1,12 @@
-"""What the conformance suite asks of an array library: one class of small methods, all optional.
+"""The interface of the conformance suite to an array library: one class of small optional methods.
 
-A subclass defines the methods that its library has, each in the library's own words, mostly as one
-`return`: witnesses are printed by substituting arguments into these very lines. A method that is
-not defined, or that raises `Absent`, makes the cases that need it absent.
+A subclass defines the methods that its library has, each by the library's own call, mostly as one
+`return`: a witness is printed by substituting arguments into these very lines. If a method is not
+defined, or raises `Absent`, the cases that need it are absent.
 
-Arguments are positional. Arrays are the library's own objects; shapes are tuples; values are nested
-lists of Python numbers; dtypes are NumPy's names ("int64"); sizes, strides and offsets count
-elements. A method that cannot do what it is asked raises the library's own error.
+Arguments are positional. Arrays are the library's own objects, shapes are tuples, values are nested
+lists of Python numbers, dtypes are NumPy's names ("int64"); sizes, strides and offsets count
+elements. A method that cannot do what it should raises the library's own error.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from aotlite.conformance.adapter_autograd import Differentiable
 from aotlite.conformance.unsupported import Absent, optional
 
 Array = Any
-"""An array of whatever library is under test: nothing is known of it here."""
+"""An array of the library under test, opaque here."""
 
 
 class Adapter(Differentiable):
-    """An array library as the rules see it. Subclass it, and define what your library has.
+    """An array library as the rules see it. Subclass it, and define the methods of your library.
 
-    `from_list` and `to_list` are needed by nearly every rule.
+    Nearly every rule needs `from_list` and `to_list`.
     """
 
     name: str = ""
-    """How reports call the library."""
+    """The library's name in reports."""
     version: str = ""
     """The library's version, for reports."""
     immutable: bool = False
@@ -46,7 +46,7 @@ class Adapter(Differentiable):
 
     @optional
     def zeros(self, shape: tuple[int, ...], dtype: str) -> Array:
-        """A new array of zeros; also of shapes that nested lists cannot say, as (0, 3)."""
+        """A new array of zeros; also of shapes that nested lists cannot express, such as (0, 3)."""
 
     @optional
     def to_list(self, a: Array) -> Any:
@@ -70,25 +70,25 @@ class Adapter(Differentiable):
 
     @optional
     def shares_memory(self, a: Array, b: Array) -> Any:
-        """What the library itself says of two arrays: whether they have bytes in common."""
+        """The library's own answer whether two arrays have bytes in common."""
 
     @optional
     def is_writable(self, a: Array) -> Any:
-        """What the library itself says: whether an array may be written."""
+        """The library's own answer whether an array may be written."""
 
     # --- views, by PyTorch's names
 
     @optional
     def view(self, a: Array, shape: tuple[int, ...]) -> Array:
-        """Another shape on the same memory; refused where strides cannot say it."""
+        """Another shape on the same memory; an error if strides cannot express it."""
 
     @optional
     def reshape(self, a: Array, shape: tuple[int, ...]) -> Array:
-        """Another shape; shares memory where the library can."""
+        """Another shape; shares memory if the library can."""
 
     @optional
     def flatten(self, a: Array) -> Array:
-        """One dimension; shares memory where the library can."""
+        """One dimension; shares memory if the library can."""
 
     @optional
     def transpose(self, a: Array, dim0: int, dim1: int) -> Array:
@@ -104,7 +104,7 @@ class Adapter(Differentiable):
 
     @optional
     def select(self, a: Array, dim: int, index: int) -> Array:
-        """One place of a dimension, which goes."""
+        """One index of a dimension, which is removed."""
 
     @optional
     def narrow(self, a: Array, dim: int, start: int, length: int) -> Array:
@@ -112,11 +112,11 @@ class Adapter(Differentiable):
 
     @optional
     def slice(self, a: Array, dim: int, start: int, stop: int, step: int) -> Array:
-        """Every `step`-th place of a range of a dimension."""
+        """Every `step`-th index of a range of a dimension."""
 
     @optional
     def flip(self, a: Array, dim: int) -> Array:
-        """A dimension from its end to its start; a view where strides may be negative."""
+        """A dimension reversed; a view if strides may be negative."""
 
     @optional
     def squeeze(self, a: Array, dim: int) -> Array:
@@ -138,15 +138,15 @@ class Adapter(Differentiable):
 
     @optional
     def unfold(self, a: Array, dim: int, size: int, step: int) -> Array:
-        """Windows of a dimension, which may overlap; the places in a window come last."""
+        """Windows of a dimension, which may overlap; the dimension of a window comes last."""
 
     @optional
     def split(self, a: Array, size: int, dim: int) -> Any:
-        """Consecutive parts of a dimension, the last one perhaps shorter."""
+        """Consecutive parts of a dimension; the last one may be shorter."""
 
     @optional
     def unbind(self, a: Array, dim: int) -> Any:
-        """Every place of a dimension, as arrays without it."""
+        """The slices along a dimension, as arrays without it."""
 
     @optional
     def view_dtype(self, a: Array, dtype: str) -> Array:
@@ -172,13 +172,13 @@ class Adapter(Differentiable):
 
     @optional
     def pick_mask(self, a: Array, mask: list[bool]) -> Array:
-        """`a[mask]`: the rows where a mask holds."""
+        """`a[mask]`: the rows at which a mask is true."""
 
     # --- writes
 
     @optional
     def setitem(self, a: Array, key: Any, value: Any) -> None:
-        """`a[key] = value` in place, with a key as `getitem` takes it; an array or a number."""
+        """`a[key] = value` in place, with a key of `getitem` and an array or a number."""
 
     @optional
     def copy_(self, a: Array, b: Array) -> Array:
@@ -190,7 +190,7 @@ class Adapter(Differentiable):
 
     @optional
     def add_(self, a: Array, b: Any) -> Array:
-        """Adds an array or a number to `a` in place, and returns what the library returns."""
+        """Adds an array or a number to `a` in place, and returns the library's result."""
 
     @optional
     def mul_(self, a: Array, b: Any) -> Array:
@@ -198,7 +198,7 @@ class Adapter(Differentiable):
 
     @optional
     def put(self, a: Array, places: list[int], value: Any) -> None:
-        """`a[places] = value` in place, places perhaps named twice."""
+        """`a[places] = value` in place; places may occur twice."""
 
     @optional
     def put_mask(self, a: Array, mask: list[bool], value: Any) -> None:
@@ -206,11 +206,11 @@ class Adapter(Differentiable):
 
     @optional
     def put_add(self, a: Array, places: list[int], value: Any) -> None:
-        """Adds to rows of `a` in place; places named twice count twice."""
+        """Adds to rows of `a` in place; places that occur twice count twice."""
 
     @optional
     def add_out(self, a: Array, b: Any, out: Array) -> Array:
-        """Writes `a + b` into `out`, and returns what the library returns."""
+        """Writes `a + b` into `out`, and returns the library's result."""
 
     @optional
     def sum_out(self, a: Array, dim: int, out: Array) -> Array:
@@ -226,15 +226,15 @@ class Adapter(Differentiable):
 
     @optional
     def set_at(self, a: Array, key: Any, value: Any) -> Array:
-        """A new array: `a` with `value` at `key`. Leaves `a` alone."""
+        """A new array: `a` with `value` at `key`. `a` does not change."""
 
     @optional
     def add_at(self, a: Array, key: Any, value: Any) -> Array:
-        """A new array: `a` with `value` added at `key`. Leaves `a` alone."""
+        """A new array: `a` with `value` added at `key`. `a` does not change."""
 
     @optional
     def frozen(self, values: list[Any], dtype: str) -> Array:
-        """A new array that the library promises nobody can write."""
+        """A new array that nobody can write, by the library's promise."""
 
     # --- geometry in place
 
@@ -248,7 +248,7 @@ class Adapter(Differentiable):
 
     @optional
     def resize_(self, a: Array, shape: tuple[int, ...]) -> Array:
-        """Gives this object another shape, and more memory if it needs that."""
+        """Gives this object another shape, and more memory if needed."""
 
     # --- functional ops
 
@@ -284,7 +284,8 @@ class Adapter(Differentiable):
 
     @optional
     def asarray(self, a: Array, copy: bool | None) -> Array:
-        """The library's conversion of its own array: True copies, False never, None as it likes."""
+        """The library's conversion of its own array. `copy`: True always, False never, None as it
+        likes."""
 
     @optional
     def astype(self, a: Array, dtype: str, copy: bool) -> Array:
@@ -292,11 +293,11 @@ class Adapter(Differentiable):
 
     @optional
     def reshape_copy(self, a: Array, shape: tuple[int, ...], copy: bool) -> Array:
-        """Another shape; True copies, False never does and is refused where it would have to."""
+        """Another shape. `copy`: True always; False never, with an error if it would have to."""
 
     @optional
     def contiguous(self, a: Array) -> Array:
-        """Dense in row-major order; shares memory if `a` is so already."""
+        """A contiguous array; shares memory if `a` is contiguous."""
 
     # --- exchange with others
 
@@ -314,7 +315,7 @@ class Adapter(Differentiable):
 
     @optional
     def from_dlpack(self, a: Array) -> Array:
-        """An array on the memory of any object that speaks DLPack."""
+        """An array on the memory of any object that supports DLPack."""
 
     @optional
     def from_buffer(self, buffer: Any, dtype: str) -> Array:
@@ -323,11 +324,11 @@ class Adapter(Differentiable):
     # --- Python's own protocols: defined here, because the language has them
 
     def assign_item(self, a: Array, key: Any, value: Any) -> None:
-        """`a[key] = value`, whether or not the library takes it."""
+        """`a[key] = value`, whether or not the library supports it."""
         a[key] = value
 
     def iadd(self, a: Array, b: Any) -> Array:
-        """What `a += b` would bind to `a`: the same object, or another."""
+        """The object that `a += b` would bind to `a`: the same one, or another."""
         if not any(hasattr(type(a), name) for name in ("__iadd__", "__add__")):
             raise Absent("+=")
         return operator.iadd(a, b)
@@ -348,14 +349,14 @@ class Adapter(Differentiable):
             raise Absent("the buffer protocol") from error
 
     def orphan(self, values: list[Any], dtype: str, steps: tuple[tuple[Any, ...], ...]) -> Array:
-        """A view whose base nobody holds: `steps` are names of views and their arguments."""
+        """A view whose base nobody refers to; `steps` are names of views with their arguments."""
         a = self.from_list(values, dtype)
         for name, *arguments in steps:
             a = getattr(self, name)(a, *arguments)
         return a
 
     def from_dying_numpy(self, way: str, size: int) -> Array:
-        """What a method makes of a NumPy array that nobody else holds."""
+        """The result of a method on a NumPy array that nobody else refers to."""
         return getattr(self, way)(self.numpy_source(size))
 
     # --- the other side of an exchange: NumPy's arrays and Python's bytes
@@ -367,7 +368,7 @@ class Adapter(Differentiable):
         return np.from_dlpack(a)
 
     def numpy_source(self, size: int) -> Any:
-        """NumPy's 0, 1, 2 and so on, at a multiple of 64 bytes: some libraries share no other."""
+        """A NumPy array 0, 1, 2, ..., aligned to 64 bytes: some libraries share no other."""
         memory = np.empty(8 * size + 64, "uint8")
         start = -memory.ctypes.data % 64
         a = memory[start : start + 8 * size].view("int64")
@@ -375,7 +376,7 @@ class Adapter(Differentiable):
         return a
 
     def numpy_read_only(self, size: int) -> Any:
-        """The same, which may not be written."""
+        """The same array, read-only."""
         a = np.arange(size)
         a.flags.writeable = False
         return a
@@ -389,5 +390,5 @@ class Adapter(Differentiable):
         return a.tolist()
 
     def python_bytes(self, size: int, writable: bool) -> Any:
-        """0, 1, 2 and so on as bytes."""
+        """The bytes 0, 1, 2, ... as an object with the buffer protocol."""
         return bytearray(range(size)) if writable else bytes(range(size))

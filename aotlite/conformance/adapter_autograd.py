@@ -1,7 +1,7 @@
-"""What the rules about histories, gradients, versions and compilation ask of an array library.
+"""The methods of `Adapter` for histories, gradients, version counters and compilation.
 
-The second half of `Adapter`, in the same manner: every method is optional. A leaf is an array that
-collects gradients; a history is what leads from an array back to leaves.
+Every method is optional. A leaf is an array that collects gradients; a history leads from an array
+back to leaves.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class Differentiable:
 
     @optional
     def requires_grad_(self, a: Array, flag: bool) -> Array:
-        """Makes an array a leaf that collects gradients, or no longer one."""
+        """Makes an array a leaf that collects gradients, or makes it collect none."""
 
     @optional
     def requires_grad(self, a: Array) -> Any:
-        """Whether gradients lead to an array."""
+        """Whether an array requires gradients."""
 
     @optional
     def is_leaf(self, a: Array) -> Any:
@@ -37,33 +37,33 @@ class Differentiable:
 
     @optional
     def detach_(self, a: Array) -> Array:
-        """Takes the history of this object away."""
+        """Removes the history of this object."""
 
     @optional
     def hidden_alias(self, a: Array) -> Array:
-        """The same memory, writes through which the library promises not to notice."""
+        """The same memory; the library does not count writes through this alias."""
 
     @optional
     def no_grad(self) -> Any:
-        """A block in which nothing gets a history."""
+        """A block in which results get no history."""
 
     @optional
     def inference_mode(self) -> Any:
-        """A block whose new arrays can never have one, and need not count writes."""
+        """A block whose new arrays never get a history, and need not count writes."""
 
     # --- gradients
 
     @optional
     def backward(self, a: Array, gradient: Array) -> None:
-        """Adds to every leaf that leads to `a` its gradient, given that of `a`."""
+        """Adds to each leaf of `a`'s history its gradient, given that of `a`."""
 
     @optional
     def backward_kept(self, a: Array, gradient: Array) -> None:
-        """As `backward`, and the graph stays for another one."""
+        """As `backward`, but keeps the graph for another one."""
 
     @optional
     def backward_recorded(self, a: Array, gradient: Array) -> None:
-        """As `backward`, and the gradients have histories themselves."""
+        """As `backward`, but the gradients get histories."""
 
     @optional
     def grad(self, a: Array) -> Any:
@@ -71,7 +71,7 @@ class Differentiable:
 
     @optional
     def gradient_of(self, a: Array, x: Array, gradient: Array) -> Array:
-        """The gradient of `a` for `x`, with a history, collected nowhere."""
+        """The gradient of `a` for `x`, with a history; no leaf collects it."""
 
     @optional
     def retain_grad(self, a: Array) -> None:
@@ -90,27 +90,27 @@ class Differentiable:
 
     @optional
     def call(self, function: Callable[..., Array], arrays: list[Array]) -> Any:
-        """What `custom` or `compile` made, called."""
+        """The result of calling a function that `custom` or `compile` made."""
 
     @optional
     def vjp(self, function: Callable[..., Array], arrays: list[Array], gradient: Array) -> Any:
-        """The gradients of `function(*arrays)` for each of the arrays, in a functional manner."""
+        """The gradients of `function(*arrays)` for each of the arrays, without collecting them."""
 
     # --- versions
 
     @optional
     def write_count(self, a: Array) -> Any:
-        """How often the memory of an array was written, as far as the library counts."""
+        """The library's count of writes to the memory of an array."""
 
     # --- compilation
 
     @optional
     def compile(self, function: Callable[..., Any]) -> Any:
-        """The function compiled, as the library's users do it."""
+        """The function compiled, in the usual way of the library."""
 
     @optional
     def compile_donating(self, function: Callable[..., Any]) -> Any:
-        """The function compiled so that it may take the memory of its first argument."""
+        """The function compiled so that it may reuse the memory of its first argument."""
 
     # --- more ops
 

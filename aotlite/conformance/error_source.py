@@ -1,10 +1,10 @@
-"""Whose an error is: the suite's own, the adapter's, or the library's that is asked.
+"""The source of an error: the suite itself, the adapter, or the library under test.
 
-The traceback says it. Everything of the library is called through `through`, or by a function of
-arrays that the library runs itself; so an error is the suite's where no frame is deeper than its
-last one but Python's own, and the adapter's where one of its lines names what is not there.
+The traceback tells. The suite calls the library only through `through`, or by a function of arrays
+that the library runs. So an error is the suite's if only Python's own frames lie below its last
+frame, and the adapter's if one of its lines uses a name that does not exist.
 
-Ground floor of the conformance suite: imports nothing of it but `unsupported`.
+The lowest module of the conformance suite: it imports nothing of it but `unsupported`.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from aotlite.conformance.unsupported import Absent
 HERE = Path(__file__).parent
 ADAPTERS = HERE / "adapters"
 WORDS = ("adapter.py", "adapter_autograd.py")
-"""Modules of this package that are the adapter's part, with methods that any library has."""
+"""The modules of this package that count as the adapter's."""
 PYTHON = (*map(sysconfig.get_path, ("stdlib", "platstdlib")), "<frozen ", "<attrs generated ")
 FOREIGN = ("site-packages", "dist-packages")
-"""Folders below Python's own that hold libraries."""
+"""The folders of installed libraries below Python's own."""
 
 
 class ToolFault(Exception):
-    """The suite or the adapter made a mistake, where it asks a library: nobody's breach."""
+    """Raised for a fault of the suite or the adapter: the library breaks no rule."""
 
 
 class Signal(Exception):
-    """Base of what the suite raises to itself, as that the model of memory has no such view."""
+    """The base of exceptions that the suite raises and catches itself, such as `NoView`."""
 
 
 def through(method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Calls a method of an adapter; what is raised from here on is not the suite's."""
+    """Calls a method of an adapter. Errors from here on are not the suite's."""
     return method(*arguments)
 
 
 def is_ours(error: BaseException) -> bool:
-    """Whether an error, or one that it was raised for, is a mistake of the suite or the adapter."""
+    """Whether an error, or one of its causes, is a fault of the suite or the adapter."""
     return any(isinstance(each, ToolFault) or _is_ours(each) for each in _chain(error))
 
 
 def demand_theirs(error: Exception) -> None:
-    """Raises `ToolFault` for an error that is the suite's: it is no refusal of a library."""
+    """Raises `ToolFault` if an error is a fault of the suite or the adapter, not the library's
+    refusal."""
     if is_ours(error):
         raise ToolFault(str(error)) from error
 
 
 def place_of(error: BaseException) -> str:
-    """The line at which a mistake was made: `call_source.py:165 in _value`."""
+    """Returns the line of a fault: `call_source.py:165 in _value`."""
     first = next((each for each in _chain(error) if _is_ours(each)), error)
     for frame, line in reversed(list(traceback.walk_tb(first.__traceback__))):
         code = frame.f_code
@@ -62,7 +63,7 @@ def place_of(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it was raised for, but for what the suite raises to itself."""
+    """Yields the error and its causes, without the suite's own signals."""
     yield error
     seen = [error]
     following = _reason(error)
@@ -100,9 +101,10 @@ def _is_pythons(code: CodeType) -> bool:
 
 
 def _names_nothing(error: BaseException) -> bool:
-    """Whether a line asks for a name, a module, or an attribute that there is not.
+    """Whether an error is a missing name, module or attribute.
 
-    An attribute of Python's own types is asked of what a library gave in the place of an array.
+    A missing attribute of one of Python's own types is the library's: it returned such an object in
+    place of an array.
     """
     match error:
         case AttributeError(name=str(name), obj=value):

@@ -1,6 +1,6 @@
-"""What lies behind each breach that a library is known to have: one line, checked by hand.
+"""The reason of each known breach of a library: one line, checked by hand.
 
-The versions are those of `docs/conformance.md`. Reports print the line below the witness.
+Versions are those of `docs/conformance.md`. Reports print the line below the witness.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ NOTES: dict[str, dict[str, str]] = {
         "TAN-8": "A compiled backward is one graph: gradients that do not arrive are zeros.",
     },
 }  # fmt: skip
-"""Library -> rule -> why."""
+"""Library -> rule -> reason."""
 
 
 def note(library: str, rule: str) -> str:
-    """The line about a breach, '' where none is known."""
+    """Returns the line about a breach; empty if none is known."""
     return NOTES.get(library, {}).get(rule, "")

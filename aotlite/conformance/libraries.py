@@ -1,4 +1,4 @@
-"""From the name of a library to its adapter. Nothing is imported before it is asked."""
+"""The adapters by the names of libraries. An adapter is imported when its library is asked for."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LIBRARIES: dict[str, str] = {
     "torch-aot-function": f"{_ADAPTERS}.torch:AOTFunction",
     "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }
-"""Name of a shipped adapter -> where its class is."""
+"""Name of a shipped library -> the place of its adapter's class."""
 
 
 def required(module: str, install: str) -> Any:
-    """The module of a library. *Err* `MissingExtraError`, which says what to install."""
+    """Returns the module of a library. *Err* `MissingExtraError`, which says what to install."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -37,10 +37,10 @@ def required(module: str, install: str) -> Any:
 
 
 def adapter_of(library: str) -> Adapter:
-    """The adapter of a shipped library, or of a `module:Class` of the user's own.
+    """Returns the adapter of a shipped library, or of a `module:Class` of the user's own.
 
-    *Err* `ArgumentError` for what is neither; `MissingExtraError` and `DeviceError` where the
-    library cannot run here.
+    *Err* `ArgumentError` for another text; `MissingExtraError` and `DeviceError` if the library
+    cannot run here.
     """
     module, _, name = LIBRARIES.get(library, library).partition(":")
     if not (module and name):

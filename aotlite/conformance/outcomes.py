@@ -1,4 +1,4 @@
-"""What becomes of a rule: kept, broken, absent, a death of the library, or a fault of the suite."""
+"""The outcomes of a rule: kept, broken, absent, death of the library, fault of the suite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import attrs
 
 @attrs.frozen
 class Keeps:
-    """All cases that the library can run hold. `without`: what others would have needed."""
+    """All cases that the library can run hold. `without`: methods that other cases need."""
 
     cases: int
     without: tuple[str, ...] = ()
@@ -26,7 +26,8 @@ class Breaks:
     expected: str
 
     def witness(self) -> str:
-        """Lines that show the breach, and what they give instead of what.
+        """Returns the lines that show the breach, with the value that they give and the expected
+        one.
 
         >>> print(Breaks("()", ("a = f()", "a.tolist()"), "a", "1", "2").witness())
         a = f()
@@ -38,17 +39,14 @@ class Breaks:
 
 @attrs.frozen
 class Lacks:
-    """The library has not what any case needs."""
+    """The library lacks a method that every case needs."""
 
     missing: tuple[str, ...]
 
 
 @attrs.frozen
 class Dies:
-    """The library took the process with it, or did not come back: `how`, in which case and method.
-
-    The method is '' where none was called yet.
-    """
+    """The library crashed or hung: `how`, in which case and method ('' before the first one)."""
 
     how: str
     case: str
@@ -57,9 +55,9 @@ class Dies:
 
 @attrs.frozen
 class Faulty:
-    """The suite or the adapter made a mistake, so that nothing is known of the library.
+    """A fault of the suite or the adapter: nothing is known of the library.
 
-    `place` is the line that made it, `said` the error, `case` the case at which it was made.
+    `place` is the line at fault, `said` the error, `case` the case at which it happened.
     """
 
     place: str
@@ -68,12 +66,12 @@ class Faulty:
 
 
 Outcome: TypeAlias = Keeps | Breaks | Lacks | Dies | Faulty
-"""Each is its own class; match on it."""
+"""The classes of outcomes, to `match` on."""
 
 
 @attrs.frozen
 class Result:
-    """A rule's id, title and group, and what became of it."""
+    """A rule's id, title and group, and its outcome."""
 
     rule: str
     title: str
@@ -83,10 +81,8 @@ class Result:
 
 
 def is_broken(result: Result) -> bool:
-    """Whether a result counts against the library: a death always, a breach of no choice.
-
-    A mistake of the suite or the adapter never does.
-    """
+    """Whether a result counts against the library: a death, or a breach of a rule that is no
+    choice. A fault of the suite or the adapter never does."""
     return isinstance(result.outcome, Dies) or (
         isinstance(result.outcome, Breaks) and not result.choice
     )

@@ -1,4 +1,4 @@
-"""Reports as people read them: lines, a table on a terminal, a Markdown page."""
+"""The printed forms of reports: lines, a table on a terminal, a Markdown page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotlite.conformance.outcomes import Breaks, Dies, Faulty, Keeps, Lacks, Res
 from aotlite.conformance.rules import GROUPS
 
 _PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
-"""What is nobody's fault; everything else stands out."""
+"""The words that are printed without emphasis: nobody is at fault."""
 
 
 PREFACE = """# Which library keeps which rule
@@ -92,7 +92,7 @@ class Report:
 
 
 def word(result: Result) -> str:
-    """One word for a table's cell: "yes" and "no" where a library may choose."""
+    """Returns the word of a table's cell; "yes" or "no" for a rule that is a choice."""
     match result.outcome:
         case Keeps():
             return "yes" if result.choice else "keeps"
@@ -107,7 +107,7 @@ def word(result: Result) -> str:
 
 
 def line(result: Result) -> str:
-    """What became of a rule, on one line.
+    """Returns the outcome of a rule on one line.
 
     >>> line(Result("TEN-2a", "narrow is a view", "views", Keeps(3, ("transpose",))))
     'keeps (3 cases; without transpose)'
@@ -127,7 +127,7 @@ def line(result: Result) -> str:
 
 
 def summary(report: Report) -> str:
-    """The last line: how many rules are kept, broken and absent, and how many are choices."""
+    """Returns the last line: the numbers of rules kept, broken and absent, and of choices."""
     if report.not_run:
         return f"{report.library}: not run: {report.not_run}"
     counts = f"keeps {len(report.kept)}, breaks {len(report.broken)}, absent {len(report.absent)}"
@@ -137,12 +137,12 @@ def summary(report: Report) -> str:
 
 
 def title(report: Report) -> str:
-    """The library and its version."""
+    """Returns the library and its version."""
     return f"{report.library} {report.version}".strip()
 
 
 def text(report: Report) -> str:
-    """A report in lines: the rules, the witnesses, the summary."""
+    """Returns a report in lines: rules, witnesses, summary."""
     return "\n".join([*_rule_lines(report), *_witness_lines(report), summary(report)])
 
 
@@ -164,13 +164,13 @@ def _witness_lines(report: Report) -> Iterator[str]:
 
 
 def witness(result: Result) -> str:
-    """The lines that show a breach; for a death, how and where."""
+    """Returns the lines that show a breach; for a death, how and where it happened."""
     outcome = result.outcome
     return outcome.witness() if isinstance(outcome, Breaks) else f"# {line(result)}"
 
 
 def rich_table(reports: Sequence[Report]) -> Table:
-    """A row for each rule, a column for each library that ran."""
+    """Returns a table with a row for each rule and a column for each library that ran."""
     styles = {"keeps": "green", "absent": "dim", "yes": "", "no": ""}
     ran = [report for report in reports if not report.not_run]
     table = Table("rule", "", *(title(report) for report in ran))
@@ -182,7 +182,7 @@ def rich_table(reports: Sequence[Report]) -> Table:
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """Tables by group, a column for each library, then the witness of every breach."""
+    """Returns a Markdown page: tables by group with a column for each library, then witnesses."""
     asked = " ".join(report.library for report in reports)
     shown = [PREFACE.format(libraries=asked), *(f"- {summary(report)}" for report in reports)]
     ran = [report for report in reports if not report.not_run]
@@ -199,7 +199,7 @@ def markdown(reports: Sequence[Report]) -> str:
 
 
 def _rows(reports: Sequence[Report], group: str) -> Iterator[dict[str, Result]]:
-    """For each rule of a group: library -> result."""
+    """Yields, for each rule of a group, a dict from library to result."""
     for row in zip(*(report.results for report in reports), strict=True):
         if row[0].group == group:
             yield {report.library: each for report, each in zip(reports, row, strict=True)}

@@ -1,4 +1,4 @@
-"""Runs rules on an adapter, in this process: `check`, and one rule at a time for the child."""
+"""The runner of rules on an adapter, in this process: `check`, and `run_rule` for the child."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from aotlite.conformance.witnesses.recording import Recorder
 
 
 def check(adapter: Adapter | type[Adapter], rules: Sequence[str] | None = None) -> Report:
-    """What a library makes of the rules, found out in this process.
+    """Runs the rules on a library, in this process, and returns the report.
 
-    `rules` are ids or groups, None for all. A library that may crash or hang is better asked by
+    `rules` are ids or groups; None means all. For a library that may crash or hang use
     `aotlite conformance module:Class`, which gives it a process of its own. *Err* `ArgumentError`
-    for an unknown rule, and for a method that no rule would call, or not with its parameters.
+    for an unknown rule, and for a method of the adapter that no rule calls, or not with its
+    parameters.
     """
     asked = checked(adapter() if isinstance(adapter, type) else adapter)
     results = [result_of(rule, run_rule(rule, asked)) for rule in select(rules)]
@@ -29,21 +30,21 @@ def check(adapter: Adapter | type[Adapter], rules: Sequence[str] | None = None) 
 
 
 def name_of(adapter: Adapter) -> str:
-    """How reports call an adapter's library: its name, or else its class's."""
+    """Returns the name of an adapter's library in reports: its `name`, or else its class's."""
     return adapter.name or type(adapter).__name__
 
 
 def result_of(rule: Rule, outcome: Outcome) -> Result:
-    """An outcome under its rule's names."""
+    """Returns an outcome with its rule's id, title and group."""
     return Result(rule.id, rule.title, rule.group, outcome, rule.choice)
 
 
 def run_rule(
     rule: Rule, adapter: Adapter, begin: Callable[[str], None] = lambda _: None
 ) -> Outcome:
-    """What becomes of one rule; `begin` hears of each case before it runs.
+    """Runs one rule and returns its outcome. `begin` is called with each case before it runs.
 
-    A mistake in making cases, or in making them smaller, is a `Faulty` as one in a case is.
+    A fault while cases are made or shrunk is a `Faulty`, as one in a case is.
     """
     last = "()"
 
@@ -63,7 +64,7 @@ def run_rule(
 
 
 def faulty(error: BaseException, case: str) -> Faulty:
-    """The outcome of a rule at whose case the suite or the adapter made a mistake."""
+    """Returns the outcome of a fault of the suite or the adapter at a case."""
     return Faulty(place_of(error), told(error), case)
 
 
@@ -88,7 +89,7 @@ def _run_rule(rule: Rule, adapter: Adapter, begin: Callable[[str], None]) -> Out
 def shrunk(
     rule: Rule, adapter: Adapter, case: Any, breach: Breaks, begin: Callable[[str], None]
 ) -> Breaks:
-    """The breach of the smallest case that can be reached by making `case` smaller."""
+    """Returns the breach of the smallest case that shrinking `case` reaches."""
     for candidate in rule.smaller(case) if rule.smaller else ():
         begin(repr(candidate))
         match run_case(rule, adapter, candidate):
@@ -98,9 +99,9 @@ def shrunk(
 
 
 def run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None:
-    """The breach, what is absent, or None where the case holds.
+    """Runs one case. Returns the breach, what is absent, or None if the case holds.
 
-    *Err* whatever the suite or the adapter raises by mistake, here or where a witness is written.
+    *Err* any fault of the suite or the adapter, here or where a witness is written.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -124,7 +125,7 @@ def _run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None
 
 
 def told(error: BaseException) -> str:
-    """An error in one line that any file takes, also where it cannot say what it is.
+    """Returns an error on one line that any file can hold, even if its `str` fails.
 
     >>> told(ValueError("no \\udc80"))
     'ValueError: no \\\\udc80'

@@ -1,4 +1,4 @@
-"""Refuses adapters whose methods are not what rules will call: a typing error is not an absence."""
+"""Checks methods of adapters against rules' calls: a misspelt one must not count as absent."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from aotlite.ir.errors import ArgumentError
 
 
 def checked(adapter: Adapter) -> Adapter:
-    """Returns the adapter. *Err* `ArgumentError` for a method that no rule can call, or would.
-
-    Helpers of an adapter's own have names that begin with an underscore.
-    """
+    """Returns the adapter. *Err* `ArgumentError` for a method that no rule calls, or that does not
+    take a rule's arguments. Names of an adapter's own helpers begin with an underscore."""
     for complaint in complaints(type(adapter)):
         raise ArgumentError(complaint)
     return adapter
 
 
 def complaints(adapter: type[Adapter]) -> Iterator[str]:
-    """What is wrong with the methods that a class adds to `Adapter`."""
+    """Yields what is wrong with the methods that a class adds to `Adapter`."""
     for name, method in inspect.getmembers(adapter, inspect.isfunction):
         asked = getattr(Adapter, name, None)
         if asked is None and not name.startswith("_"):
@@ -41,7 +39,7 @@ def _unknown(adapter: type[Adapter], name: str) -> str:
 
 
 def _takes(method: object, asked: object) -> bool:
-    """Whether a method can be called as the documented one is: with all arguments by place."""
+    """Whether a method takes the documented method's arguments by position."""
     assert callable(method) and callable(asked)
     try:
         inspect.signature(method).bind(*inspect.signature(asked).parameters)

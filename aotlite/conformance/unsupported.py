@@ -1,6 +1,6 @@
-"""How an adapter says that its library lacks something: `Absent`, and the mark of a missing method.
+"""`Absent`, the error of an adapter whose library lacks something; the mark of missing methods.
 
-Ground floor of the conformance suite: imports nothing of it.
+The lowest module of the conformance suite: it imports nothing of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 class Absent(Exception):
-    """The library has no such thing; the text names it. Makes a case absent, never broken."""
+    """Raised if the library lacks what the text names. It makes a case absent, never broken."""
 
 
 def optional(method: MethodT) -> MethodT:
@@ -28,5 +28,5 @@ def optional(method: MethodT) -> MethodT:
 
 
 def is_missing(adapter: object, name: str) -> bool:
-    """Whether an adapter leaves this method to the base class, which only documents it."""
+    """Whether an adapter does not define this method, so that only the base class documents it."""
     return getattr(getattr(adapter, name, None), "is_missing", False)

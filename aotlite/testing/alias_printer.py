@@ -1,4 +1,4 @@
-"""Draws the alias groups of a program: for each memory, which tensor has which of its elements.
+"""A drawing of the alias groups of a program: for each memory, the elements of each tensor on it.
 
     memory 1: 6 of float64
       base        0  1  2  3  4  5

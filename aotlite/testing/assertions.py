@@ -119,7 +119,7 @@ def assert_same_effects(
 
 
 def _unsteady(once: Observation, again: Observation) -> list[str]:
-    """What to say where eager is not even like itself."""
+    """Returns the message if two eager runs differ: the program is nondeterministic."""
     if once.error is not None and type(once.error) is type(again.error):
         return []
     found = differences(*(attrs.evolve(each, untouched=True) for each in (once, again)))
@@ -237,6 +237,6 @@ def _expect_names(values: Iterable[Any], known: int) -> None:
 
 
 def place_of(function: Any) -> str:
-    """Where a function is: "module:name"."""
+    """Returns the place of a function: "module:name"."""
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}:{kind.__qualname__}"

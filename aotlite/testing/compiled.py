@@ -1,4 +1,4 @@
-"""How compiled calls of a program differ from eager ones, and how it is compiled by default.
+"""The differences between compiled and eager calls of a program, and its default compilation.
 
 What is tested is what a compiled function does: its aliases, writes, histories and errors. The
 reference backend computes eager's bits and takes no time to compile; kernels are tested by giving
@@ -38,7 +38,7 @@ def differences_of(
     compile: Compile | None = None,
     **options: Any,
 ) -> list[str]:
-    """What differs between compiled and eager calls of a program, up to the first such call."""
+    """Returns the differences between compiled and eager calls, up to the first call with any."""
     library = engine(on)
     if compile is None:
         compile = compile_by_reference
@@ -59,7 +59,7 @@ def _by_call(
 
 
 def kind_of(found: Sequence[str]) -> str:
-    """What the first difference is about, without names and numbers.
+    """Returns the kind of the first difference, without names and numbers.
 
     >>> kind_of(["call 0: values of object 3 after the call: [1.0], eager [2.0]"])
     'values of object  after the call: '

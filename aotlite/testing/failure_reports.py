@@ -1,4 +1,4 @@
-"""What a failed test leaves behind: a script of its program, made smaller, or the report of a law.
+"""The file that a failed test leaves: a script of its shrunk program, or the report of a law.
 
 Place: below `plugin`, which imports it when the first such test fails.
 """
@@ -22,7 +22,7 @@ LONGEST = 120
 
 
 def stored(item: pytest.Item, error: Any, has_program: bool) -> str:
-    """Stores what an error carries; the section of the report."""
+    """Stores the program or law of an error. Returns the section for the test's report."""
     config = item.config
     folder = config.rootpath / config.getoption("--aotlite-scripts")
     if not has_program:
@@ -57,7 +57,7 @@ def _smallest(error: Any, seconds: float) -> Program:
 
 
 def script_of(program: Program, error: Any) -> str:
-    """The script of a program, with what was found as comments."""
+    """Returns the script of a program, with the differences as comments."""
     check = getattr(error, "check", None)
     found = [str(error)] if check is None else check(program)
     lines = "".join(f"# {line[:200]}\n" for text in found[:5] for line in text.splitlines())

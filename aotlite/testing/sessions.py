@@ -227,7 +227,7 @@ class PairedSessions:
 
     # --- what differs
     def differences(self) -> list[str]:
-        """What can be told apart of the live values; empty if nothing can."""
+        """Returns the differences of the live values; empty if there are none."""
         bits = self.program is not None and shows_bits(self.program)
         mine = observe_tensors(self.library, [pair.mine for pair in self.live], has_bits=bits)
         its = observe_tensors(self.library, [pair.its for pair in self.live], has_bits=bits)

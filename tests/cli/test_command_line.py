@@ -245,7 +245,7 @@ def test_a_class_that_is_missing_is_named_with_its_modules_file(capsys):
     assert 2 == status_of("conformance", f"{ADAPTERS}:NoSuchAdapter")
     first, second = filter(None, map(str.strip, capsys.readouterr().err.splitlines()))
     assert f"module {ADAPTERS!r} has no 'NoSuchAdapter', expected a class of adapters" in first
-    assert second.startswith("the module is ") and second.endswith("conformance_adapters.py")
+    assert second.startswith("the module is ") and second.endswith("adapters.py")
 
 
 def test_a_library_that_is_misspelt_has_a_suggestion(capsys):

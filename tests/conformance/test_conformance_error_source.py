@@ -173,7 +173,7 @@ def test_a_fault_says_which_line_made_it():
     )
     said = (
         "TEN-2a  narrow is a view: a fault of the suite or the adapter, "
-        "conformance_adapters.py:LINE in narrow: NameError: name 'nump' is not defined; "
+        "adapters.py:LINE in narrow: NameError: name 'nump' is not defined; "
         "at case ((1,), (('narrow', 0, 0, 1),))"
     )
     line = re.search(r"adapters\.py:(\d+) in", report.table())[1]

@@ -1,1 +1,1 @@
-"""The adapters that are shipped; each module is imported only when its library is asked."""
+"""The shipped adapters. A module is imported only when its library is asked for."""

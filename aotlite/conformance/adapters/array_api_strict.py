@@ -15,7 +15,7 @@ xp = required("array_api_strict", "aotlite[conformance]")
 
 
 class ArrayAPIStrict(Adapter):
-    """Arrays that know nothing of strides or memory: sharing shows by writes alone."""
+    """Arrays without strides or addresses: only writes show whether memory is shared."""
 
     name, version = "array-api-strict", xp.__version__
 

@@ -1,4 +1,4 @@
-"""CuPy as the conformance suite sees it: NumPy's ways, on the memory of a CUDA device."""
+"""CuPy as the conformance suite sees it: NumPy's functions on the memory of a CUDA device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ tricks = required("cupy.lib.stride_tricks", "aotlite[cuda12]")
 class CuPy(Adapter):
     """CuPy's ndarrays. Other libraries' memory is on another device: no method shares it.
 
-    *Err* `DeviceError` where there is no CUDA device.
+    *Err* `DeviceError` if there is no CUDA device.
     """
 
     name, version = "cupy", cupy.__version__

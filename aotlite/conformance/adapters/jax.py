@@ -13,7 +13,7 @@ jnp = required("jax.numpy", "aotlite[conformance]")
 
 
 class JAX(Adapter):
-    """JAX's arrays, with 64 bits switched on. What it calls views are new arrays of its own."""
+    """JAX's arrays, with 64-bit types enabled. Its "views" are new arrays."""
 
     name, version = "jax", jax.__version__
     immutable = True

@@ -1,1 +1,1 @@
-"""Rules run in a process of their own: a crash or a hang of a library is a finding, not the end."""
+"""Rules run in a child process, so that a crash or a hang of a library is a result, not the end."""

@@ -1,8 +1,7 @@
-"""The process in which a library is asked; `isolation.process` starts it.
+"""The child process that runs rules on a library; `isolation.process` starts it.
 
-Arguments are the library, methods that have ended such a process, and the ids of the rules.
-What it finds goes to standard output, one message a line; what the library prints there goes to
-standard error instead.
+Its arguments are the library, methods that have ended such a process, and the ids of the rules. It
+writes results to standard output, one message a line. Output of the library goes to standard error.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Tell = Callable[..., None]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Asks a library about rules, and tells the parent."""
+    """Runs rules on a library, and sends the results to the parent."""
     tell = _messenger()
     library, deadly, *ids = arguments
     try:
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _messenger() -> Tell:
-    """Writes to what was standard output; from now on that is standard error."""
+    """Returns a writer to standard output, and redirects `sys.stdout` to standard error."""
     channel = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
 

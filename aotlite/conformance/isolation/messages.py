@@ -1,4 +1,4 @@
-"""What the child process tells its parent: JSON, one object a line."""
+"""The messages of the child process to its parent: JSON, one object a line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CLASSES: dict[str, type[Any]] = {
 
 
 def pack(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON's types."""
+    """Returns an outcome as JSON types."""
     return {"class": type(outcome).__name__, **attrs.asdict(outcome)}
 
 
 def unpack(packed: dict[str, Any]) -> Outcome:
-    """The outcome that was packed; lists were tuples.
+    """Returns the outcome that `pack` has packed; lists become tuples.
 
     >>> unpack(json.loads(json.dumps(pack(Keeps(3, ("view",))))))
     Keeps(cases=3, without=('view',))
@@ -33,5 +33,5 @@ def unpack(packed: dict[str, Any]) -> Outcome:
 
 
 def encode(**message: Any) -> bytes:
-    """One line of a message."""
+    """Returns the line of a message."""
     return json.dumps(message).encode() + b"\n"

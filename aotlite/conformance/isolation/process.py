@@ -1,4 +1,7 @@
-"""Asks a library in a process of its own, so that a crash or a hang is a finding, not the end."""
+"""The parent of the child processes in which rules run on a library.
+
+A crash or a hang ends one child, and is the result of one rule; another child goes on.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ from aotlite.conformance.runner import result_of
 from aotlite.ir.errors import ArgumentError, noted
 
 START_SECONDS = 120.0
-"""What a library may take to be imported."""
+"""The limit for importing a library, in seconds."""
 BEFORE_ANY_CASE = "the start"
 PATIENCE = 3
-"""How many rules a method may end; after that it counts as absent."""
+"""The number of rules that a method may end before it counts as absent."""
 BOOT = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from aotlite.conformance.isolation.child import main
 main(sys.argv[2:])
 """
-"""The child imports what its parent would, and after that modules of the working folder."""
+"""The code with which a child starts: it has the parent's module path, then the working folder."""
 
 
 def examine(
@@ -41,10 +44,11 @@ def examine(
     seconds: float = 30.0,
     found: Callable[[Result], None] = lambda _: None,
 ) -> Report:
-    """What a library makes of the rules; a case that takes more than `seconds` hangs.
+    """Runs the rules on a library in child processes, and returns the report.
 
-    `library` is a shipped one's name or `module:Class`. After a rule that ends the process a new
-    one goes on with the next. `found` hears of each result. *Err* `ArgumentError`.
+    `library` is a shipped one's name or `module:Class`. A case of more than `seconds` counts as
+    hanging. After a rule that ends the process, a new one goes on with the next rule. `found` is
+    called with each result. *Err* `ArgumentError`.
     """
     asked = select(rules)
     outcomes: dict[str, Outcome] = {}
@@ -63,7 +67,7 @@ def examine(
 
 
 def deadly_methods(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """Method -> what it did, for those that have ended `PATIENCE` processes.
+    """Returns method -> how it ended the process, for those that have ended `PATIENCE` processes.
 
     >>> deadly_methods([Dies("crashes (signal 11)", "()", "flip")] * 3 + [Dies("hangs", "()")])
     {'flip': 'crashes (signal 11)'}
@@ -74,7 +78,7 @@ def deadly_methods(outcomes: Iterable[Outcome]) -> dict[str, str]:
 
 
 class _Child:
-    """One process, the rules it is asked, and what it says."""
+    """One child process, its rules, and its messages."""
 
     def __init__(
         self, library: str, deadly: dict[str, str], rules: Sequence[Rule], seconds: float
@@ -108,7 +112,7 @@ class _Child:
             self.errors = [*self.errors[-20:], line]
 
     def listen(self, about: dict[str, str], note: Callable[[Rule, Outcome], None]) -> str:
-        """Notes outcomes until the process ends; returns why the library cannot run, or ''."""
+        """Records outcomes until the process ends. Returns why the library cannot run, or ''."""
         started = False
         try:
             while True:
@@ -141,14 +145,14 @@ class _Child:
             self.process.wait()
 
     def _end(self) -> None:
-        """Ends the process, and what it has started; that is left alone on Windows."""
+        """Kills the process and its children (not these on Windows)."""
         if not hasattr(os, "killpg"):
             return self.process.kill()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def _died(self, started: bool, note: Callable[[Rule, Outcome], None]) -> str:
-        """The process ended without a word: while it was imported, or in a case."""
+        """Records the end of a process without a message: during the import, or in a case."""
         status = self.process.wait()
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
         if not started:
@@ -157,7 +161,7 @@ class _Child:
         return self._note_death(f"crashes ({how})", note)
 
     def _note_death(self, how: str, note: Callable[[Rule, Outcome], None]) -> str:
-        """A death counts against the library only where one of its methods was running."""
+        """Records a death. It counts against the library only if one of its methods was running."""
         death = Dies(how, self.case, self.method)
         outside = Faulty("outside of every method of the library", how, self.case)
         note(self.rules.pop(0), death if self.method else outside)

@@ -1,4 +1,4 @@
-"""An adapter that says which method it is in, and no longer calls those that ended a process."""
+"""An adapter that reports the running method, and does not call methods that ended a process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from aotlite.conformance.unsupported import Absent, is_missing
 
 
 class Watched:
-    """Stands for an `Adapter`. `deadly`: method -> what it did to an earlier process.
+    """A wrapper of an `Adapter`. `deadly`: method -> how it ended an earlier process.
 
-    A library in which one method hangs would hang in every rule that needs it; after a few of them
-    the method counts as absent. `calling` hears the name of each method, and '' when it is back.
-    Functions that a library traces call `unwatched`, the adapter.
+    If one method of a library hangs, every rule that needs it would; after a few of them the method
+    counts as absent. `calling` is called with the name of each method, and with '' when it has
+    returned. Functions that a library traces use `unwatched`, the adapter itself.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Oracles in plain Python, of memory and of gradients, and the scenarios that they act out."""
+"""Oracles in plain Python of memory and of gradients, and the scenarios that they run."""

@@ -1,7 +1,7 @@
-"""What a function does, plain and compiled: everything about a call that an adapter can tell.
+"""The effects of a call, plain and compiled: everything that an adapter can observe of it.
 
-A program makes its arguments anew for every call, so that both ways start from equal states. Only
-the compiled calls are written down; the plain ones are what the function is defined by.
+A program makes its arguments anew for each call, so that both ways start from equal states. Only
+compiled calls are recorded for a witness; plain ones define the expected effects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs for the rules about compilation: what they start from, and what they do."""
+"""The programs of the rules about compilation: their arguments and bodies."""
 
 from __future__ import annotations
 

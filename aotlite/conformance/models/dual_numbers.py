@@ -1,7 +1,7 @@
 """An array library in plain Python that knows every gradient: the model of the autograd rules.
 
-Its memory holds dual numbers: a value, and its slope for each element of each leaf. Views are those
-of `model`, so that writes through any alias need no rules here, and gradients no graph.
+Its memory holds dual numbers: a value, and its derivative for each element of each leaf. Views are
+those of `memory_model`, so that writes through any alias need no rule here, and gradients no graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ELEMENTS = itertools.count()
 
 @attrs.frozen
 class Dual:
-    """A number, and how it moves with each leaf element that it depends on.
+    """A number, and its derivative with regard to each leaf element on which it depends.
 
     >>> Dual(3.0, {0: 1.0}) * Dual(2.0) + Dual(1.0, {1: 1.0})
     Dual(value=7.0, slopes={0: 2.0, 1: 1.0})
@@ -49,7 +49,8 @@ def _combined(one: Dual, scale: float, two: Dual, factor: float) -> dict[int, fl
 
 @attrs.frozen(eq=False)
 class Sketch:
-    """An array of the model. A detached one reads without slopes, and leaves those it writes to."""
+    """An array of the model. A detached one reads without slopes, and keeps the slopes of the
+    memory that it writes."""
 
     view: View
     is_detached: bool = False
@@ -61,7 +62,7 @@ class Sketch:
 
 
 class DualModel(Adapter):
-    """The model as an adapter. What a library refuses it does: ask it for what is legal."""
+    """The model as an adapter. It refuses nothing: call it only for legal operations."""
 
     name = "model"
 

@@ -1,7 +1,7 @@
-"""What memory is, in a page of plain Python: the oracle of the rules, independent of aotlite.
+"""The model of memory in a page of plain Python: the oracle of the rules, independent of aotlite.
 
-A memory is a list of numbers; a view is (memory, shape, strides, offset). Nothing else is known
-here: no dtypes, no laziness, no arithmetic but what a write stores.
+A memory is a list of numbers; a view is (memory, shape, strides, offset). There are no dtypes, no
+laziness, and no arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 
 
 class NoView(Signal):
-    """No strides say what was asked: a library may copy or refuse here, and nothing else."""
+    """Raised if no strides express a view: a library may copy or refuse here, and nothing else."""
 
 
 @attrs.frozen(eq=False)

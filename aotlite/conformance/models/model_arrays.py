@@ -1,4 +1,4 @@
-"""A library's array beside the model's view of it, and the ways that rules make and write them."""
+"""A library's array and the model's view of it together: rules make, write and compare them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Chain: TypeAlias = tuple[Shape, tuple[Step, ...]]
 
 @attrs.frozen(eq=False)
 class Modelled:
-    """An array and what the model says it is."""
+    """An array and its view in the model."""
 
     array: Array
     view: View

@@ -1,7 +1,7 @@
-"""Random chains of views and writes on one memory: plain data, the same in every run.
+"""Random chains of views and writes on one memory, as plain data, the same in every run.
 
-Steps name their array by a number that counts modulo the arrays there are, and a step that does not
-fit is left out: so every part of a program is a program, which makes shrinking simple.
+A step names its array by a number modulo the number of arrays, and a step that does not fit is left
+out. So each part of a program is a program, and shrinking is simple.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random views and writes, as plain data, from one step up: cases of the rules about histories."""
+"""Random views and writes as plain data, from one step up: the cases of rules about histories."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Stories that a library and the model of duals both act out: values and gradients must agree.
+"""Scenarios that run on a library and on the model of duals: values and gradients must agree.
 
-A story is a function of an adapter that makes leaves, does something, and returns a result and the
-leaves. What is legal everywhere is a story; what may be refused is a rule of its own.
+A scenario is a function of an adapter that makes leaves, computes, and returns a result and the
+leaves. It contains only what is legal everywhere; what a library may refuse is a rule of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a rule is, how rules are written, and how they are found and chosen.
+"""Rules: their class, how to write them, and how they are found and selected.
 
 A rule is a claim about any array library, with cases from the smallest up, so that the first case
-that fails is the smallest witness. Rules live in a module for each group; nothing registers itself:
-`all_rules` reads the modules of `_MODULES`.
+that fails is the smallest witness. Each group of rules has a module; `all_rules` reads the modules
+of `_MODULES`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MODULES: dict[str, str] = {
     "compiled.training": "Compiled functions with gradients",
     "compiled.environment": "Compiled functions and what lies around them",
 }
-"""Module under this package -> the title of its group of rules in reports, in their order."""
+"""Module under this package -> the title of its group of rules in reports, in order."""
 
 GROUPS: dict[str, str] = {path.rpartition(".")[2]: title for path, title in _MODULES.items()}
 """Group, the last word of its module's name -> its title."""
@@ -53,7 +53,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "training": ("compile",),
     "environment": ("compile",),
 }
-"""Group -> the methods without which nothing of it is asked."""
+"""Group -> the methods without which none of its rules runs."""
 
 Check = Callable[[Adapter, Any], None]
 T = TypeVar("T")
@@ -70,9 +70,9 @@ class Rule:
     cases: Callable[[], Iterable[Any]]
     group: str
     smaller: Callable[[Any], Iterable[Any]] | None = None
-    """Cases with less in them, for rules whose cases are drawn: the breach is then shrunk."""
+    """Returns smaller cases, for rules with random cases: a breach is then shrunk."""
     choice: bool = False
-    """Libraries may keep it or not, and say which: "yes" and "no", never "breaks"."""
+    """Whether libraries may keep it or not: reports say "yes" or "no", never "breaks"."""
 
 
 def rule(
@@ -83,10 +83,10 @@ def rule(
     smaller: Callable[[Any], Iterable[Any]] | None = None,
     choice: bool = False,
 ) -> Callable[[Check], Rule]:
-    """Returns a decorator: a check becomes a `Rule`. The check's docstring is the claim.
+    """Returns a decorator that makes a `Rule` of a check, whose docstring is the claim.
 
-    `cases` are given as a sequence or a function, smallest first; each is handed to the check.
-    `choice`: a library may keep the rule or not, and is not wrong either way.
+    `cases`, a sequence or a function, smallest first: the check is called with each of them.
+    `choice`: a library may keep the rule or not, and is right either way.
     """
 
     def declare(check: Check) -> Rule:
@@ -99,7 +99,7 @@ def rule(
 
 
 class RuleBroken(AssertionError):
-    """A rule does not hold: `what` was looked at, and what it was instead of what."""
+    """Raised if a rule does not hold: `what` was compared, the value, and the expected one."""
 
     def __init__(self, what: str, got: object, expected: object) -> None:
         super().__init__(f"{what} is {got}, expected {expected}")
@@ -107,15 +107,15 @@ class RuleBroken(AssertionError):
 
 
 def expect(got: object, expected: object, what: str) -> None:
-    """Raises `RuleBroken` where `got` is not equal to `expected`."""
+    """Raises `RuleBroken` unless `got` equals `expected`."""
     if got != expected:
         raise RuleBroken(what, got, expected)
 
 
 def attempt(call: Callable[..., object], *arguments: object) -> Exception | None:
-    """The error with which a library refuses a call, None where the call runs.
+    """Calls a function. Returns the library's error if it refuses, None if it runs.
 
-    *Err* `ToolFault` where the error is the suite's or the adapter's own.
+    *Err* `ToolFault` if the error is a fault of the suite or the adapter.
     """
     try:
         call(*arguments)
@@ -133,7 +133,7 @@ def refuses(call: Callable[..., object], *arguments: object) -> bool:
 
 
 def maybe(call: Callable[..., T], *arguments: object) -> T | None:
-    """What a call returns, None where the library has no such thing."""
+    """Returns the result of a call; None if the library lacks the method."""
     try:
         return call(*arguments)
     except Absent:
@@ -153,7 +153,7 @@ def _rules_of(path: str) -> Iterator[Rule]:
 
 
 def select(names: Sequence[str] | None) -> tuple[Rule, ...]:
-    """The rules of these ids or groups, in the order of all; every rule for None."""
+    """Returns the rules of these ids or groups, in order; all rules for None."""
     rules = all_rules()
     if names is None:
         return rules

@@ -93,7 +93,7 @@ def _of_call(library: Engine, program: Program, call: Call) -> set[int]:
 
 @attrs.define(eq=False)
 class WatchedMemory:
-    """What was seen of one memory."""
+    """The record of one memory in an eager run."""
 
     relations: set[str]
     views: set[str] = attrs.field(factory=set)
@@ -105,7 +105,7 @@ class WatchedMemory:
 
 @attrs.define(eq=False)
 class WatchedTensor:
-    """What was seen of one tensor."""
+    """The record of one tensor in an eager run."""
 
     tensor: Any
     memory: WatchedMemory

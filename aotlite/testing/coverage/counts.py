@@ -101,7 +101,7 @@ ALIASING = Table(
 
 @attrs.define
 class Coverage:
-    """How many programs hit each cell of a table.
+    """The number of programs that hit each cell of a table.
 
     >>> from aotlite.testing.generate.random_programs import draw
     >>> coverage = Coverage()
@@ -147,7 +147,7 @@ class Coverage:
             raise ArgumentError(f"Coverage: a cell's number is {number}, expected 0 to {count - 1}")
 
     def merge(self, other: Coverage) -> None:
-        """Adds what another one counted of the same table."""
+        """Adds the counts of another one of the same table."""
         if other.over.mark != self.over.mark:
             raise ArgumentError(
                 "Coverage.merge: the tables have other dimensions, expected those of one table"
@@ -157,11 +157,11 @@ class Coverage:
 
     # --- asking
     def hit(self) -> int:
-        """How many possible cells were hit at all."""
+        """Returns how many possible cells were hit at all."""
         return self.full(1)
 
     def full(self, enough: int = ENOUGH) -> int:
-        """How many possible cells were hit by so many programs or more."""
+        """Returns how many possible cells were hit by at least so many programs."""
         return sum(self.hits[number] >= enough for number in self.over.possible)
 
     def least(self) -> int:
@@ -217,7 +217,7 @@ class Coverage:
 
     @staticmethod
     def from_json(text: str, over: Table = ALIASING) -> Coverage:
-        """What `to_json` wrote of this table. Raises `FormatError` for anything else."""
+        """Reads what `to_json` wrote of this table. Raises `FormatError` for anything else."""
         try:
             read = json.loads(text)
             mark, programs = read["table"], int(read["programs"])

@@ -334,7 +334,7 @@ class ndarray:
 
 
 class Capsule:
-    """What travels between libraries: an array, and the stream that the taker named."""
+    """A DLPack capsule: an array, and the stream that the consumer named."""
 
     def __init__(self, array: ndarray, stream: Any) -> None:
         self.array, self.stream = array, stream

@@ -1,4 +1,4 @@
-"""What CuPy has of CUDA's runtime, without a GPU: devices, memory of the host, streams, events.
+"""CuPy's part of CUDA's runtime without a GPU: devices, memory of the host, streams, events.
 
 All work is done when it is asked for, so that a stream has nothing to wait for; which device and
 which stream are current is kept as CuPy keeps it, by thread.
@@ -30,7 +30,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 class OutOfMemoryError(MemoryError):
-    """What CuPy raises where a device is full."""
+    """CuPy's error for a device without free memory."""
 
     def __init__(self, size: int, total: int, limit: int = 0) -> None:
         super().__init__(f"Out of memory allocating {size:,} bytes")
@@ -102,7 +102,7 @@ class EmulatedMemory:
 
 
 class UnownedMemory:
-    """Bytes of somebody else, who is kept alive."""
+    """Bytes of another owner, which it keeps alive."""
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
         self.ptr, self.size, self._owner = ptr, size, owner

@@ -1,4 +1,4 @@
-"""How compiled kernels are launched on an emulated CUDA device: by this process.
+"""The driver of an emulated CUDA device: this process runs the kernels.
 
 Kernels are interpreted; that their text computes the same is tested elsewhere. Streams are those of
 the emulated CuPy. Spec: `specs/cuda_backend.md`.

@@ -1,4 +1,4 @@
-"""The error for what a GPU would do wrongly and in silence."""
+"""The error for a fault that a GPU would not report."""
 
 from __future__ import annotations
 

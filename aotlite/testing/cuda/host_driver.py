@@ -154,7 +154,7 @@ class HostDriver:
                 self._streams.products = None
 
     def captured(self, stream: int, work: Callable[[], Any]) -> HostGraph:
-        """What `work` asks for on a stream, recorded and not done."""
+        """Returns the launches of `work` on a stream, recorded and not run."""
         if stream == DEFAULT_STREAM:
             raise BackendError("cuda: capture is on the default stream, expected another one")
         if self.is_recording:

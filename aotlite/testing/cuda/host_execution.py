@@ -121,7 +121,7 @@ def compiler() -> str | None:
 
 
 def host_library(text: str, arguments: Mapping[str, int], folder: Path, *flags: str) -> HostLibrary:
-    """The library of a CUDA text with these kernels, each with so many arguments.
+    """Returns the library of a CUDA text. `arguments`: the number of arguments of each kernel.
 
     Raises MissingExtraError without a C++ compiler, BackendError with its messages where it
     refuses the text.
@@ -141,7 +141,7 @@ def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str)
 
 
 def model_version() -> str:
-    """The digest of the execution model's text, for what is kept of libraries."""
+    """Returns the digest of the execution model's text, a part of libraries' keys."""
     folder = files(__package__)
     texts = [folder.joinpath(name).read_bytes() for name in _SOURCES]
     return hashlib.sha256(b"".join(texts)).hexdigest()

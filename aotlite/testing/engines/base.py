@@ -1,4 +1,4 @@
-"""What a program needs of a library: `Engine`, to derive from; `engine(name)`, one that ships.
+"""The interface of programs to a library: `Engine`, to derive from; `engine(name)`, a shipped one.
 
 Place: `aotlite.testing`, below everything that runs programs. It decides nothing about programs.
 """
@@ -61,7 +61,7 @@ class Engine(ABC):
 
     @abstractmethod
     def storage_of(self, tensor: Any) -> int:
-        """A number that tensors have in common which share memory, whoever counts its writes."""
+        """Returns a number for the tensor's memory: views share it, even if versions are apart."""
 
     @abstractmethod
     def version_of(self, tensor: Any) -> int:

@@ -36,13 +36,13 @@ class ArrayMemory:
 
 
 class Count:
-    """How often something was written; a hidden alias has one of its own."""
+    """A version counter; a hidden alias has its own."""
 
     writes = 0
 
 
 class Array:
-    """An object on some memory: what PyTorch calls a tensor."""
+    """An object on some memory, as PyTorch's tensor."""
 
     requires_grad = False
     is_leaf = True
@@ -134,7 +134,7 @@ def _seen(source: Array, found: np.ndarray, op: str) -> Array:
 
 
 def _start(source: Array, found: np.ndarray) -> int:
-    """Where an array begins, in bytes behind the beginning of its memory."""
+    """Returns the start of an array in its memory, in bytes."""
     if not found.size:
         return source.offset
     return int(found.ctypes.data - source.memory.buffer.ctypes.data)
@@ -153,7 +153,7 @@ def _put(target: Array, source: Array) -> Array:
 
 
 def _resized(target: Array, shape: Sequence[int]) -> Array:
-    """`resize_`: memory that is needed beyond what there is, is zeros."""
+    """`resize_`: additional memory is zeros."""
     if tuple(shape) == target.shape:
         return target
     like = np.empty(tuple(shape), target.dtype)
@@ -171,7 +171,7 @@ LANGUAGE = NumPyLanguage()
 
 
 def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> Any:
-    """What the line of an op gives; None for a statement."""
+    """Returns the result of an op's line; None for a statement."""
     scope: dict[str, Any] = {"np": np, **HELPERS}
     words = tuple(_word(arg, scope) for arg in args)
     if is_statement:

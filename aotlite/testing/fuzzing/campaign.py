@@ -1,4 +1,4 @@
-"""The run: hands chunks of programs to workers, shrinks what fails, and keeps a ledger."""
+"""The campaign: hands chunks of programs to workers, shrinks failures, and keeps a ledger."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Listener = Callable[["Campaign"], None]
 
 
 def fuzz(**plan: Any) -> Tally:
-    """Runs random programs and compares; what came of it. Arguments are those of `Plan`.
+    """Runs random programs and compares. Returns the tally. Arguments are those of `Plan`.
 
     Programs run in processes of their own: one that hangs or dies is a failure, with its program.
     *Err* `ArgumentError`, `MissingExtraError`; `FormatError` for a ledger of other settings.
@@ -104,7 +104,7 @@ class Campaign:
 
     # --- the tasks
     def _work(self, worker: Worker) -> None:
-        """What a thread does."""
+        """Runs chunks of programs on one worker, until nothing is left."""
         done = 0
         try:
             while (task := self._next()) is not None:
@@ -138,7 +138,7 @@ class Campaign:
             return Chunk(seeds[0] - self.plan.seed, programs)
 
     def _left(self) -> int:
-        """How many programs are to be begun."""
+        """Returns how many programs are still to begin."""
         if self.seconds_left() <= 0:
             return 0
         return SIZE if self.plan.count is None else self.plan.count - self.handed_out
@@ -151,7 +151,7 @@ class Campaign:
         return self.begun + 60 * minutes - time.monotonic()
 
     def share_done(self) -> float:
-        """How much of the run is done, 0 to 1."""
+        """Returns the share of the run that is done, 0 to 1."""
         minutes = 1.0 if self.plan.is_endless else self.plan.minutes
         shares = [0.0]
         if minutes is not None:

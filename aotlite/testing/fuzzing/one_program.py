@@ -1,4 +1,4 @@
-"""Plays one program eagerly and compiled, in this process; what it gave, and its smallest form."""
+"""One program, eager and compiled, in this process: its outcome, and its smallest form."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def eager_call(program: Program, number: int) -> tuple[Observation, list[int]]:
 
 
 def report(seed: int, target: int | None) -> str:
-    """The smallest program of a seed that differs as a script, and what differs."""
+    """Returns the shrunk program of a seed as a script, and its differences."""
     options = options_of(seed)
     program = smallest(draw(seed, target), seconds=60, **options)
     found = outcome(program, options).found

@@ -1,4 +1,4 @@
-"""What became of one program, and what is kept of one that failed."""
+"""The outcome of one program, and the record of a failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aotlite.testing.programs.program import Program
 
 @attrs.define
 class Outcome:
-    """What became of one program."""
+    """The outcome of one program."""
 
     steps: int = 0
     """Of the program's body."""
@@ -64,7 +64,7 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """What it is about, without names and numbers."""
+        """The kind of the failure, without names and numbers."""
         return kind_of_failure(self.found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ ENDINGS = ("hang", "crash", "raised", "nondeterministic")
 
 
 def kind_of_failure(found: Sequence[str]) -> str:
-    """What a failure is about; of one that is no difference, the first words.
+    """Returns the kind of a failure; of one that is no difference, its first words.
 
     >>> kind_of_failure(["call 0: nondeterministic: compiled gives values of object 1 ..."])
     'nondeterministic: compiled'

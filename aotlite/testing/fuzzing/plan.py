@@ -1,4 +1,4 @@
-"""What a run of random programs is: which programs, judged how, how long, kept where."""
+"""The plan of a campaign: its programs, oracle, duration and ledger."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Plan:
         return {name.strip(): _literal(text.strip()) for name, _, text in pairs}
 
     def identity(self) -> dict[str, Any]:
-        """What a ledger is of: runs that differ in any of it cannot be added up."""
+        """The identity of a ledger: runs that differ in any part of it cannot be added up."""
         names = ("seed", "engine", "against", "function", "options", "cell")
         return {
             "format": "aotlite fuzz",

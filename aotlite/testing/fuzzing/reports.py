@@ -1,4 +1,4 @@
-"""What is said of a run: each failure with its script and drawing, the figures, the last line."""
+"""Formats the report of a campaign: the failures with scripts and pictures, figures, last line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TAB = "    "
 
 
 def text_of(plan: Plan, failure: Failure) -> str:
-    """A failure: where it comes from, what differs, the script, the drawing."""
+    """Returns the text of a failure: its seed, its differences, the script, the drawing."""
     parts = [head(plan, failure), *(TAB + line for line in failure.found)]
     if failure.program is not None:
         parts += ["", textwrap.indent(script_of(plan, failure), TAB)]

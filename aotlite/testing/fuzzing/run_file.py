@@ -70,7 +70,7 @@ class Ledger:
 
 
 def read(path: Path, tally: Tally) -> dict[str, Any]:
-    """Adds what a ledger has to a tally; what it is of. *Err* `FormatError`."""
+    """Adds a ledger's chunks to a tally, and returns its plan. *Err* `FormatError`."""
     if not path.is_file():
         raise _wrong(path, "no file", "one that a run has written")
     _read(path, None, tally)

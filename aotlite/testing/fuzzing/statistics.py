@@ -1,4 +1,4 @@
-"""The sums of a run: what came of all programs of a ledger, and of this run."""
+"""The statistics of a campaign: sums over all programs of a ledger, and of this run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTS = ("programs", "calls", "steps", "raised")
 
 @attrs.define
 class Tally:
-    """What came of programs."""
+    """The sums of programs' outcomes."""
 
     targets: tuple[int, ...] = ()
     """The cells that they aimed at."""
@@ -35,7 +35,7 @@ class Tally:
 
     @property
     def programs(self) -> int:
-        """How many programs were played."""
+        """The number of programs that ran."""
         return self.counts["programs"]
 
     @property

@@ -1,4 +1,4 @@
-"""What "module:name" and "file.py:name" stand for: compilers and engines of the user's own."""
+"""User functions by "module:name" or "file.py:name": compilers and engines of the user's own."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Draft:
         return self.rng.chance(share)
 
     def room(self) -> int:
-        """How many steps may follow."""
+        """The number of steps that may follow."""
         return self.limits.max_steps - len(self.steps)
 
     def run(self, op: str, *args: Any, no_grad: bool = False) -> list[Any] | None:

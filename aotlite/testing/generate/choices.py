@@ -1,4 +1,4 @@
-"""Where the choices of random programs come from, and what they are limited to."""
+"""The source of the choices of random programs, and their limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_STEPS = 40
 
 
 class Source(Protocol):
-    """What draws ask for choices: `Seeded`, or `aotlite.testing.strategies.Choices`.
+    """The source of choices: `Seeded`, or `aotlite.testing.strategies.Choices`.
 
     A source that makes programs simpler prefers the first of several options, numbers next to 0,
     and what has a chance not to happen: draws put what is simplest there.
@@ -78,7 +78,7 @@ def chosen(where: str, name: str, known: Sequence[str], given: Any) -> tuple[str
 
 @attrs.frozen
 class Limits:
-    """What random programs may have."""
+    """The limits of random programs."""
 
     views: tuple[str, ...] = VIEWS
     writes: tuple[str, ...] = WRITES

@@ -1,4 +1,4 @@
-"""Keeps random programs exact: what a step would make is told before it runs.
+"""Keeps random programs exact: the bound of a step's result is computed before it runs.
 
 Numbers stay well below the bound of `observe.exact_numbers`, so that most gradients keep it
 too; worlds are looked at in the end (`observe.differences.is_exact`).
@@ -55,7 +55,7 @@ def _as_float(array: np.ndarray) -> np.ndarray:
 
 
 def _made(op: str, arrays: list[np.ndarray]) -> float:
-    """A bound of what an op makes of these numbers."""
+    """Returns a bound of an op's result on these numbers."""
     sizes = [largest(array) for array in arrays]
     match op.rstrip("_"):
         case "mul":

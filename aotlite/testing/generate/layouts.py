@@ -36,7 +36,7 @@ class Storage:
         return Step("make", (self.seed, (self.size,), self.dtype, self.requires_grad))
 
     def count(self, dtype: str) -> int:
-        """How many elements of a dtype it is; 0 where they do not fill it."""
+        """Returns the number of elements of a dtype; 0 if they do not fill it."""
         whole, rest = divmod(self.size * _item_size(self.dtype), _item_size(dtype))
         return 0 if rest else whole
 

@@ -1,4 +1,4 @@
-"""Random arguments of views and writes for a tensor: what fits its shape, strides and dtype.
+"""Random arguments of views and writes that fit a tensor's shape, strides and dtype.
 
 A function of `VIEW_ARGS` gives the further arguments of a view op, or None where the op does not
 fit the tensor. Values come as live tensors, of which only geometry is read.
@@ -121,7 +121,7 @@ def _flatten(rng: Source, x: Any) -> Args:
 
 
 def window(rng: Source, x: Any) -> Args:
-    """A size and strides for `as_strided` that stay within what the tensor spans."""
+    """Returns sizes and strides for `as_strided` that stay within the tensor's span."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     if not x.numel():
         return [list(x.shape), list(x.stride())]

@@ -1,6 +1,6 @@
 """`LawError`: a law is broken, and by what; `Checked`: what obeyed which laws.
 
-What every face of `aotlite.testing.laws` raises and returns.
+All checks of `aotlite.testing.laws` raise and return these.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LawError(AotliteError, AssertionError):
 
 @attrs.frozen
 class Checked:
-    """What a check that found nothing wrong went through."""
+    """The result of a check that found nothing wrong: the laws and cases that it ran."""
 
     subject: str
     laws: tuple[str, ...]
@@ -51,7 +51,7 @@ class Checked:
 
 
 class Broken(Exception):
-    """What a law raises inside this package: a sentence, and notes that show more."""
+    """Raised by a law inside this package: a sentence, and notes with details."""
 
 
 def broken(sentence: str, *notes: str | None) -> Broken:

@@ -1,4 +1,4 @@
-"""What a user can observe of a call, as plain data.
+"""The observation of a call, as plain data: all that a user can tell.
 
 Place: below everything that makes such data (`observe_call`) or compares it (`differences`). It
 knows no library and no program. Rules: GEN-11.
@@ -13,7 +13,7 @@ import attrs
 
 @attrs.frozen
 class TensorSnapshot:
-    """What can be observed of one tensor."""
+    """The observation of one tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]

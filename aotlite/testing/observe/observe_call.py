@@ -23,7 +23,7 @@ Body = Callable[..., list[Any]]
 
 @attrs.frozen
 class Setting:
-    """What a call is given, and what happens around it."""
+    """The arguments of a call, and the actions around it."""
 
     values: list[Any]
     """All tensors there are before the call."""
@@ -94,7 +94,7 @@ def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
 
 
 def _continue(library: Engine, setting: Setting, world: Observation, results: list[Any]) -> None:
-    """What the user does with the results."""
+    """Does what a user does with the results: a backward, then a write."""
     kind = library.tensor_type
     values = list(tensors_in(library, setting.values))
     world.plain = [None if isinstance(r, kind) else (type(r), _plain(r)) for r in results]
@@ -120,7 +120,7 @@ def _plain(value: Any) -> Any:
 def observe_tensors(
     library: Engine, values: Sequence[Any], *, has_bits: bool = False
 ) -> Observation:
-    """What can be observed now of tensors that are different objects."""
+    """Returns the present observation of tensors that are different objects."""
     return Observation(
         objects=list(range(len(values))),
         called=_seen(library, list(values)),

@@ -66,7 +66,7 @@ def _steps(given: Sequence[Any]) -> tuple[Step, ...]:
 
 @attrs.frozen(repr=False)
 class Call:
-    """One call of a program's body, and what happens around it."""
+    """One call of a program's body, and the actions around it."""
 
     setup: tuple[Step, ...] = attrs.field(converter=_steps)
     """Makes the arguments."""
@@ -146,5 +146,5 @@ def resolved(value: Any, values: Sequence[Any]) -> Any:
 
 
 def returned(program: ProgramData, values: Sequence[Any]) -> list[Any]:
-    """What the body returns."""
+    """The values that the body returns."""
     return [resolved(value, values) for value in program.results]

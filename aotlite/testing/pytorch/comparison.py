@@ -1,4 +1,4 @@
-"""What differs between the worlds of a program here and in PyTorch.
+"""The differences between the worlds of a program in aotlite and in PyTorch.
 
 What a rule demands to differ is a named excuse, in `aotlite.testing.pytorch.expected_differences`;
 anything else is a bug. Rules: GEN-11.
@@ -47,7 +47,7 @@ def worlds(torch: Any, program: Program, number: int) -> tuple[Observation, Obse
 
 
 def compared(mine: Observation, its: Observation) -> list[str]:
-    """What differs between our world and PyTorch's; empty if nothing does.
+    """Returns the differences between aotlite's world and PyTorch's; empty if there are none.
 
     Inputs of calls that raise are not compared: eager code has written what came before the error.
     """

@@ -1,4 +1,4 @@
-"""What a rule demands to differ between aotlite's eager mode and PyTorch's in alias programs.
+"""Differences between aotlite's eager mode and PyTorch's in alias programs that a rule demands.
 
 An excuse is not a guess from what differs: the program, or PyTorch, is changed in the one point
 that the rule is about, and then there must be no difference. Rules: GEN-11.
@@ -162,7 +162,7 @@ def _wrote_overlap(program: Program, mine: Observation, its: Observation) -> boo
 
 
 class Mended(TorchEngine):
-    """PyTorch without what some excuses are about."""
+    """PyTorch without the behaviour that some excuses are about."""
 
     def __init__(self, torch: Any, mends: frozenset[str]) -> None:
         super().__init__(torch)

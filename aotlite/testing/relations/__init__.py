@@ -105,7 +105,7 @@ def check(
     limit: int | None = 2,
     seed: int = 0,
 ) -> list[str]:
-    """What differs between a program and its variants, over all relations; empty if nothing does.
+    """Returns the differences between a program and its variants, over all relations.
 
     Of each relation at most `limit` variants are played, drawn by `seed`; None plays all. `options`
     are those of `aotlite.compile`; without any, and without `make`, the engine's eager mode runs.
@@ -128,7 +128,7 @@ def check_relation(
     make: Maker | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """What differs between a program and the variants that one relation has of it."""
+    """Returns the differences between a program and its variants by one relation."""
     chosen = relation(which) if isinstance(which, str) else which
     whose = subject(on, options, make)
     return examined(chosen, Traced.of(whose.library, program), whose, limit=limit).found

@@ -22,7 +22,7 @@ from aotlite.testing.relations import RELATIONS, Examined, Subject, Traced, exam
 
 @attrs.define
 class Row:
-    """What became of a relation on all programs."""
+    """The sums of a relation over all programs."""
 
     applies: int = 0
     variants: int = 0
@@ -50,7 +50,7 @@ def rows(seeds: Sequence[int], whose: Subject) -> dict[str, Row]:
 
 
 def lines(found: dict[str, Row], programs: int) -> Iterator[str]:
-    """The table, then what differs, then the sum."""
+    """Yields the table, then the differences, then the sum."""
     yield f"{'relation':42} {'applies':>8} {'variants':>9} {'compared':>9} {'refused':>8}"
     for name, row in found.items():
         share = f"{row.applies / max(programs, 1):.0%}"

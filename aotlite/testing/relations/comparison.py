@@ -102,7 +102,7 @@ def _joined(first: Body, second: Body) -> Body:
 # ------------------------------------------------------------------------------------- the checks
 @attrs.define
 class Examined:
-    """What became of a relation on one program."""
+    """The outcome of a relation on one program."""
 
     variants: int = 0
     """How many other programs it relates this one to."""
@@ -125,7 +125,7 @@ def _worlds(
 def examined(
     relation: Relation, traced: Traced, whose: Subject, *, limit: int | None = None, seed: int = 0
 ) -> Examined:
-    """What the worlds of a program and of at most `limit` variants of it say."""
+    """Compares the worlds of a program and of at most `limit` variants."""
     result = Examined()
     if relation.needs_compiler and whose.make is None:
         return result

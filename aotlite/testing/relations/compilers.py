@@ -1,4 +1,4 @@
-"""Relations about what is compiled, and how often it is called."""
+"""Relations about the compiled function, and the number of its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a relation is, and how two worlds that it relates are compared."""
+"""Relations: their class, and the comparison of two worlds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Traced:
 
     @cached_property
     def steps(self) -> list[list[Fact]]:
-        """What each step does in each of the calls."""
+        """The facts of each step in each call."""
         return [[seen.facts[i] for seen in self.traces] for i in range(len(self.program.body))]
 
     def is_fragile(self, place: int) -> bool:
@@ -76,7 +76,7 @@ class Variant:
 # ------------------------------------------------------------------------------------ the worlds
 @attrs.frozen
 class Same:
-    """What must be equal of two worlds: all but what is named here."""
+    """The parts in which two worlds may differ; all others must be equal."""
 
     forgets: tuple[str, ...] = ()
     """Fields of `Seen`, and "gradient stride", "gradient storage"."""
@@ -89,7 +89,7 @@ class Same:
     """False: either backward may raise where the other does not; then gradients tell nothing."""
 
     def differences(self, mine: Observation, its: Observation) -> list[str]:
-        """What of the variant's world is not as in the first program's."""
+        """Returns the differences of the variant's world from the first program's."""
         if mine.error is None and its.error is None:
             mine, its = self._without_versions(mine, its)
             if not self.backward and (mine.backward or its.backward):

@@ -1,4 +1,4 @@
-"""What the steps of a program do to memory, seen in an eager run of each of its calls.
+"""The effects of a program's steps on memory, from an eager run of each of its calls.
 
 Place: `aotlite.testing.relations`, below the relations, which decide by it where they apply.
 Whether two tensors meet is asked of `aotlite.ir.geometry.overlap`, which is exact.
@@ -29,7 +29,7 @@ DATA = ("pointwise", "copy", "fill", "setitem", "index")
 
 @attrs.frozen
 class Look:
-    """What a tensor was at one moment."""
+    """The state of a tensor at one moment."""
 
     identity: int
     storage: int
@@ -61,7 +61,7 @@ def _itemsize(dtype: str) -> int:
 
 @attrs.frozen(eq=False)
 class Fact:
-    """What one step did."""
+    """The effect of one step."""
 
     step: Step
     kind: str | None
@@ -133,7 +133,7 @@ class Trace:
 
 
 def trace(library: Engine, program: Program, number: int) -> Trace | None:
-    """What the steps of a call do, None where the call raises."""
+    """Returns the effects of a call's steps; None if the call raises."""
     call = program.calls[number]
     try:
         setup, args = setup_of(library, call)

@@ -77,7 +77,7 @@ class Block:
 
 
 def _kind(step: Step) -> str:
-    """The word for what a step makes."""
+    """Returns the word for a step's result."""
     if step.op == "make":
         return "leaf" if step.args[3] else "base"
     if step.op in MULTI:

@@ -74,7 +74,7 @@ def inputs_text(
 
 
 def _others(block: Block, call: Call) -> Iterator[str]:
-    """What a setup made that is no argument."""
+    """Returns the values of a setup that are no arguments."""
     given = {origin(call.setup, arg) for arg in call.args}
     for place, value in enumerate(block.values):
         name = f"${place}"

@@ -1,4 +1,4 @@
-"""How a library spells the steps of programs: `Language`, and aotlite's and PyTorch's.
+"""The spelling of programs' steps in a library: `Language`, and aotlite's and PyTorch's.
 
 Place: below `block`, which gives values their names. Tensors have PyTorch's methods in both.
 """
@@ -66,11 +66,11 @@ class Language:
         return f"{self.module}.{self.bool_name if name == 'bool' else name}"
 
     def prefix(self, *, no_grad: bool) -> str:
-        """What stands before a statement under `no_grad`."""
+        """The text before a statement under `no_grad`."""
         return f"with {self.module}.no_grad(): " if no_grad else ""
 
     def comment(self, step: Step) -> str:
-        """What stands behind a statement."""
+        """Returns the comment behind a statement."""
         return ""
 
     def inplace(self, op: str, args: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""How NumPy spells the steps of programs: views as views, writes in place.
+"""The spelling of programs' steps in NumPy: views as views, writes in place.
 
 Also what the NumPy engine runs. What has no meaning there, history, is a comment.
 """

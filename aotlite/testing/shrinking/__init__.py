@@ -115,7 +115,7 @@ class _Search:
                 return program
 
     def through(self, candidates: Callable[[Program], Iterator[Program]], it: Program) -> Program:
-        """What one pass makes of a program."""
+        """Returns the programs that one pass makes of a program."""
         found: Program | None = it
         while found is not None:
             it = found

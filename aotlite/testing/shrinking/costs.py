@@ -1,4 +1,4 @@
-"""Which of two programs is the smaller one."""
+"""The order of programs by size: the cost that shrinking reduces."""
 
 from __future__ import annotations
 

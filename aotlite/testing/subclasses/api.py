@@ -46,7 +46,7 @@ CLAIMS = {
 
 @attrs.frozen
 class Effort:
-    """How much is tried."""
+    """The numbers of cases that are tried."""
 
     ops: tuple[str, ...]
     samples: Callable[[str], Sequence[Sample]] = op_samples
@@ -72,7 +72,7 @@ def subclass_laws(
     programs: int = 20,
     compiled: int = 5,
 ) -> Checked:
-    """What a wrapper class went through. Raises LawError for the first law that it breaks.
+    """Checks a wrapper class, and returns the laws that it keeps. Raises LawError for a broken one.
 
     `subject` is a class that ships, or a function that makes a wrapper of a dense tensor and raises
     an error of ours where it cannot, or a Hypothesis strategy of such functions, or of wrappers: of

@@ -1,4 +1,4 @@
-"""What a wrapper class means: `SubclassKind`, and the worlds of a value.
+"""The meaning of a wrapper class: `SubclassKind`, and the worlds of a value.
 
 A wrapper means one dense tensor, or several of which an op on the wrapper is the op on each: its
 worlds. `Meanings` knows the kinds and takes nested wrappers apart, since what a wrapper means may
@@ -94,7 +94,7 @@ class Meanings:
         return [MaskedModel(*pair) for pair in each]
 
     def count(self, values: Iterable[Any]) -> int:
-        """How many worlds there are of values that an op takes together."""
+        """Returns the number of worlds of values that an op takes together."""
         return max([len(self.worlds(value)) for value in values], default=1)
 
     def stored(self, wrapper: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a masked tensor means, told without wrappers: `MaskedModel`, the reference of the laws.
+"""The meaning of a masked tensor without wrappers: `MaskedModel`, the reference of the laws.
 
 A reduction is the op on the list of what is kept, result by result. An op between elements is the
 op on the data, of which the elements count that all operands keep. What moves elements moves the

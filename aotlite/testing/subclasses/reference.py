@@ -1,4 +1,4 @@
-"""What an op gives of meanings, and how what wrappers give is compared with it.
+"""The reference of ops on wrappers: the op on their meanings, and the comparison with it.
 
 `expected(name, args, kwargs)` is the op on dense tensors, or on models of masked ones.
 """
@@ -21,14 +21,14 @@ from aotlite.testing.subclasses.masked_model import MaskedModel, NotSaid, apply,
 
 
 def expected(name: str, args: Any, kwargs: Any) -> Any:
-    """The result of an op on what wrappers mean in one world."""
+    """Returns the result of an op on the meanings of wrappers in one world."""
     if any(True for _ in models_in((args, kwargs))):
         return apply(name, args, kwargs)
     return call(name, *args, **kwargs)
 
 
 def tried(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function gives, or the error of ours that it raises."""
+    """Returns the result of a function, or aotlite's error that it raises."""
     try:
         return function(*args)
     except (AotliteError, NotSaid) as error:

@@ -1,4 +1,4 @@
-"""Programs on wrappers, and on what wrappers mean: two engines for `aotlite.testing.programs`.
+"""Programs on wrappers, and on their meanings: two engines for `aotlite.testing.programs`.
 
 On `Wrapped`, what a program makes are wrappers where the class can hold it; on `Meant`, what these
 mean in one world. What can be observed of the two has to be the same.

@@ -1,4 +1,4 @@
-"""What the wrappers that ship mean, said without their own code, and nestings of them.
+"""The meanings of the shipped wrappers, independent of their code, and nestings of them.
 
 A nesting is plain data: "dense", or a tuple of a form and what is inside, as
 ("pair", ("quantized", "dense"), "dense"). `maker(nesting)` makes wrappers of tensors.
@@ -251,7 +251,7 @@ def _if_can(make: Make, x: Any) -> Any:
 
 
 def worlds_in(nesting: Nesting) -> int:
-    """How many worlds wrappers of a nesting have at most."""
+    """Returns the most worlds of wrappers of a nesting."""
     if isinstance(nesting, str):
         return 1
     counts = [worlds_in(each) for each in nesting[1:]]

@@ -1,4 +1,4 @@
-"""Random programs on wrappers: drawn, compared with what wrappers mean, and made small.
+"""Random programs on wrappers: drawn, compared with the wrappers' meanings, and shrunk.
 
 A program is plain data (`aotlite.testing.programs`); what its tensors are is said by how they are
 made: by a function, or by a nesting (`wrapper_models.maker`). Programs keep to numbers that the
@@ -40,7 +40,7 @@ KEEPS_ZEROS = frozenset("mul_ neg_ square_ relu_ zero_".split())
 
 @attrs.frozen(eq=False)
 class Making:
-    """How the tensors of programs are made, and what they mean."""
+    """The maker of programs' tensors, and their meanings."""
 
     make: Callable[[Any], Any]
     meanings: Meanings
@@ -58,7 +58,7 @@ class Making:
         return Wrapped(self.make, self.meanings, world, signed=not self.is_lossy)
 
     def meant(self, world: int = 0) -> Meant:
-        """The engine of what they mean in a world."""
+        """Returns the engine of their meanings in a world."""
         return Meant(self.make, self.meanings, world, signed=not self.is_lossy)
 
     @property
@@ -103,7 +103,7 @@ class _Sized(Seeded):
 
 
 def limits_for(making: Making) -> Limits:
-    """What programs on wrappers may have."""
+    """Returns the limits of programs on wrappers."""
     return Limits(
         views=tuple(view for view in VIEWS if view not in APART),
         writes=tuple(w for w in WRITES if w not in ("hidden", "geometry", "resize", "set")),

@@ -1,4 +1,4 @@
-"""What a program's two sides are, and what may differ between them.
+"""Oracles: the two sides on which a program runs, and the differences allowed between them.
 
 `Compiled`: compiled functions of a library against its own eager ones. Two libraries, both eager,
 are `oracles.libraries.Across`. A judge plays all calls of a program on both sides and compares
@@ -45,7 +45,7 @@ Player = Callable[[int], Sides]
 
 @attrs.frozen
 class Verdict:
-    """What differs in a call, and the name of the rule by which it may."""
+    """The differences of a call, and the rule that allows them."""
 
     found: list[str] = attrs.field(factory=list)
     reason: str | None = None
@@ -63,7 +63,7 @@ class Judge(ABC):
 
     @abstractmethod
     def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
-        """What differs in a call that was played."""
+        """Returns the differences of a call that has run."""
 
     def left_out(self, program: Program) -> str | None:
         """Why a program is not played; None for one that is."""
@@ -94,7 +94,7 @@ class Judge(ABC):
         return result
 
     def unsteady(self, program: Program, options: Options, rounds: int) -> list[str]:
-        """How a side differs from itself, where the program is played once more so many times."""
+        """Returns how a side differs from itself when the program runs so many times more."""
         if self.left_out(program) is not None:
             return []
         for _ in range(rounds):
@@ -117,7 +117,7 @@ class Judge(ABC):
         return []
 
     def plain(self, world: Observation) -> Observation:
-        """The world without what a library's numbers may differ in from run to run."""
+        """Returns the world without numbers that may differ from run to run."""
         return world
 
 
@@ -193,6 +193,6 @@ def _raiser(error: Exception) -> Callable[..., Any]:
 
 
 def _refusal(error: Exception | None) -> str:
-    """What a call was refused with, without names and numbers."""
+    """Returns the error of a refused call, without names and numbers."""
     text = re.sub(r"\S*\[.*?\](\[.*?\])?|\(.*?\)|\b\d+\b", "_", str(error).split("\n")[0])
     return f"{type(error).__name__}: {text[:150]}"

@@ -143,7 +143,7 @@ def _warm_up() -> None:
 
 
 def judge_of(plan: Plan) -> oracles.Judge:
-    """What decides the outcome of a plan's programs."""
+    """Returns the oracle of a plan."""
     compile = None if plan.function is None else compiler_of(plan.function)
     if "torch" in (plan.engine, plan.against):
         if plan.against == EAGER:
@@ -208,7 +208,7 @@ def judged(
 def _not_again(
     judge: oracles.Judge, program: Program, options: dict[str, Any], found: Outcome
 ) -> list[str]:
-    """What to say of a program that failed and does not fail again."""
+    """Returns the outcome of a program that failed and does not fail again."""
     if not found.found or judge.outcome(program, options).found:
         return []
     mine, its = judge.names

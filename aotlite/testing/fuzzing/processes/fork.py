@@ -1,4 +1,4 @@
-"""Runs something in a fork of this process, so that what hangs or crashes costs milliseconds.
+"""Runs an action in a fork of this process, so that a hang or a crash costs milliseconds.
 
 Only while a failure is shrunk: a fork has what its parent has loaded, but not its threads.
 """
@@ -20,7 +20,7 @@ CAN_FORK = hasattr(os, "fork")
 
 
 def in_fork(action: Callable[[], Outcome], seconds: float) -> Outcome:
-    """What the action gives in a fork; that it hangs or crashes is an outcome."""
+    """Runs the action in a fork. Returns its result; a hang or a crash is an outcome, too."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:

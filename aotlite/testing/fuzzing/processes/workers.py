@@ -67,7 +67,7 @@ class Worker:
 
     # --- the process
     def start(self) -> None:
-        """Starts a process where there is none. *Err* what the plan is refused with."""
+        """Starts a process if there is none. *Err* the error with which the plan is refused."""
         if self.process is not None or self.is_closed:
             return
         mine, its = Pipe()

@@ -1,1 +1,1 @@
-"""Laws of what works on graphs: passes, partitioners, backends; and of captured graphs."""
+"""Laws of passes, partitioners and backends, which work on graphs, and of captured graphs."""

@@ -68,7 +68,7 @@ class BackendLaw:
 def check_backend(
     backend: Any, graphs: Iterable[Graph | GraphCase] | None = None, *, tolerance: float = 0.0
 ) -> Checked:
-    """What the backend went through. Raises LawError for the first law that it breaks.
+    """Checks a backend; returns the laws that it keeps. Raises LawError for the first broken one.
 
     `backend` is what `compile` takes: a name, a `Backend`, or a function from a graph to a function
     of arrays. `graphs` write nothing but the copies that close them; a corpus of forwards,

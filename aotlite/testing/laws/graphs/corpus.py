@@ -1,4 +1,4 @@
-"""Small functions and their graphs: what passes, partitioners and backends are tried on.
+"""The corpus: small functions and their graphs, to try passes, partitioners and backends on.
 
 Each function shows one thing that a graph can hold: views, writes, several results, constants,
 random numbers, empty tensors, gradients that are None. `graphs` compiles them and gives the graphs
@@ -39,7 +39,7 @@ class GraphCase:
 
 @attrs.frozen(eq=False)
 class CorpusFunction:
-    """A function and what it is captured on."""
+    """A function and the arguments of its capture."""
 
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]

@@ -39,7 +39,7 @@ Partitioner = Callable[[Graph], Partition]
 def check_partitioner(
     partition: Partitioner, graphs: Iterable[Graph | GraphCase] | None = None
 ) -> Checked:
-    """What the partitioner went through. Raises LawError for the first law that it breaks.
+    """Checks a partitioner, and returns the laws that it keeps. Raises LawError for a broken one.
 
     `graphs` are joint graphs, as stage 7 gives them; those of a corpus without.
 

@@ -62,7 +62,7 @@ def check_pass(
     imperative: bool = False,
     exact: bool = True,
 ) -> Checked:
-    """What the pass went through. Raises LawError for the first law that it breaks.
+    """Checks a pass, and returns the laws that it keeps. Raises LawError for the first broken law.
 
     Without `graphs` it runs on those of a corpus that write nothing, as passes of `compile` do;
     `imperative` adds those that hold views and writes. Values are compared bit for bit, on numbers
@@ -89,7 +89,7 @@ def check_pass(
 def cases_of(
     given_: Iterable[Graph | GraphCase] | None, *, imperative: bool = False
 ) -> tuple[GraphCase, ...]:
-    """The cases of what a user gave, the smallest first; those of the corpus for None."""
+    """Returns the cases of a user's graphs, the smallest first; those of the corpus for None."""
     if given_ is None:
         functional = graphs()
         return functional if not imperative else (*functional, *graphs(*IMPERATIVE))

@@ -172,7 +172,7 @@ def by_role(graph: Graph, inputs: Given) -> Inputs:
 # ------------------------------------------------------------------------------------------- runs
 @attrs.frozen(eq=False)
 class Ran:
-    """What a run left: its inputs afterwards, and its results."""
+    """The outcome of a run: its inputs afterwards, and its results."""
 
     inputs: tuple[ArrayValue, ...]
     results: tuple[Any, ...]
@@ -198,7 +198,7 @@ def shares(a: ArrayValue, b: ArrayValue) -> bool:
 
 
 def run(graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
-    """What the reference interpreter does with these inputs, which it may write."""
+    """Runs the reference interpreter on these inputs, which it may write."""
     with np.errstate(all="ignore"):
         results = Drawing(graph).run(*inputs)
     return Ran(tuple(inputs), tuple(results))
