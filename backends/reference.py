@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from itertools import compress
 from typing import Any
 
+import attrs
+
 from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
 from aotlite.backends.closing_copies import compiled_with_copies, has_copies
 from aotlite.backends.generated_python import LIMIT, straight
@@ -58,16 +60,16 @@ class ReferenceBackend:
 REFERENCE = ReferenceBackend()
 
 
+@attrs.define(eq=False, repr=False)
 class _Compiler:
     """Gives each value of a graph a slot, and makes a step of each call."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.slots: dict[Node, int] = {}
-        self.constants: list[tuple[int, Window]] = []
-        self.steps: list[Step] = []
-        self.nodes: list[Node] = []
-        """The node of each step, for the note on an error."""
+    graph: Graph
+    slots: dict[Node, int] = attrs.field(factory=dict)
+    constants: list[tuple[int, Window]] = attrs.field(factory=list)
+    steps: list[Step] = attrs.field(factory=list)
+    nodes: list[Node] = attrs.field(factory=list)
+    """The node of each step, for the note on an error."""
 
     def number(self) -> None:
         """Fills `slots`, `constants` and `steps`."""

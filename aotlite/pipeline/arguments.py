@@ -98,7 +98,9 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FlatArguments:
         wrapped = _Wrapped()
         leaves = [wrapped.tensor(x) if isinstance(x, np.ndarray) else x for x in given]
     # Specs of dicts are equal whatever the order of their keys, which a function can see.
-    return FlatArguments(args, kwargs, given, leaves, spec, (spec, dict_orders(whole), arrays))
+    is_nested = kwargs or any(isinstance(arg, (dict, list, tuple)) for arg in args)
+    orders = dict_orders(whole) if is_nested else ()
+    return FlatArguments(args, kwargs, given, leaves, spec, (spec, orders, arrays))
 
 
 def on_leaves(function: Callable[..., Any], call: FlatArguments) -> Callable[[list[Any]], Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import attrs
+
 from aotlite.ir.errors import ArgumentError, IndexOutOfRangeError, UnsupportedError
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase, output_node
 from aotlite.ir.graph.role import OF_BACKWARD, Argument, Output, Role
@@ -68,6 +70,7 @@ class Results:
         return (self[index] for index in range(len(self)))
 
 
+@attrs.define(eq=False, repr=False)
 class Builder:
     """Collects nodes in execution order; `finish` returns the graph.
 
@@ -76,12 +79,11 @@ class Builder:
     have the phase `phase`. An input has the phase of its role: tangents are of the backward.
     """
 
-    def __init__(self, name: str = "graph") -> None:
-        self.name = name
-        self.nodes: list[Node] = []
-        self.source: Node | None = None
-        self.phase = Phase.FORWARD
-        self._inputs = 0
+    name: str = "graph"
+    nodes: list[Node] = attrs.field(factory=list)
+    source: Node | None = None
+    phase: Phase = Phase.FORWARD
+    _inputs: int = 0
 
     def placeholder(self, meta: TensorMeta, role: Role | None = None) -> Proxy:
         """Adds an input; its role is the next `Argument` where none is given."""

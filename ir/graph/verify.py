@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
+import attrs
+
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import GraphError, noted
 from aotlite.ir.graph.effect_chains import chain_fault
@@ -52,21 +54,19 @@ def verify(
 _KINDS = frozenset(("placeholder", "get_attr", "call", "output"))
 
 
+@attrs.define(eq=False, repr=False)
 class _Check:
     """One run of the verifier over one graph."""
 
-    __slots__ = ("constants", "defined", "fitting", "graph", "impure", "single", "stage")
-
-    def __init__(self, graph: Graph, stage: str) -> None:
-        self.graph = graph
-        self.stage = stage
-        self.defined: set[Node] = set()
-        self.fitting: dict[Any, set[tuple[type, ...]]] = {}
-        """Each op -> the tuples of argument types that were found to fit its schema."""
-        self.single = True
-        """Whether each node so far has one result: then what fits an op in any graph fits here."""
-        self.constants: dict[str, Any] = {}
-        self.impure: list[Node] = []
+    graph: Graph
+    stage: str
+    defined: set[Node] = attrs.field(factory=set)
+    fitting: dict[Any, set[tuple[type, ...]]] = attrs.field(factory=dict)
+    """Each op -> the tuples of argument types that were found to fit its schema."""
+    single: bool = True
+    """Whether each node so far has one result: then what fits an op in any graph fits here."""
+    constants: dict[str, Any] = attrs.field(factory=dict)
+    impure: list[Node] = attrs.field(factory=list)
 
     def fail(self, node: Node, rule: str, what: str) -> NoReturn:
         raise self.failure(node, rule, what)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.eager.base.new_tensors import tensor_over
@@ -42,17 +43,17 @@ def stand(generator: Generator, seed: Any, offset: Any) -> None:
     generator.stand(*place)
 
 
+@attrs.define(eq=False, repr=False)
 class RngWriter:
     """Adds the lines of one half for the generator.
 
     `consumed` is None if the graph returns the generator's state.
     """
 
-    def __init__(self, source: FunctionSource, *, reads: bool, consumed: int | None) -> None:
-        self.source = source
-        self.reads = reads
-        """Whether the graph takes a seed and an offset."""
-        self.consumed = consumed
+    source: FunctionSource
+    reads: bool = attrs.field(kw_only=True)
+    """Whether the graph takes a seed and an offset."""
+    consumed: int | None = attrs.field(kw_only=True)
 
     @classmethod
     def of_backward(

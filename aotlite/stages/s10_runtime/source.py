@@ -11,6 +11,8 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import Any
 
+import attrs
+
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
 
@@ -21,16 +23,16 @@ ORDER = "ORDER"
 """The name of a constant in generated functions: the order of the derivative, 0 for a forward."""
 
 
+@attrs.define(eq=False, repr=False)
 class FunctionSource:
     """Lines of one function of `leaves`, and the scope in which they run."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.scope: dict[str, Any] = {}
-        self.notes: list[str] = []
-        """Comments that explain the constants, printed above the function."""
-        self._names: dict[tuple[str, int], str] = {}
-        self._counts: dict[str, int] = {}
+    lines: list[str] = attrs.field(factory=list)
+    scope: dict[str, Any] = attrs.field(factory=dict)
+    notes: list[str] = attrs.field(factory=list)
+    """Comments that explain the constants, printed above the function."""
+    _names: dict[tuple[str, int], str] = attrs.field(factory=dict)
+    _counts: dict[str, int] = attrs.field(factory=dict)
 
     def add(self, *lines: str) -> None:
         """Appends lines to the body, without its indentation."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -55,12 +57,12 @@ def spec_test(source: FunctionSource, name: str, spec: Any) -> str:
 
 
 # ----------------------------------------------------------------------------------------- results
+@attrs.define(eq=False, repr=False)
 class SubclassWriter:
     """Adds the lines that make wrappers."""
 
-    def __init__(self, source: FunctionSource) -> None:
-        self.source = source
-        self.count = 0
+    source: FunctionSource
+    count: int = 0
 
     def made(self, wrapping: SubclassMeta, parts: list[str]) -> str:
         """Adds the lines that make a wrapper from these variables; returns its variable (SUB-5)."""

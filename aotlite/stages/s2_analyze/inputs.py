@@ -7,29 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tape.view_root import RESTRICTED
 from aotlite.ir.graph import Node
 from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.records.capture_inputs import CapturedInput
+from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.metadata.function_facts import InputMeta
 from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_hidden
 
 
+@attrs.define(eq=False, repr=False)
 class InputAnalysis:
     """Collects the writes to each storage of the graph, and makes the records of inputs."""
 
-    def __init__(self, captured: Captured, seen: ViewAnalysis) -> None:
-        self.captured = captured
-        self.seen = seen
-        self.members = {role for family in captured.families for role in family.members}
-        self.writes: dict[Node, list[Node]] = {}
-        self.last: dict[Node, Node] = {}
-        for node in captured.graph.nodes:
+    captured: Captured
+    seen: ViewAnalysis
+    members: set[InputRole] = attrs.field(init=False)
+    writes: dict[Node, list[Node]] = attrs.field(factory=dict)
+    last: dict[Node, Node] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.members = {role for family in self.captured.families for role in family.members}
+        for node in self.captured.graph.nodes:
             if type(node.target) is InplaceOp or type(node.target) is GeometryOp:
-                sight = seen[node]
+                sight = self.seen[node]
                 self.writes.setdefault(sight.root, []).append(node)
                 self.last[sight.object] = node
 

@@ -52,33 +52,38 @@ from aotlite.stages.shared.user_frames import describe
 # intermediate base, and the runtime replays `select` on it. One view alone (`return y[0]`) is
 # returned as it is: nobody can tell. Stage 4 finds the base's tape edge through `witness`, a result
 # in y's view family, since any of them may have been written.
+@attrs.define(eq=False, repr=False)
 class OutputAnalysis:
     """Classifies each result; the first match wins (META-7).
     Note [aliases of results and bases]."""
 
-    def __init__(self, captured: Captured, seen: ViewAnalysis, timeline: MutationOrder) -> None:
-        self.captured = captured
-        self.seen = seen
-        self.timeline = timeline
-        self.results = captured.results
+    captured: Captured
+    seen: ViewAnalysis
+    timeline: MutationOrder
+    results: list[Any] = attrs.field(init=False)
+    first: dict[int, int] = attrs.field(init=False)
+    sharing: dict[Node, list[int]] = attrs.field(factory=dict)
+    """By the node that made a storage: the indices of the distinct results on it."""
+    made: dict[Node, int] = attrs.field(factory=dict)
+    """By the node that made a storage: the result that is this first object, if one is."""
+    inputs: dict[Node, CapturedInput] = attrs.field(init=False)
+    bases: list[BaseMeta] = attrs.field(factory=list)
+    base_of: dict[Node, int] = attrs.field(factory=dict)
+    put_onto: set[Node] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.results = self.captured.results
         self.first = _first_places(self.results)
-        self.sharing: dict[Node, list[int]] = {}
-        """By the node that made a storage: the indices of the distinct results on it."""
-        self.made: dict[Node, int] = {}
-        """By the node that made a storage: the result that is this first object, if one is."""
         for index in self.first.values():
-            sight = seen[self.results[index].value]
+            sight = self.seen[self.results[index].value]
             self.sharing.setdefault(sight.root, []).append(index)
-            given = captured.recorder.input_of(self.results[index])
+            given = self.captured.recorder.input_of(self.results[index])
             if sight.object is sight.root and given is None:
                 self.made[sight.root] = index
-        self.inputs = {given.placeholder: given for given in captured.inputs}
-        self.bases: list[BaseMeta] = []
-        self.base_of: dict[Node, int] = {}
-
-        self.put_onto = {seen[value].root for value in timeline.puts}
-        for value in timeline.puts:
-            self.sharing.setdefault(seen[value].root, [])
+        self.inputs = {given.placeholder: given for given in self.captured.inputs}
+        self.put_onto = {self.seen[value].root for value in self.timeline.puts}
+        for value in self.timeline.puts:
+            self.sharing.setdefault(self.seen[value].root, [])
 
     def all(self) -> tuple[OutputMeta, ...]:
         for index, result in enumerate(self.results):

@@ -96,6 +96,9 @@ def _components(captured: Captured) -> list[list[_Entry]]:
 
 
 def _connected(family: list[_Entry]) -> Iterator[list[_Entry]]:
+    if len(family) == 1:
+        yield family
+        return
     group = list(range(len(family)))
     for i, j in overlapping_pairs(family):
         old, new = group[j], group[i]

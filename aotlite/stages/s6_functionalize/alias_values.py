@@ -24,19 +24,24 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.stages.s6_functionalize.aliases import SAME, Alias, Group, Storages
 
 
+@attrs.define(eq=False, repr=False)
 class AliasValues:
     """The values of one run.
     `env` maps a value to its `Alias` if its storage is written or read by as_strided, else to its
     new node. A value that keeps its node is not in `env`."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.build = Builder(graph.name)
-        self.env: dict[Node, Any] = {}
-        self.memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = {}
-        self.storages = Storages(graph)
-        self.copies: list[Copy] = []
-        self.views: dict[ViewStep, Node] = {}
-        """For each step of a chain, the program's view op: its location is used (FUN-35)."""
+    graph: Graph
+    build: Builder = attrs.field(init=False)
+    storages: Storages = attrs.field(init=False)
+    env: dict[Node, Any] = attrs.field(factory=dict)
+    memo: dict[tuple[Node, Any, tuple[Any, ...]], Node] = attrs.field(factory=dict)
+    copies: list[Copy] = attrs.field(factory=list)
+    views: dict[ViewStep, Node] = attrs.field(factory=dict)
+    """For each step of a chain, the program's view op: its location is used (FUN-35)."""
+
+    def __attrs_post_init__(self) -> None:
+        self.build = Builder(self.graph.name)
+        self.storages = Storages(self.graph)
 
     def alias(self, node: Node) -> Alias:
         """The alias of a value; a new group on the first call for the root of a storage."""

@@ -57,17 +57,20 @@ class Alias:
     seen: int = -1
 
 
+@attrs.define(eq=False, repr=False)
 class Storages:
     """The storages of a graph that are written, or read by as_strided; each by its first node."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.root: dict[Node, Node] = {}
-        """The node that made the storage of a view or of an in-place result."""
-        self.written: set[Node] = set()
-        self.windowed: set[Node] = set()
-        """Storages that as_strided reads."""
-        self.draws = False
-        for node in graph.nodes:
+    graph: Graph
+    root: dict[Node, Node] = attrs.field(factory=dict)
+    """The node that made the storage of a view or of an in-place result."""
+    written: set[Node] = attrs.field(factory=set)
+    windowed: set[Node] = attrs.field(factory=set)
+    """Storages that as_strided reads."""
+    draws: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        for node in self.graph.nodes:
             if node.op == "call" and type(node.target) is not PureOp:
                 self._note(node, node.target)
 

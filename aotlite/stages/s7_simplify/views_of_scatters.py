@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
+import attrs
+
 from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.storage_roots import storage_root
@@ -81,21 +83,24 @@ def see_through_scatters(graph: Graph, held: set[Node]) -> Graph:
     return _Windows(graph, set(held)).run()
 
 
+@attrs.define(eq=False, repr=False)
 class _Windows:
     """One run. `new` has the replacements of nodes."""
 
-    def __init__(self, graph: Graph, held: set[Node]) -> None:
-        self.graph = graph
-        self.held = held
-        self.build = Builder(graph.name)
-        self.new: dict[Node, Node] = {}
-        self.same: dict[Node, Node] = {}
-        """Equal values with other strides."""
-        self.places: dict[Node, tuple[Node, int]] = {}
-        """For views: the node that made the memory, and their start in it."""
-        self.known: dict[tuple[Node, int, TensorMeta], Node] = {}
-        self.writes: dict[Node, ScatterWrite] = {}
-        self.runs: dict[Node, ScatterRun] = {}
+    graph: Graph
+    held: set[Node]
+    build: Builder = attrs.field(init=False)
+    new: dict[Node, Node] = attrs.field(factory=dict)
+    same: dict[Node, Node] = attrs.field(factory=dict)
+    """Equal values with other strides."""
+    places: dict[Node, tuple[Node, int]] = attrs.field(factory=dict)
+    """For views: the node that made the memory, and their start in it."""
+    known: dict[tuple[Node, int, TensorMeta], Node] = attrs.field(factory=dict)
+    writes: dict[Node, ScatterWrite] = attrs.field(factory=dict)
+    runs: dict[Node, ScatterRun] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.build = Builder(self.graph.name)
 
     def run(self) -> Graph:
         for node in self.graph.nodes[:-1]:

@@ -47,7 +47,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.backward.partition import Partition, SavedValue
-from aotlite.stages.shared.value_numbering import ValueNumbering
+from aotlite.stages.shared.value_numbering import ValueNumbering, are_known
 
 _REASON = "derivatives of the backward read it, or what it is computed from"
 
@@ -85,13 +85,17 @@ def with_kept(
     """
     if partition.backward is None:
         return partition
-    forward = _Forward(partition.forward, numbering, given)
     if reads is Reads.ANYTHING:
+        forward = _Forward(partition.forward, numbering, given)
         wanted = [n for n in forward.inputs() if n.op != "placeholder" or may_read(n.role)]
     else:
         half, met = _halves(whole)
-        missing = _Missing(half, numbering.of(half, given), forward, requires)
-        wanted = missing.values(met, reads)
+        read = _read_by_derivatives(half, met, reads, requires)
+        saved = {value for _, value in partition.forward.outputs_with(Saved)}
+        if are_known(read, saved, partition.forward):
+            return partition
+        forward = _Forward(partition.forward, numbering, given)
+        wanted = _Missing(half, numbering.of(half, given), forward).values(read)
     found = [node for node in wanted if node not in forward.saved]
     return _extended(partition, found, exported, forward.written) if found else partition
 
@@ -115,6 +119,41 @@ def _halves(graph: Graph) -> tuple[Graph, list[Node]]:
     met.update(dict.fromkeys([value for value in given if value not in late]))
     early = [node for node in nodes if node not in late]
     return Graph((*early, output_node((), ())), graph.name), list(met)
+
+
+def _read_by_derivatives(
+    graph: Graph, met: Sequence[Node], reads: Reads, requires: Callable[[Any], bool]
+) -> list[Node]:
+    """The values that the backward and its derivatives read; `met` are those of the backward.
+
+    Of a call with several results those that are used.
+    """
+    differentiable = _differentiable(graph, requires)
+    found = dict.fromkeys(met)
+    for node in _passed(met, differentiable):
+        every = reads is Reads.OPERANDS
+        read = node.inputs() if every else read_by_formulas(node, differentiable)
+        found.update(dict.fromkeys(read))
+    parts: dict[Node, list[Node]] = {}
+    for node in graph.calls:
+        if node.target is GETITEM:
+            parts.setdefault(node.args[0], []).append(node)
+    several = [parts.get(v, []) if type(v.meta) is tuple else [v] for v in found]
+    return list(dict.fromkeys([each for values in several for each in values]))
+
+
+def _passed(starts: Iterable[Node], differentiable: Container[Node]) -> Iterator[Node]:
+    """The calls that a gradient of these values passes on its way to the inputs."""
+    stack = [node for node in starts if node in differentiable]
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if node.op == "call":
+            yield node
+            for value in node.inputs():
+                if value in differentiable and value not in seen:
+                    seen.add(value)
+                    stack.append(value)
 
 
 class _Forward:
@@ -157,28 +196,18 @@ class _Missing:
         graph: Graph,
         numbers: Mapping[Node, int],
         forward: _Forward,
-        requires: Callable[[Any], bool],
     ) -> None:
         self.graph = graph
         self.numbers = numbers
         self.forward = forward
-        self.differentiable = _differentiable(graph, requires)
-        self.parts: dict[Node, list[Node]] = {}
-        for node in graph.calls:
-            if node.target is GETITEM:
-                self.parts.setdefault(node.args[0], []).append(node)
 
-    def values(self, met: Sequence[Node], reads: Reads) -> list[Node]:
-        """The values to save, in the forward's order; `met` are those that the backward reads.
+    def values(self, wanted: Sequence[Node]) -> list[Node]:
+        """The values to save so that these can be computed, in the forward's order.
 
         Of a saved transpose its base is saved too: it is in memory, and a derivative transposes
         back.
         """
         forward = self.forward
-        wanted = dict.fromkeys([each for value in met for each in self._parts(value)])
-        for node in self._passed(met):
-            for value in self._read_by(node, reads):
-                wanted.update(dict.fromkeys(self._parts(value)))
         found = forward.turned - forward.written
         safe, computed = self._safe(), list[Node]()
         for value in wanted:
@@ -189,29 +218,6 @@ class _Missing:
                 found.add(itself)
         found.update(self._sources(computed))
         return [node for node in forward.graph.nodes if node in found]
-
-    def _read_by(self, node: Node, reads: Reads) -> Iterable[Node]:
-        every = reads is Reads.OPERANDS
-        return node.inputs() if every else read_by_formulas(node, self.differentiable)
-
-    def _parts(self, value: Node) -> list[Node]:
-        """The value; of a call with several results those that are used."""
-        if type(value.meta) is not tuple:
-            return [value]
-        return self.parts.get(value, [])
-
-    def _passed(self, starts: Iterable[Node]) -> Iterator[Node]:
-        """The calls that a gradient of these values passes on its way to the inputs."""
-        stack = [node for node in starts if node in self.differentiable]
-        seen = set(stack)
-        while stack:
-            node = stack.pop()
-            if node.op == "call":
-                yield node
-                for value in node.inputs():
-                    if value in self.differentiable and value not in seen:
-                        seen.add(value)
-                        stack.append(value)
 
     def _ends_at(self, node: Node) -> bool:
         """Whether a value is not recomputed: it is saved, an input, or the result of an effect."""

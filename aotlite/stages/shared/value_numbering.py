@@ -14,7 +14,7 @@ SIM-6). Strides do not count: a copy has the number of its operand. Spec: `specs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import attrs
@@ -290,6 +290,29 @@ def _seen_through(op: ViewOp, window: MemoryWindow, rest: tuple[Any, ...]) -> Me
     except AotliteError:
         return None
     return MemoryWindow(meta, window.start + start)
+
+
+# --------------------------------------------------------------------------------- without numbers
+def are_known(values: Iterable[Node], known: set[Node], graph: Graph) -> bool:
+    """Whether each value is a known one of a graph, or a known one reshaped or transposed.
+
+    False where it takes numbers to say: where a known value is a view, a copy, or a write of or
+    into one, it may be another value in other words.
+    """
+    own: set[Node] = set()
+    for node in graph.nodes:
+        is_other = isinstance(node.target, ViewOp) or node.target in (*_COPIES, CLONE, RESTRIDE)
+        if not is_other and (node.target not in SCATTERED or own.issuperset(node.args[:2])):
+            own.add(node)
+    return known <= own and all(v in known or _is_turned(v) and v.args[0] in known for v in values)
+
+
+def _is_turned(node: Node) -> bool:
+    """Whether a value is a view of all elements of its operand."""
+    op = node.target
+    if not isinstance(op, ViewOp) or op is AS_STRIDED or op.recasts or not _has_numbers(node):
+        return False
+    return node.meta.numel == node.args[0].meta.numel  # type: ignore[union-attr]
 
 
 # ------------------------------------------------------------------------------------ other calls

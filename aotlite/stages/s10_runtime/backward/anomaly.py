@@ -61,13 +61,13 @@ class CompiledAnomalyTrace:
     order: int
 
 
+@attrs.define(eq=False, repr=False)
 class CompiledAnomalyTraces:
     """The looks at the backward of one plan, made on first use."""
 
-    def __init__(self, make: Callable[[Roles, Roles | None], CompiledAnomalyTrace]) -> None:
-        self._make = make
-        self._made: dict[Any, CompiledAnomalyTrace] = {}
-        self._lock = lock()
+    _make: Callable[[Roles, Roles | None], CompiledAnomalyTrace]
+    _made: dict[Any, CompiledAnomalyTrace] = attrs.field(factory=dict)
+    _lock: Any = attrs.field(factory=lock)
 
     def look(self, call: BackwardCall, grads: Sequence[Any], wanted: Sequence[bool] | None) -> bool:
         """Raises what eager raises; whether there is nothing left to look at."""

@@ -52,17 +52,15 @@ class CompiledOrder:
     """Why its gradients cannot be differentiated; empty if they can."""
 
 
+@attrs.define(eq=False, repr=False)
 class CompiledOrders:
     """The differentiable backwards of one plan, made on first use."""
 
-    def __init__(
-        self, make: Callable[[Arriving], CompiledOrder], incoming: Callable[[Any], Any]
-    ) -> None:
-        self._make = make
-        self.incoming = incoming
-        """Gives the role of the order's input that is the gradient of a result."""
-        self._made: dict[Any, DifferentiableStep] = {}
-        self._lock = lock()
+    _make: Callable[[Arriving], CompiledOrder]
+    incoming: Callable[[Any], Any]
+    """Gives the role of the order's input that is the gradient of a result."""
+    _made: dict[Any, DifferentiableStep] = attrs.field(factory=dict)
+    _lock: Any = attrs.field(factory=lock)
 
     def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
         """The differentiable backward for these gradients."""

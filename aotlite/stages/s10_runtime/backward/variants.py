@@ -23,28 +23,22 @@ from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tange
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
 
 
+@attrs.define(eq=False, repr=False)
 class CompiledVariants:
     """The backward for each set of absent tangents, made on first use (JNT-13, TAN-8)."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        lower: Callable[[Graph], Run],
-        arrivals: tuple[frozenset[ResultRole], ...] = (),
-        effects: tuple[BackwardEffect, ...] = (),
-    ) -> None:
-        self.graph = graph
-        self.arrivals = arrivals
-        """What the graph's `Arrived` inputs ask."""
-        self.effects = effects
-        self.sources: list[str] = []
-        """The functions made so far, as Python."""
-        self.whole: Step | None = None
-        """The one for all tangents."""
-        self._lower = lower
-        self._made: dict[Absent, Step] = {}
-        self._needed: dict[Absent, frozenset[int]] = {}
-        self._lock = lock()
+    graph: Graph
+    _lower: Callable[[Graph], Run]
+    arrivals: tuple[frozenset[ResultRole], ...] = ()
+    """What the graph's `Arrived` inputs ask."""
+    effects: tuple[BackwardEffect, ...] = ()
+    sources: list[str] = attrs.field(factory=list)
+    """The functions made so far, as Python."""
+    whole: Step | None = None
+    """The one for all tangents."""
+    _made: dict[Absent, Step] = attrs.field(factory=dict)
+    _needed: dict[Absent, frozenset[int]] = attrs.field(factory=dict)
+    _lock: Any = attrs.field(factory=lock)
 
     def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
         """The numbers of the saved values that backwards without these gradients read."""

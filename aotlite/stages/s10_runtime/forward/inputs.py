@@ -7,9 +7,10 @@ SYN-10. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.backends.calling_convention import travels_as_array
@@ -21,16 +22,15 @@ from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.source import FunctionSource
 
 
+@attrs.define(eq=False, repr=False)
 class InputTexts:
     """Makes the expressions for the inputs of a forward."""
 
-    def __init__(
-        self, source: FunctionSource, bases: Iterable[BaseInput], tensors: Mapping[Any, Tensor]
-    ) -> None:
-        self.source = source
-        self.bases = {base.role: base for base in bases}
-        self.tensors = tensors
-        self._arrays = 0
+    source: FunctionSource
+    bases: Mapping[Any, BaseInput]
+    """By role."""
+    tensors: Mapping[Any, Tensor]
+    _arrays: int = 0
 
     def is_array_of_tensor(self, role: Any) -> bool:
         """Whether the input's value is the array of one of the call's tensors."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.memory import grow_to, take_place, tell_apart
@@ -29,23 +31,20 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.support import rebuilt, take_history
 
 
+@attrs.define(eq=False, repr=False)
 class MetadataUpdateWriter:
     """Adds the lines of the changes in order, and of the results that were taken in between."""
 
-    def __init__(
-        self,
-        source: FunctionSource,
-        meta: FunctionMeta,
-        variables: Variables,
-        storages: Mapping[Any, Storage],
-    ) -> None:
-        self.source = source
-        self.meta = meta
-        self.variables = variables
-        self.storages = storages
-        """The storages of the inputs at entry."""
-        self._has_detached = False
-        self.put = [e for e in meta.inputs if e.writes_storage or e.resizes_storage]
+    source: FunctionSource
+    meta: FunctionMeta
+    variables: Variables
+    storages: Mapping[Any, Storage]
+    """The storages of the inputs at entry."""
+    _has_detached: bool = False
+    put: list[InputMeta] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.put = [e for e in self.meta.inputs if e.writes_storage or e.resizes_storage]
 
     def write(
         self, rebuild: Callable[[int, AliasOfInput], None], write_data: Callable[[InputMeta], None]

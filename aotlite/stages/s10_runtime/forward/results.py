@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.ir.graph.role import IntermediateBase
 from aotlite.stages.records.capture import ArgumentLeaf
@@ -22,6 +24,7 @@ from aotlite.stages.records.metadata.function_facts import (
     Repeated,
     ViewFacts,
 )
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter, hide
 from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
@@ -42,23 +45,22 @@ from aotlite.stages.s10_runtime.support import (
 )
 
 
+@attrs.define(eq=False, repr=False)
 class ResultWriter:
     """Adds the lines that make the results."""
 
-    def __init__(
-        self,
-        plan: RuntimePlan,
-        source: FunctionSource,
-        variables: Variables,
-        changes: MetadataUpdateWriter,
-    ) -> None:
-        self.plan = plan
-        self.meta = plan.meta
-        self.source = source
-        self.variables = variables
-        self.changes = changes
-        self.wraps = SubclassWriter(source)
-        backward = plan.backward
+    plan: RuntimePlan
+    source: FunctionSource
+    variables: Variables
+    changes: MetadataUpdateWriter
+    meta: FunctionMeta = attrs.field(init=False)
+    wraps: SubclassWriter = attrs.field(init=False)
+    _places: dict[Any, int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.meta = self.plan.meta
+        self.wraps = SubclassWriter(self.source)
+        backward = self.plan.backward
         tangents = () if backward is None else backward.tangents
         self._places = {of: place for place, (of, _) in enumerate(tangents)}
 

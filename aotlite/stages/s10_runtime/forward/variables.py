@@ -10,21 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import attrs
+
 from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 
 
+@attrs.define(eq=False, repr=False)
 class Variables:
     """Names of the variables of one entry."""
 
-    def __init__(self, result_count: int) -> None:
-        self._returned: dict[object, str] = {}
-        """The values that the forward returned, without the saved ones: arrays or windows."""
-        self._tensors: dict[object, str] = {}
-        """The tensors over these values, and the wrappers made from them."""
-        self.results: list[str] = [""] * result_count
-        """The variable of each result, empty until it is made; parts of wrappers come last."""
+    results: list[str]
+    """The variable of each result, empty until it is made; parts of wrappers come last."""
+    _returned: dict[object, str] = attrs.field(factory=dict)
+    """The values that the forward returned, without the saved ones: arrays or windows."""
+    _tensors: dict[object, str] = attrs.field(factory=dict)
+    """The tensors over these values, and the wrappers made from them."""
 
     def add_returned(self, role: object) -> str:
         """A new variable for an array or a window that the forward returns."""

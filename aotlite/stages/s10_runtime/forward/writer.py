@@ -76,7 +76,7 @@ class EntryWriter:
         self.source = source
         self.tensors = plan.world.tensors()
         self.written = [each for each in plan.meta.inputs if each.writes]
-        self.variables = Variables(len(plan.meta.outputs))
+        self.variables = Variables([""] * len(plan.meta.outputs))
         consumed = None if plan.sets_generator else plan.consumed
         self.draws = RngWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
         self.leaders: dict[Any, InputRole] = {
@@ -175,7 +175,7 @@ class EntryWriter:
     def _run(self) -> None:
         plan, source = self.plan, self.source
         source.scope["run"] = plan.run
-        inputs = InputTexts(source, plan.bases, self.tensors)
+        inputs = InputTexts(source, {base.role: base for base in plan.bases}, self.tensors)
         roles = [role for role in plan.inputs if not isinstance(role, (Seed, Offset))]
         many = None if self.draws.reads else self._many(inputs, roles)
         values = [] if many else self._values(inputs, roles)

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import attrs
+
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -99,16 +101,16 @@ def _joined(tests: list[str]) -> list[str]:
     return [tests[0], *[f"and {test}" for test in tests[1:]]]
 
 
+@attrs.define(eq=False, repr=False)
 class _Guards:
     """Collects the checks."""
 
-    def __init__(self, source: FunctionSource, world: GuardedValues) -> None:
-        self.source = source
-        self.world = world
-        self.checks: list[GuardCheck] = []
-        self._variables: dict[Any, str] = {}
-        self._places: dict[str, str] = {}
-        """Where hidden inputs lie, by variable."""
+    source: FunctionSource
+    world: GuardedValues
+    checks: list[GuardCheck] = attrs.field(factory=list)
+    _variables: dict[Any, str] = attrs.field(factory=dict)
+    _places: dict[str, str] = attrs.field(factory=dict)
+    """Where hidden inputs lie, by variable."""
 
     def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
         self.checks.append(GuardCheck(test, subject, shown, expected))

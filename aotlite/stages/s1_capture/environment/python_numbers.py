@@ -85,12 +85,12 @@ class _World:
             self.held[id(thing)] = thing, _content(thing)
 
 
+@attrs.define(eq=False, repr=False)
 class SelfChangedNumbers:
     """The check of one function."""
 
-    def __init__(self) -> None:
-        self._roots: list[AccessPath] = []
-        self._before = _World()
+    _roots: list[AccessPath] = attrs.field(factory=list)
+    _before: _World = attrs.field(factory=_World)
 
     def look(self, roots: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Takes the first snapshot; `roots` are the variables, and Modules among the arguments."""

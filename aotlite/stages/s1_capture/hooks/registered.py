@@ -161,6 +161,9 @@ class RegisteredHooks:
         In the order in which eager's backward calls them: the results of a compiled call share one
         tape node. Raises UnsupportedError for a hook that can neither be moved nor recorded.
         """
+        if not self._placed and not self._retained:
+            self.end()
+            return ()
         found: list[tuple[int, RegisteredHook, Any]] = []
         ends, kept = _Ends(self._recorder, results), set[Edge]()
         for each in self._placed:
