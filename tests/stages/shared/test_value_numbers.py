@@ -15,7 +15,7 @@ from aotlite.ir.graph.role import Gradient, Primal
 from aotlite.ir.meta import tensor_meta
 from aotlite.stages.s7_simplify import simplify
 from aotlite.stages.shared.memory.windows import LOOK_BACK
-from aotlite.stages.shared.value_numbering import ValueNumbering
+from aotlite.stages.shared.value_numbering import ValueNumbering, are_known
 from tests.stages.helpers.journeys import run_graph
 from tests.stages.s7_simplify.helpers.window_graphs import (
     VIEWS,
@@ -85,6 +85,28 @@ def test_what_stage_7_makes_of_a_value_has_its_number(
     before, after = numbering.of(graph, {}), numbering.of(simple, {})
     for one, other in zip(graph.outputs, simple.outputs, strict=True):
         assert before[one] == after[other], f"{graph.code}\n{simple.code}"
+
+
+@pytest.mark.draws(long=3000)
+@given(copying, st.lists(st.integers(0, 40), min_size=1, max_size=2))
+@settings(max_examples=520)
+@pytest.mark.rules("DBL-2")
+def test_what_is_known_without_numbers_is_known_by_numbers(
+    program: list[Step], places: list[int]
+) -> None:
+    """No known value is a view of another, and no value is an input that is not known."""
+    graph = graph_of(program, [2])
+    values = graph.nodes[:-1]
+    known = {values[place % len(values)] for place in places}
+    numbering = ValueNumbering()
+    numbers = numbering.of(graph, {})
+    inputs = {numbers[node] for node in graph.placeholders} - {numbers[node] for node in known}
+    if are_known([], known, graph):
+        assert [] == [node for node in known if numbering.turned(numbers[node]) != numbers[node]]
+    for node in values:
+        if are_known([node], known, graph):
+            assert numbers[node] not in inputs, graph.code
+            assert node in known or node.args[0] in known
 
 
 @pytest.mark.rules("DBL-2", "SIM-2")
