@@ -12,6 +12,7 @@ from typing import Any
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import UnsupportedError, noted
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Node
 from aotlite.ir.graph.role import IntermediateBase, Result
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, ViewOp
@@ -38,9 +39,12 @@ class MutationOrder:
     def __init__(self, changes: MetadataTrace, nodes: tuple[Node, ...]) -> None:
         self.of = changes.of
         self.puts = changes.puts
-        started = iter(nodes) if self.of else iter(())
-        calls = [node for node in started if node.op != "placeholder"]
-        self._places = {node: i for i, node in enumerate(calls)}
+        self._nodes = nodes
+
+    @cached_property
+    def _places(self) -> dict[Node, int]:
+        calls = [node for node in self._nodes if node.op != "placeholder"]
+        return {node: i for i, node in enumerate(calls)}
 
     def before(self, role: InputRole, view: Node) -> int:
         """The number of the input's changes before `view` was taken.

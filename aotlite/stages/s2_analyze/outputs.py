@@ -60,7 +60,6 @@ class OutputAnalysis:
     captured: Captured
     seen: ViewAnalysis
     timeline: MutationOrder
-    results: list[Any] = attrs.field(init=False)
     first: dict[int, int] = attrs.field(init=False)
     sharing: dict[Node, list[int]] = attrs.field(factory=dict)
     """By the node that made a storage: the indices of the distinct results on it."""
@@ -72,12 +71,11 @@ class OutputAnalysis:
     put_onto: set[Node] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.results = self.captured.results
-        self.first = _first_places(self.results)
+        self.first = _first_places(self.captured.results)
         for index in self.first.values():
-            sight = self.seen[self.results[index].value]
+            sight = self.seen[self.captured.results[index].value]
             self.sharing.setdefault(sight.root, []).append(index)
-            given = self.captured.recorder.input_of(self.results[index])
+            given = self.captured.recorder.input_of(self.captured.results[index])
             if sight.object is sight.root and given is None:
                 self.made[sight.root] = index
         self.inputs = {given.placeholder: given for given in self.captured.inputs}
@@ -86,9 +84,11 @@ class OutputAnalysis:
             self.sharing.setdefault(self.seen[value].root, [])
 
     def all(self) -> tuple[OutputMeta, ...]:
-        for index, result in enumerate(self.results):
+        for index, result in enumerate(self.captured.results):
             refuse_hooks_of_leaf(index, result)
-        return tuple([self._kind(index, result) for index, result in enumerate(self.results)])
+        return tuple(
+            [self._kind(index, result) for index, result in enumerate(self.captured.results)]
+        )
 
     def _after_put(self, index: int, result: Tensor, put: Node) -> OutputMeta:
         """The record of a view of an input that `set_` had moved before (META-7)."""
@@ -172,7 +172,7 @@ class OutputAnalysis:
         meta: TensorMeta = sight.root.meta  # type: ignore[assignment]
         version, exported = 0, False
         for output in self.sharing[sight.root]:
-            other = self.results[output]
+            other = self.captured.results[output]
             if not is_hidden(self.seen[other.value].chain):
                 version = other.storage.version
             exported = exported or other.storage.exported
@@ -231,7 +231,7 @@ class OutputAnalysis:
 
     def _is_of_detached(self, sight: ViewOf) -> bool:
         """Whether the result of `detach()` is a result too: then this is a plain view of it."""
-        made = [self.seen[self.results[i].value] for i in self.sharing[sight.root]]
+        made = [self.seen[self.captured.results[i].value] for i in self.sharing[sight.root]]
         last = [step for step in sight.chain if step.op.cuts_history][-1]
         return any(other.chain and other.chain[-1] is last for other in made)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from traceback import FrameSummary
 from typing import Any
 
@@ -67,7 +67,7 @@ class CompiledAnomalyTraces:
 
     _make: Callable[[Roles, Roles | None], CompiledAnomalyTrace]
     _made: dict[Any, CompiledAnomalyTrace] = attrs.field(factory=dict)
-    _lock: Any = attrs.field(factory=lock)
+    _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
 
     def look(self, call: BackwardCall, grads: Sequence[Any], wanted: Sequence[bool] | None) -> bool:
         """Raises what eager raises; whether there is nothing left to look at."""

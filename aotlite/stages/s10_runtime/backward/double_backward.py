@@ -9,6 +9,7 @@ Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -60,7 +61,7 @@ class CompiledOrders:
     incoming: Callable[[Any], Any]
     """Gives the role of the order's input that is the gradient of a result."""
     _made: dict[Any, DifferentiableStep] = attrs.field(factory=dict)
-    _lock: Any = attrs.field(factory=lock)
+    _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
 
     def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
         """The differentiable backward for these gradients."""

@@ -6,6 +6,7 @@ Used by stage 10 alone. Rules: JNT-13, TAN-8, SAV-1. Spec: `specs/s10_runtime.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -38,7 +39,7 @@ class CompiledVariants:
     """The one for all tangents."""
     _made: dict[Absent, Step] = attrs.field(factory=dict)
     _needed: dict[Absent, frozenset[int]] = attrs.field(factory=dict)
-    _lock: Any = attrs.field(factory=lock)
+    _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
 
     def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
         """The numbers of the saved values that backwards without these gradients read."""

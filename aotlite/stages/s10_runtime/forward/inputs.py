@@ -27,7 +27,7 @@ class InputTexts:
     """Makes the expressions for the inputs of a forward."""
 
     source: FunctionSource
-    bases: Mapping[Any, BaseInput]
+    bases: Mapping[object, BaseInput]
     """By role."""
     tensors: Mapping[Any, Tensor]
     _arrays: int = 0

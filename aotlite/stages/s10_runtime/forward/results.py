@@ -55,7 +55,7 @@ class ResultWriter:
     changes: MetadataUpdateWriter
     meta: FunctionMeta = attrs.field(init=False)
     wraps: SubclassWriter = attrs.field(init=False)
-    _places: dict[Any, int] = attrs.field(init=False)
+    _places: dict[object, int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.meta = self.plan.meta

@@ -93,11 +93,11 @@ class HostCalledHook:
         return self.form.made(iter(found))
 
 
+@attrs.frozen(eq=False)
 class HostCalledHooks:
     """The host-called hooks of one capture."""
 
-    def __init__(self) -> None:
-        self._called: list[HostCalledHook] = []
+    _called: list[HostCalledHook] = attrs.field(factory=list)
 
     def known(self, hook: Hook, grad: Tensor) -> HostCalledHook | None:
         """The callback made before for this hook and this form of gradient, if there is one."""

@@ -12,10 +12,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
+
 from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
+from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
@@ -85,24 +88,25 @@ def keep_forms(
         source.add("node.memory_versions = versions_of(node.memory)")
 
 
+@attrs.frozen(eq=False, slots=False)
 class BackwardMemoryWriter:
     """Adds to a backward's function the lines that read and write memory."""
 
-    def __init__(
-        self,
-        memory: tuple[BackwardMemory, ...],
-        absent: Absent,
-        graph: Graph,
-        source: FunctionSource,
-        *,
-        is_compact: bool,
-    ) -> None:
-        self.memory = memory
-        self.source = source
-        self.is_compact = is_compact
-        self.counts = [sum(bool(who - absent) for who in each.writes) for each in memory]
+    memory: tuple[BackwardMemory, ...]
+    absent: Absent
+    graph: Graph
+    source: FunctionSource
+    is_compact: bool = attrs.field(kw_only=True)
+
+    @cached_property
+    def counts(self) -> list[int]:
         """How often each memory is written when these gradients are absent."""
-        self.final: dict[Any, Any] = {role.of: v for role, v in graph.outputs_with(Rewritten)}
+        return [sum(bool(who - self.absent) for who in each.writes) for each in self.memory]
+
+    @cached_property
+    def final(self) -> dict[Any, Any]:
+        """The final value of each memory that the backward writes, by its owner."""
+        return {role.of: value for role, value in self.graph.outputs_with(Rewritten)}
 
     def values(self) -> list[str]:
         """Expressions for the current values of the memory, in the order of the graph's inputs."""
