@@ -118,7 +118,7 @@ class CompiledAutograd:
 
     @property
     def graphs(self) -> list[Graph]:
-        """The pure graphs of all stretches, in the order of their captures."""
+        """The pure graphs of all segments, in the order of their captures."""
         return [graph for program in list(self._programs.values()) for graph in program.graphs()]
 
     def forget(self) -> None:

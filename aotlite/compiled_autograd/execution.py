@@ -1,6 +1,6 @@
-"""Runs a backward as a sequence of compiled stretches and closed nodes; records unknown stretches.
+"""Runs a backward as a sequence of compiled segments and closed nodes; records unknown segments.
 
-    Piece: [stretch of open nodes: one graph] closed node ──pattern──> Piece ──pattern──> Piece ..
+    Piece: [segment of open nodes: one graph] closed node ──pattern──> Piece ──pattern──> Piece ..
 
 The engine runs a closed node, with its hooks. The next piece is looked up by the pattern of the
 gradients that have arrived by then (layouts, absent ones, equal objects). So a hook that changes
@@ -41,9 +41,9 @@ Compile = Callable[[Graph], tuple[Graph, Any]]
 
 @attrs.define(eq=False)
 class SegmentStep:
-    """A stretch, the closed node after it, and the pieces that may follow, by pattern."""
+    """A segment, the closed node after it, and the pieces that may follow, by pattern."""
 
-    stretch: Segment | None
+    segment: Segment | None
     closed: int | None
     """The number of the closed node; None at the end."""
     place: int
@@ -61,12 +61,12 @@ class Program:
     first: SegmentStep
 
     def graphs(self) -> list[Graph]:
-        """The graphs of its stretches."""
+        """The graphs of its segments."""
         found, pieces = [], [self.first]
         while pieces:
             piece = pieces.pop()
-            if piece.stretch is not None and piece.stretch.graph is not None:
-                found.append(piece.stretch.graph)
+            if piece.segment is not None and piece.segment.graph is not None:
+                found.append(piece.segment.graph)
             pieces += reversed(piece.after.values())
         return found
 
@@ -118,11 +118,11 @@ class TapeRun(BackwardPass):
         self.compile = compile
         self.templates = templates
         self.is_recorded = False
-        """Whether some stretch was recorded: formulas ran."""
+        """Whether some segment was recorded: formulas ran."""
         self.outlines: dict[Hashable, SegmentOutline] | None = None
         """The outlines of tapes with the same edges, once they are needed."""
         self.is_remade = False
-        """Whether some stretch was made from a template."""
+        """Whether some segment was made from a template."""
         self.notes: list[str] = []
         """Which sizes became symbols, or why they could not."""
         self.nodes, self.number = tape.look.nodes, tape.look.number
@@ -211,8 +211,8 @@ class TapeRun(BackwardPass):
         start = 0
         while True:
             try:
-                if piece.stretch is not None:
-                    piece.stretch.execute(self.nodes, self)
+                if piece.segment is not None:
+                    piece.segment.execute(self.nodes, self)
             except AutogradError:
                 self.record(order, start)  # raises at eager's node, in eager's state
                 raise
@@ -233,27 +233,27 @@ class TapeRun(BackwardPass):
         """Records and runs the nodes from `start` on; returns the first piece."""
         pieces = _Pieces(self, order)
         while True:
-            stretch = self._next_stretch(order, start)
-            end = start + len(stretch.numbers)
+            segment = self._next_segment(order, start)
+            end = start + len(segment.numbers)
             closed = order[end] if end < len(order) else None
-            pieces.add(pieces.ended(stretch, end), closed, end)
+            pieces.add(pieces.ended(segment, end), closed, end)
             if closed is None:
                 return pieces.linked()
             start = end + 1
 
-    def _next_stretch(self, order: Sequence[int], start: int) -> SegmentRecorder | Remade:
-        """The stretch that begins at `start`: from a template, or recorded."""
+    def _next_segment(self, order: Sequence[int], start: int) -> SegmentRecorder | Remade:
+        """The segment that begins at `start`: from a template, or recorded."""
         numbers = [*itertools.takewhile(self._is_open, itertools.islice(order, start, None))]
-        remade = self.templates.stretch(self, numbers, order, start)
+        remade = self.templates.segment(self, numbers, order, start)
         if remade is not None:
             self.is_remade = True
             return remade
-        stretch = SegmentRecorder(self)
+        segment = SegmentRecorder(self)
         self.is_recorded |= bool(numbers)
         for number in numbers:
-            if not (self._is_open(number) and stretch.take(number)):
+            if not (self._is_open(number) and segment.take(number)):
                 break
-        return stretch
+        return segment
 
     def _is_open(self, number: int) -> bool:
         node = self.nodes[number]
@@ -314,15 +314,15 @@ class _Pieces:
         self.found: list[tuple[Hashable, SegmentStep]] = []
         self.pattern: Hashable = None
 
-    def add(self, stretch: Segment | None, closed: int | None, place: int) -> None:
-        """Adds a stretch that has run, and runs the closed node after it."""
-        self.found.append((self.pattern, SegmentStep(stretch, closed, place)))
+    def add(self, segment: Segment | None, closed: int | None, place: int) -> None:
+        """Adds a segment that has run, and runs the closed node after it."""
+        self.found.append((self.pattern, SegmentStep(segment, closed, place)))
         if closed is not None:
             self.run._step(self.run.nodes[closed])
             self.pattern = self.run._pattern(self.order[place + 1 :])
 
     def ended(self, recorded: SegmentRecorder | Remade, place: int) -> Segment | None:
-        """Compiles and runs a recorded stretch; None if no graph can express it (CAG-4): then the
+        """Compiles and runs a recorded segment; None if no graph can express it (CAG-4): then the
         engine runs its nodes."""
         try:
             return recorded.end()

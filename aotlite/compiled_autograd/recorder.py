@@ -57,7 +57,7 @@ class _NoStreams:
 
 
 class TapeRecorder(CaptureRecorder):
-    """Records one stretch of a tape."""
+    """Records one segment of a tape."""
 
     def __init__(self, place_of: Callable[[Tensor], Place]) -> None:
         super().__init__(None, [], HookDryRun)
@@ -80,7 +80,7 @@ class TapeRecorder(CaptureRecorder):
 
     # --- inputs
     def lift(self, place: Place, meta: TensorMeta, name: str) -> Tensor:
-        """The fake of a tensor that the stretch reads."""
+        """The fake of a tensor that the segment reads."""
         return self._fake(self._input(place, meta, name))
 
     def _input(self, place: Place, meta: TensorMeta, name: str) -> Node:
@@ -91,7 +91,7 @@ class TapeRecorder(CaptureRecorder):
         return node
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        """The fake of a gradient that arrived from before the stretch: a new input."""
+        """The fake of a gradient that arrived from before the segment: a new input."""
         fake = self.lift(self.place_of(tensor), tensor.meta, f"grad_{len(self.places)}")
         self._met.fakes[id(tensor)] = fake
         self._met.reals[id(fake)] = tensor

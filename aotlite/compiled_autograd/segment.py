@@ -1,4 +1,4 @@
-"""A stretch: consecutive open nodes as one compiled graph, the sources of its inputs, and the
+"""A segment: consecutive open nodes as one compiled graph, the sources of its inputs, and the
 destinations of its results.
 
 Rules: CAG-1, CAG-2, CAG-10, CAG-14. Spec: `specs/compiled_autograd.md`.
@@ -25,7 +25,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 class State(Protocol):
-    """The gradients in flight between two stretches."""
+    """The gradients in flight between two segments."""
 
     gradients: dict[TapeNode, list[Any]]
     """The gradients that have arrived at nodes that have not run."""
@@ -62,7 +62,7 @@ class RecordingRun(State, Protocol):
 
 @attrs.frozen(eq=False)
 class SegmentRecording:
-    """A recorded stretch.
+    """A recorded segment.
 
     A value is the place of an input, the index of a graph result, or ("view", value, chain).
     """
@@ -78,9 +78,9 @@ class SegmentRecording:
     leaves: tuple[tuple[int, Any], ...]
     """(node of a leaf, value of its gradient), in the order of accumulation."""
     leaving: tuple[tuple[int, tuple[Any, ...]], ...]
-    """(node, values of its gradients) for gradients in flight after the stretch."""
+    """(node, values of its gradients) for gradients in flight after the segment."""
     collected: tuple[Any, ...]
-    """The values for the sinks; Ellipsis for a sink that the stretch does not change."""
+    """The values for the sinks; Ellipsis for a sink that the segment does not change."""
 
     def at(self, values: Mapping[str, int]) -> SegmentRecording:
         """The recording with numbers in place of its symbols, given by name."""
@@ -92,7 +92,7 @@ class SegmentRecording:
         return SegmentRecording(*parts, leaving, collected)
 
     def compiled(self, compile: Callable[[Graph], tuple[Graph, Any]]) -> Segment:
-        """Compiles the graph; the stretch that runs it."""
+        """Compiles the graph; the segment that runs it."""
         graph, run = (None, None) if self.graph is None else compile(self.graph)
         shared = graph is not None and may_share(graph)
         parts = self.numbers, graph, self.places, self.kept, self.leaves, self.leaving
@@ -108,7 +108,7 @@ class Segment(SegmentRecording):
     """Whether a result may be on memory of an input."""
 
     def execute(self, nodes: Sequence[TapeNode], state: State) -> None:
-        """Runs the stretch on the gradients in flight, and replaces them by its results.
+        """Runs the segment on the gradients in flight, and replaces them by its results.
 
         Raises AutogradError, before anything has changed, for a saved value that was written.
         """
@@ -175,7 +175,7 @@ class Segment(SegmentRecording):
 
 
 class _ValuesAt:
-    """Values that leave a stretch, with symbols replaced; one object stays one object."""
+    """Values that leave a segment, with symbols replaced; one object stays one object."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers = numbers
@@ -211,7 +211,7 @@ def _graph_at(graph: Graph, numbers: Numbers) -> Graph:
 
 
 class _Delivered:
-    """The tensors of the values that leave a stretch, each made once."""
+    """The tensors of the values that leave a segment, each made once."""
 
     def __init__(self, found: list[Any], state: State) -> None:
         self.found = found

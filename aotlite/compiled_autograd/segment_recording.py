@@ -1,6 +1,6 @@
-"""Records a stretch: the engine's own `_step` runs its nodes on fakes, one by one.
+"""Records a segment: the engine's own `_step` runs its nodes on fakes, one by one.
 
-At the end the gradients in flight are restored; then the stretch is compiled and runs for the first
+At the end the gradients in flight are restored; then the segment is compiled and runs for the first
 time. Used by `execution`. Rules: CAG-1, CAG-3. Spec: `specs/compiled_autograd.md`.
 """
 
@@ -18,15 +18,15 @@ from aotlite.ir.errors import UnsupportedError
 
 
 class SegmentRecorder:
-    """A stretch that is being recorded."""
+    """A segment that is being recorded."""
 
     def __init__(self, run: RecordingRun) -> None:
         self.run = run
         self.numbers: list[int] = []
         self.before: dict[TapeNode, list[Any]] = {}
-        """The gradients in flight before the stretch."""
+        """The gradients in flight before the segment."""
         self.collected: list[Any] = []
-        """The gradients at the sinks before the stretch."""
+        """The gradients at the sinks before the segment."""
         self.starting: list[Any] = []
         """The gradients at the sinks when the recording begins: those, or fakes of them."""
         self.places: dict[int, Place] = {}
@@ -67,7 +67,7 @@ class SegmentRecorder:
     def step(self, number: int) -> None:
         """Runs a node on fakes."""
         run = self.run
-        retain, run.retain = run.retain, True  # saved values are needed when the stretch runs
+        retain, run.retain = run.retain, True  # saved values are needed when the segment runs
         run.recorder = STATE.recorder = self.recorder
         try:
             run._step(run.nodes[number])
@@ -81,22 +81,22 @@ class SegmentRecorder:
         return self.places[id(tensor)]
 
     def end(self) -> Segment | None:
-        """Compiles the stretch and runs it; None if nothing was recorded."""
+        """Compiles the segment and runs it; None if nothing was recorded."""
         if self.recorder is None:
             return None
-        stretch = self.recording().compiled(self.run.compile)
+        segment = self.recording().compiled(self.run.compile)
         self.give_up()
-        stretch.execute(self.run.nodes, self.run)
-        return stretch
+        segment.execute(self.run.nodes, self.run)
+        return segment
 
     def give_up(self) -> None:
-        """Restores the gradients in flight before the stretch, and closes the recorder."""
+        """Restores the gradients in flight before the segment, and closes the recorder."""
         assert self.recorder is not None
         self.run.gradients, self.run.collected = self.before, self.collected
         self.recorder.close()
 
     def recording(self) -> SegmentRecording:
-        """The recorded stretch, not compiled."""
+        """The recorded segment, not compiled."""
         run, number, recorder = self.run, self.run.number, self.recorder
         assert recorder is not None
         values = _Values(recorder, self.place_of)
@@ -122,7 +122,7 @@ class SegmentRecorder:
 
 
 class _Values:
-    """The values that leave a stretch: graph results, gradients that pass through, and views."""
+    """The values that leave a segment: graph results, gradients that pass through, and views."""
 
     def __init__(self, recorder: TapeRecorder, place_of: Callable[[Tensor], Place]) -> None:
         self.recorder = recorder

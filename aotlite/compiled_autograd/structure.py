@@ -119,7 +119,7 @@ def signatures(values: Sequence[Any]) -> tuple[Any, ...]:
 def shares_gradients(look: TapeStructure, roots: Roots) -> bool:
     """Whether the `.grad` of a leaf shares memory with a saved value or a root's gradient.
 
-    A stretch accumulates at its end, after all reads; the engine does at the leaf's turn. If the
+    A segment accumulates at its end, after all reads; the engine does at the leaf's turn. If the
     tape reads that memory, the results would differ.
     """
     leaves = [node.leaf for node in look.nodes if type(node) is AccumulateGrad]

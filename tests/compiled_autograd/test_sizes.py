@@ -234,7 +234,7 @@ def test_sinks() -> None:
     assert tapes.counters.captures == 2
 
 
-def test_stretches_between_hooks() -> None:
+def test_segments_between_hooks() -> None:
     """Each has a template of its own, also behind a hook that gives another gradient."""
     tapes, _ = checked()
     w, seen = leaf(3, 3), []
@@ -249,7 +249,7 @@ def test_stretches_between_hooks() -> None:
     assert (2, 6, 8) == (tapes.counters.captures, tapes.counters.resized, len(seen))
 
 
-def test_stretches_in_which_no_size_changes() -> None:
+def test_segments_in_which_no_size_changes() -> None:
     """A graph for each parameter: that of a bias has the same sizes for each batch."""
     model = al.nn.Sequential(al.nn.Linear(4, 8), al.nn.ReLU(), al.nn.Linear(8, 2))
     for parameter in model.parameters():
@@ -261,7 +261,7 @@ def test_stretches_in_which_no_size_changes() -> None:
     assert (2, 6) == (tapes.counters.captures, tapes.counters.resized)
 
 
-def test_many_stretches() -> None:
+def test_many_segments() -> None:
     """Of a tape, however many it has, all are kept."""
     tapes = CompiledAutograd.of("reference")
     leaves = [leaf(3) for _ in range(400)]
@@ -277,8 +277,8 @@ def test_many_stretches() -> None:
     assert (2, 2) == (tapes.counters.captures, tapes.counters.resized)
 
 
-def test_a_stretch_ends_at_nodes_of_several_gradients() -> None:
-    """How many gradients the node takes that a stretch leads to is no size."""
+def test_a_segment_ends_at_nodes_of_several_gradients() -> None:
+    """How many gradients the node takes that a segment leads to is no size."""
     tapes, _ = checked()
     for number in range(12):
         x = leaf(2 + number // 3, 3)

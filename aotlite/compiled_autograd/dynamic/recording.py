@@ -1,4 +1,4 @@
-"""Records a stretch with symbolic sizes (CAG-5).
+"""Records a segment with symbolic sizes (CAG-5).
 
 Op nodes run as copies whose calls, arguments and saved values have symbolic metas, on fakes of the
 arrived gradients. The recording holds for all sizes that satisfy the assumptions in the symbol
@@ -29,7 +29,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 class Unsymbolic(Exception):
-    """Raised if a stretch cannot be recorded with symbolic sizes."""
+    """Raised if a segment cannot be recorded with symbolic sizes."""
 
 
 def record_with(run: RecordingRun, symbols: Symbols, forms: Mapping[int, Form]) -> SegmentRecording:

@@ -1,10 +1,10 @@
-"""Splits a stretch into its outline and its sizes, and chooses symbols for sizes that vary (CAG-5).
+"""Splits a segment into its outline and its sizes, and chooses symbols for sizes that vary (CAG-5).
 
-    recorded stretches      sizes               column      symbol
+    recorded segments      sizes               column      symbol
     1                       (4, 8)   (8, 4)     (4, 6)      s0
     2                       (6, 8)   (8, 6)     (8, 8)      8, a constant
 
-Stretches of one outline differ in sizes only. Each size has a column of numbers: one that varies is
+Segments of one outline differ in sizes only. Each size has a column of numbers: one that varies is
 a symbol, and equal columns share it. A column may be a product of others; that of a stride or an
 argument may be a size plus a constant. Spec: `specs/compiled_autograd.md`.
 """
@@ -31,7 +31,7 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 Item = Any
 """A meta, or an int that may have been computed from sizes."""
 Column = tuple[int, ...]
-"""The values of one size in several stretches."""
+"""The values of one size in several segments."""
 
 
 # ------------------------------------------------------------------------------ sizes and outlines
@@ -110,7 +110,7 @@ class Numbers:
 
 @attrs.frozen(eq=False)
 class Symbols:
-    """The items of a stretch, with symbols for the sizes that vary."""
+    """The items of a segment, with symbols for the sizes that vary."""
 
     table: SymbolTable
     items: tuple[Item, ...]
@@ -118,7 +118,7 @@ class Symbols:
     """By the name of a symbol: the index of a meta, and the dimension that has this size."""
 
     def values(self, items: Sequence[Item]) -> dict[str, int]:
-        """The values of the symbols in another stretch of the outline."""
+        """The values of the symbols in another segment of the outline."""
         return {name: items[k].shape[dim] for name, (k, dim) in self.places.items()}
 
     def misfit(self, items: Sequence[Item]) -> int | None:
@@ -208,12 +208,12 @@ def _number(column: Column, factors: Sequence[tuple[Column, Any]]) -> Any:
 
 @attrs.frozen(eq=False)
 class _Laid:
-    """Makes symbolic items from the items of several stretches."""
+    """Makes symbolic items from the items of several segments."""
 
     table: SymbolTable
     factors: list[tuple[Column, Any]]
     values: list[dict[str, int]]
-    """The values of the symbols, in each stretch."""
+    """The values of the symbols, in each segment."""
 
     def item(self, row: tuple[Item, ...]) -> Item | None:
         """The symbolic item whose values are these; None if there is none."""

@@ -1,4 +1,4 @@
-"""Templates: recordings with symbolic sizes, from which stretches of other sizes are made.
+"""Templates: recordings with symbolic sizes, from which segments of other sizes are made.
 
     1st sizes ──> recorded with numbers         2nd ──> recorded with symbols: the template
     3rd, 4th, .. ──> the template with numbers put in, if its assumptions hold: no formula runs
@@ -37,7 +37,7 @@ class Template:
     log: tuple[Assumption, ...]
 
     def values(self, items: Sequence[Item]) -> dict[str, int] | None:
-        """The values of the symbols in a stretch with these items; None if it does not fit."""
+        """The values of the symbols in a segment with these items; None if it does not fit."""
         fits = self.symbols.misfit(items) is None
         return self.symbols.values(items) if fits else None
 
@@ -51,10 +51,10 @@ class Template:
 
 @attrs.define(eq=False)
 class SegmentFamily:
-    """Recorded stretches that differ in sizes only, and the template for them."""
+    """Recorded segments that differ in sizes only, and the template for them."""
 
     samples: list[tuple[Item, ...]]
-    """The items of each recorded stretch that no earlier template fitted."""
+    """The items of each recorded segment that no earlier template fitted."""
     template: Template | None = None
 
     def misfit(self, items: Sequence[Item]) -> tuple[int, Any]:
@@ -71,18 +71,18 @@ class SegmentFamily:
 
 @attrs.define(eq=False)
 class SegmentOutline:
-    """All that is known of stretches that are equal but for sizes."""
+    """All that is known of segments that are equal but for sizes."""
 
     families: list[SegmentFamily] = attrs.field(factory=list)
     fixed: set[tuple[int, int]] = attrs.field(factory=set)
     """(index of a meta, dimension) of sizes that a formula needs as numbers."""
     is_static: bool = False
-    """Whether the stretch cannot be recorded with symbols."""
+    """Whether the segment cannot be recorded with symbols."""
 
 
 @attrs.frozen(eq=False)
 class Seen:
-    """The items of a stretch that is about to be recorded."""
+    """The items of a segment that is about to be recorded."""
 
     outline: SegmentOutline
     items: tuple[Item, ...]
@@ -104,7 +104,7 @@ class Seen:
 
 
 class Remade:
-    """A stretch made from a template; like a `SegmentRecorder`."""
+    """A segment made from a template; like a `SegmentRecorder`."""
 
     def __init__(self, run: RecordingRun, recording: SegmentRecording) -> None:
         self.run = run
@@ -112,17 +112,17 @@ class Remade:
         self.numbers = recording.numbers
 
     def end(self) -> Segment:
-        """Compiles the stretch and runs it."""
-        stretch = self.recording.compiled(self.run.compile)
-        stretch.execute(self.run.nodes, self.run)
-        return stretch
+        """Compiles the segment and runs it."""
+        segment = self.recording.compiled(self.run.compile)
+        segment.execute(self.run.nodes, self.run)
+        return segment
 
     def give_up(self) -> None:
         """Does nothing: no gradient in flight was changed."""
 
 
 class Templates:
-    """The templates of all stretches that one `CompiledAutograd` has recorded."""
+    """The templates of all segments that one `CompiledAutograd` has recorded."""
 
     def __init__(self) -> None:
         self._outlines: dict[Hashable, dict[Hashable, SegmentOutline]] = {}
@@ -133,10 +133,10 @@ class Templates:
         """All outlines."""
         return [each for known in self._outlines.values() for each in known.values()]
 
-    def stretch(
+    def segment(
         self, run: RecordingRun, numbers: Sequence[int], order: Sequence[int], start: int
     ) -> Remade | None:
-        """The stretch of these nodes, made from a template or newly recorded with symbols.
+        """The segment of these nodes, made from a template or newly recorded with symbols.
 
         None if it has to be recorded with numbers; its sizes are remembered as a sample then.
         """
@@ -204,7 +204,7 @@ class Templates:
         self, run: RecordingRun, numbers: Sequence[int], seen: Seen
     ) -> SegmentRecording | None:
         """A recording with symbols for the sizes that differ from earlier samples; None if the
-        stretch is of no family, or cannot be symbolic.
+        segment is of no family, or cannot be symbolic.
         """
         outline = seen.outline
         for family in outline.families:
@@ -217,7 +217,7 @@ class Templates:
             if symbols is None:
                 continue
             run.is_recorded = True
-            change = ""  # in a stretch of a tape whose sizes differ elsewhere
+            change = ""  # in a segment of a tape whose sizes differ elsewhere
             if symbols.places:
                 change = seen.difference(*family.misfit(seen.items)) + ": "
             try:

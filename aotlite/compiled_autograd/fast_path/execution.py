@@ -1,4 +1,4 @@
-"""Runs a matched tape that consists of one stretch, in one call of its kernels.
+"""Runs a matched tape that consists of one segment, in one call of its kernels.
 
 `matcher` has checked every node, and collected the saved values. Rules: CAG-2, CAG-10, CAG-14.
 Spec: `specs/compiled_autograd.md`.
@@ -29,35 +29,35 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
 def is_whole(tape: Tape, program: Program) -> bool:
-    """Whether a program is one stretch whose results all go to leaves and sinks as new tensors."""
+    """Whether a program is one segment whose results all go to leaves and sinks as new tensors."""
     first = program.first
-    stretch = first.stretch
-    if first.closed is not None or stretch is None or stretch.run is None or stretch.shared:
+    segment = first.segment
+    if first.closed is not None or segment is None or segment.run is None or segment.shared:
         return False
     edges = [edge for edge, _ in tape.roots]
     if len(set(edges)) != len(edges) or None in edges:
         return False
-    plain = all(type(of) is int for _, of in stretch.leaves)
-    plain = plain and all(of is Ellipsis or type(of) is int for of in stretch.collected)
+    plain = all(type(of) is int for _, of in segment.leaves)
+    plain = plain and all(of is Ellipsis or type(of) is int for of in segment.collected)
     known = {OpNode, AccumulateGrad, CompiledBackward}
     return plain and all(type(node) in known and not node.extra for node in tape.look.nodes)
 
 
-def uses_of(stretch: Segment) -> list[int]:
-    """For each input of a stretch: passed as an array or a window, or only checked."""
-    compact = hasattr(stretch.run, "compact")
-    assert stretch.graph is not None
+def uses_of(segment: Segment) -> list[int]:
+    """For each input of a segment: passed as an array or a window, or only checked."""
+    compact = hasattr(segment.run, "compact")
+    assert segment.graph is not None
     found = []
-    for node, read in zip(stretch.graph.placeholders, is_read(stretch.graph), strict=True):
+    for node, read in zip(segment.graph.placeholders, is_read(segment.graph), strict=True):
         meta: Any = node.meta
         as_array = compact and travels_as_array(meta)
         found.append(ARRAY if as_array and read else WINDOW if read or not compact else CHECKED)
     return found
 
 
-def saved_places(stretch: Segment) -> dict[Slot, int]:
-    """The slots that a stretch reads, and how each value is passed."""
-    pairs = zip(stretch.places, uses_of(stretch), strict=True)
+def saved_places(segment: Segment) -> dict[Slot, int]:
+    """The slots that a segment reads, and how each value is passed."""
+    pairs = zip(segment.places, uses_of(segment), strict=True)
     return {place[1:]: use for place, use in pairs if place[0] == "saved"}
 
 
@@ -77,19 +77,19 @@ def _layout(meta: TensorMeta, leaf: TensorMeta | None) -> tuple[TensorMeta, int]
 class WholeRun:
     """The execution plan of a matched tape. A node's row is its index in `Way.numbers`."""
 
-    def __init__(self, tape: Tape, stretch: Segment, way: Way, kept: SavedChecks) -> None:
-        self.call: Any = stretch.run
+    def __init__(self, tape: Tape, segment: Segment, way: Way, kept: SavedChecks) -> None:
+        self.call: Any = segment.run
         """The kernels."""
-        self.is_compact = hasattr(stretch.run, "compact")
+        self.is_compact = hasattr(segment.run, "compact")
         rows = {number: row for row, number in enumerate(way.numbers)}
         self.numbers = way.numbers
         """The numbers of the nodes, row by row."""
-        self._take_inputs(tape, stretch, rows, kept)
-        self._take_kept(tape, stretch, rows)
-        self._take_results(tape, stretch, way)
+        self._take_inputs(tape, segment, rows, kept)
+        self._take_kept(tape, segment, rows)
+        self._take_results(tape, segment, way)
 
     def _take_inputs(
-        self, tape: Tape, stretch: Segment, rows: dict[int, int], kept: SavedChecks
+        self, tape: Tape, segment: Segment, rows: dict[int, int], kept: SavedChecks
     ) -> None:
         number = tape.look.number
         roots = [edge and (number[edge[0]], edge[1]) for edge, _ in tape.roots]
@@ -100,9 +100,9 @@ class WholeRun:
         self.compiled: list[tuple[int, int, int, TensorMeta]] = []
         """(row, index, how it is passed, meta) of each saved value of a compiled call."""
         others: list[Any] = []
-        assert stretch.graph is not None
-        uses = uses_of(stretch)
-        for node, place, use in zip(stretch.graph.placeholders, stretch.places, uses, strict=True):
+        assert segment.graph is not None
+        uses = uses_of(segment)
+        for node, place, use in zip(segment.graph.placeholders, segment.places, uses, strict=True):
             if use == CHECKED:
                 continue
             if place not in known:
@@ -120,24 +120,24 @@ class WholeRun:
         self.arrange = picker(places, len(known))
         """Reorders the values to the graph's inputs."""
 
-    def _take_kept(self, tape: Tape, stretch: Segment, rows: dict[int, int]) -> None:
+    def _take_kept(self, tape: Tape, segment: Segment, rows: dict[int, int]) -> None:
         nodes: Any = tape.look.nodes
-        of_ops = [k for k, _ in stretch.kept if type(nodes[k]) is OpNode]
+        of_ops = [k for k, _ in segment.kept if type(nodes[k]) is OpNode]
         self.ops = [rows[k] for k in of_ops]
         """The rows of op nodes with saved values."""
         self.results = [rows[k] for k in of_ops if nodes[k].saved_results]
         """The rows of op nodes that saved a result."""
-        self.calls = [rows[k] for k, _ in stretch.kept if type(nodes[k]) is not OpNode]
+        self.calls = [rows[k] for k, _ in segment.kept if type(nodes[k]) is not OpNode]
         """The rows of compiled calls."""
 
-    def _take_results(self, tape: Tape, stretch: Segment, way: Way) -> None:
-        assert stretch.graph is not None
-        self.metas: list[Any] = [value.meta for value in stretch.graph.outputs]
+    def _take_results(self, tape: Tape, segment: Segment, way: Way) -> None:
+        assert segment.graph is not None
+        self.metas: list[Any] = [value.meta for value in segment.graph.outputs]
         ends = {number: k for k, number in enumerate(way.end_numbers)}
-        leaves, values = [ends[number] for number, _ in stretch.leaves], []
+        leaves, values = [ends[number] for number, _ in segment.leaves], []
         self.repeats: list[int] = []
         """Results that a second leaf gets as well: it gets a copy."""
-        for _, of in stretch.leaves:
+        for _, of in segment.leaves:
             if of in values:
                 self.repeats.append(of)
                 of = len(self.metas) + len(self.repeats) - 1
@@ -155,8 +155,8 @@ class WholeRun:
         self.layouts = [_layout(self.metas[of], way.ends[k][1]) for k, of in pairs]
         """For each gradient its meta, and the bytes of a buffer that its leaf can take over."""
         sinks = tape.sinks is not None
-        self.collected = list(stretch.collected) if sinks else None
-        roots = [storage_root(value) for value in stretch.graph.outputs]
+        self.collected = list(segment.collected) if sinks else None
+        roots = [storage_root(value) for value in segment.graph.outputs]
         apart = len(set(roots)) == len(roots)
         self.is_new = apart and not sinks and not self.repeats
         """Whether each result is on memory of its own, and all of them go to leaves."""

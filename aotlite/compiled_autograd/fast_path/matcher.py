@@ -1,7 +1,7 @@
 """Checks by tables whether a tape has a known structure, and runs it if it has.
 
 The tables make the same comparisons as the key of `structure`, in a few short loops: edges and
-forms (`topology`), saved values (`saved`). A tape of one stretch runs at once (`execution`). Any
+forms (`topology`), saved values (`saved`). A tape of one segment runs at once (`execution`). Any
 mismatch, an exception too, is a MISS before anything has changed: then the general path looks the
 key up, and raises what eager raises. Rules: CAG-6, CAG-7. Spec: `specs/compiled_autograd.md`.
 """
@@ -37,16 +37,16 @@ class Matcher:
         self.is_typed = STATE.wrappers
         """Whether the classes of tensors are compared: only if there are wrappers at all."""
         self.way = way_of(look, tape.roots, tape.sinks, program.order, is_typed=self.is_typed)
-        stretch = program.first.stretch if is_whole(tape, program) else None
-        places = None if stretch is None else saved_places(stretch)
+        segment = program.first.segment if is_whole(tape, program) else None
+        places = None if segment is None else saved_places(segment)
         self.kept = kept_of(look, self.way.numbers, places)
         self.whole = None
-        """The execution plan, if the tape is one stretch."""
-        if stretch is not None:
-            self.whole = WholeRun(tape, stretch, self.way, self.kept)
+        """The execution plan, if the tape is one segment."""
+        if segment is not None:
+            self.whole = WholeRun(tape, segment, self.way, self.kept)
 
     def match(self, roots: Any, sinks: Any, accumulate: bool, retain: bool) -> Any:
-        """MISS; or the result of the backward; or, for several stretches, the matched nodes."""
+        """MISS; or the result of the backward; or, for several segments, the matched nodes."""
         if accumulate is not self.accumulate or (STATE.wrappers and not self.is_typed):
             return MISS
         try:

@@ -82,8 +82,8 @@ class Checked(Templates):
         super().__init__()
         self.compared = 0
 
-    def stretch(self, run: Any, numbers: Any, order: Any, start: int) -> Any:
-        remade = super().stretch(run, numbers, order, start)
+    def segment(self, run: Any, numbers: Any, order: Any, start: int) -> Any:
+        remade = super().segment(run, numbers, order, start)
         if remade is not None:
             recorded = SegmentRecorder(run)
             for number in numbers:
