@@ -5,8 +5,8 @@
         return lambda *arrays: inner(*arrays)    # arrays in, a list of arrays out
 
 This is what most users' compilers look like. The adapter makes arrays of windows, checks what the
-function returns, and copies results that somebody else holds. Spec: `specs/s9_lower.md`. Rules:
-BOX-1, LOW-5 to LOW-8.
+function returns, and copies results to which other references exist. Spec: `specs/s9_lower.md`.
+Rules: BOX-1, LOW-5 to LOW-8.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ExampleInput(Operand):
 
     It has shape, strides, dtype and device, as a tensor has them. `role` says why the input exists.
     `static`: it is a parameter or buffer, at the same address in each call, so that a compiler may
-    keep its address or a copy in another layout. `donated`: it is a saved value that nobody else
-    holds, so that a backward which runs once may overwrite it (SAV-4).
+    keep its address or a copy in another layout. `donated`: it is a saved value to which no
+    other reference exists, so that a backward which runs once may overwrite it (SAV-4).
     """
 
     __slots__ = ("donated", "meta", "role", "static")
@@ -83,7 +83,7 @@ class ArrayFunctionBackend:
         self.static = static
         """The roles of inputs that lie at the same address in each call."""
         self.donated = donated
-        """The roles of saved values that nobody else holds."""
+        """The roles of saved values to which no other reference exists."""
         self._option = option
         self._function = compile_graph
         self._takes_inputs = _takes_inputs(compile_graph, option)

@@ -48,7 +48,7 @@ class DemoResult:
     first_step_seconds: float
     """The time of the first step, which compiles the functions."""
     variants: dict[str, int]
-    """How often each function was compiled: a new learning rate compiles nothing again."""
+    """The number of compilations of each function: a new learning rate compiles nothing again."""
     written: dict[str, tuple[str, ...]]
     """The places of the tensors that each function writes."""
     compiled_step_seconds: float | None

@@ -53,7 +53,7 @@ class Bar:
     offset: int = 0
     dtype: str = "float64"
     made: str = ""
-    """How it was made; its name where that is not known."""
+    """The expression that made it; its name if that is unknown."""
     base: int | None = None
     """The place of its base among the bars."""
     notes: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _rows(rows: list[tuple[str, list[str], str]]) -> Iterator[str]:
 
 
 def _cells(bar: Bar, count: int, unit: int) -> list[str]:
-    """What each column has of a tensor."""
+    """The cell of a tensor in each column."""
     width = bar.itemsize // unit
     counts: dict[int, list[int]] = {}
     for position, address in enumerate(addresses(bar)):

@@ -20,7 +20,7 @@ from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 REFUSED = (AliasError, UnsupportedError)
-"""What a compiled call may raise where eager goes on, before any effect (GEN-2)."""
+"""The errors that a compiled call may raise before any effect, though eager runs (GEN-2)."""
 
 Compile = Callable[..., Callable[..., Any]]
 

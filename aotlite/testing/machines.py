@@ -68,7 +68,7 @@ OPS: dict[str, tuple[Any, ...]] = {
     "alias": (), "detach": (), "select": (0, 0), "narrow": (0, 0, 1), "transpose": (0, -1),
     "mul_": (2,), "add_": (2,), "fill_": (2,), "t_": (), "squeeze_": (), "unsqueeze_": (0,),
 }  # fmt: skip
-"""What a user does to values between calls."""
+"""The actions of a user on values between calls."""
 NEED_ELEMENTS = ("select", "narrow", "transpose")
 
 
@@ -144,7 +144,7 @@ class RepeatedCalls(RuleBasedStateMachine):
     @precondition(lambda self: self.program is not None)
     @rule(number=st.integers(0, 1))
     def make_arguments(self, number: int) -> None:
-        """What the setup of one of the program's calls makes."""
+        """The values that the setup of one of the program's calls makes."""
         program = self.program
         assert program is not None
         self.twins.setup(program.calls[number % len(program.calls)].setup)

@@ -14,7 +14,7 @@ from aotlite.testing.observe.observation import Observation, TensorSnapshot
 
 
 def memory_differences(mine: Observation, its: Observation) -> list[str]:
-    """What differs in results, identity, geometry, values, and who shares memory with whom.
+    """Returns the differences in results, identity, geometry, values and shared memory.
 
     Not compared: histories and gradients, bases, counts of writes, names of errors, where nothing
     lies, strides of a dimension of size 1, and of values on memory that the call made; nor what

@@ -70,7 +70,7 @@ class PairedSessions:
         """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
         self.live: list[Pair] = []
         self.lines: list[str] = []
-        """What was done, as Python-like text."""
+        """Returns the actions of the session as Python-like text."""
         self.calls = 0
         self.refused = 0
         self._hidden: dict[int, Hidden] = {}

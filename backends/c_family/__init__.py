@@ -1,4 +1,4 @@
-"""What printers of C and of CUDA C++ share: expressions, points, passes over the inner axes.
+"""The parts of the C and CUDA C++ printers that are common: expressions, points, inner axes.
 
 Knows no compiler, no thread and no memory but that of a kernel. Spec: `specs/c_printer.md`.
 """

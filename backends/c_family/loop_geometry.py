@@ -33,7 +33,7 @@ class LoopGeometry:
     tile: int | None = None
     """The other axis of tiles, through which operands are transposed; a unit has `TILE` points."""
     ordered: int = 0
-    """How many of the last space axes run in order, since stores combine along them (K-7)."""
+    """The number of last space axes that run in order, since stores combine along them (K-7)."""
 
     @property
     def outer(self) -> list[int]:

@@ -22,7 +22,7 @@ class Finding:
     value: str
     """A version, a path, or why it does not work."""
     advice: str = ""
-    """What to do or install; empty if nothing."""
+    """The remedy: what to do or install; empty if nothing."""
 
 
 def sections(findings: Sequence[Finding]) -> Iterator[tuple[str, Iterator[Finding]]]:

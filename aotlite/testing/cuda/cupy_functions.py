@@ -148,7 +148,7 @@ def _sort(a: Any, axis: int = -1, kind: Any = None) -> Any:
 
 
 def _of_interface(peer: Any) -> ndarray:
-    """An array on the memory that another library's array says it is on."""
+    """An array on the memory of another library's array, by its CUDA array interface."""
     found = peer.__cuda_array_interface__
     dtype, shape = np.dtype(found["typestr"]), found["shape"]
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

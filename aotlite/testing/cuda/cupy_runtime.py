@@ -280,7 +280,7 @@ Stream.null = Stream(null=True)
 
 
 class ExternalStream(Stream):
-    """A stream that somebody else made."""
+    """A stream that another library made."""
 
     def __init__(self, ptr: int, device_id: int = -1) -> None:
         super().__init__(ptr=ptr, device_id=device_id)

@@ -78,7 +78,7 @@ class HostDriver:
         self.launches = 0
         """Kernels that were launched; products of matrices and copies are not counted."""
         self.waits = 0
-        """How often somebody has waited for the device."""
+        """The number of waits for the device."""
         self._address_of = address_of
         self._streams = _Streams()
         self._numbers = count(1)

@@ -87,7 +87,7 @@ class Engine(ABC):
 
 
 ENGINES: dict[str, Callable[[], Engine]] = {}
-"""What makes each engine that is shipped; the package fills it."""
+"""Name -> maker of each shipped engine; the package fills it."""
 
 
 @cache

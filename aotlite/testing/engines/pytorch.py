@@ -42,7 +42,7 @@ class TorchEngine(Engine):
         size = memory.nbytes()
         tensor.resize_(tuple(shape))
         if memory.nbytes() > size:
-            # By a tensor that counts writes of its own: nobody has written yet.
+            # By a tensor with a version counter of its own: there has been no write yet.
             self.torch.empty(0, dtype=self.torch.uint8).set_(memory)[size:].zero_()
         return tensor
 

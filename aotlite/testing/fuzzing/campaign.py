@@ -23,7 +23,7 @@ REFRESH = 500
 ALIKE = 2
 """Failures of one kind that are shrunk."""
 PROGRAMS = 10_000
-"""What a process runs before a fresh one takes its place."""
+"""The number of programs that a process runs before a fresh one replaces it."""
 
 Listener = Callable[["Campaign"], None]
 

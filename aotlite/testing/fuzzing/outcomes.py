@@ -25,7 +25,7 @@ class Outcome:
     cells: list[int] = attrs.field(factory=list)
     """Those that calls hit which were compared whole."""
     found: list[str] = attrs.field(factory=list)
-    """What differs; or one that hangs, crashes, raises or is nondeterministic, in words."""
+    """The differences; or a text: it hangs, crashes, raises or is nondeterministic."""
 
 
 @attrs.frozen

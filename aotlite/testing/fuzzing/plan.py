@@ -51,7 +51,7 @@ class Plan:
     minutes: float | None = None
     """How long new programs are begun; 1 where neither this nor `count` is given."""
     count: int | None = None
-    """How many programs the ledger is to have in the end."""
+    """The number of programs in the finished ledger."""
     seed: int = 0
     """Of the first program."""
     engine: str = "aotlite"

@@ -24,7 +24,7 @@ from aotlite.testing.fuzzing.statistics import Tally
 
 FORMAT = "aotlite fuzz"
 BEGIN = b'{"format":"aotlite fuzz"'
-"""How the first line begins."""
+"""The start of the first line."""
 
 
 class Ledger:
@@ -84,7 +84,7 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
         if not lines and rest[: len(BEGIN)] != BEGIN[: len(rest)]:
-            # A file of somebody else's, which must not be cut off.
+            # Not a ledger: a user's file, which must not be truncated.
             raise _other_format(path)
         text = f"{path}: its last line was cut off and is dropped: {len(rest)} bytes"
         tally.notes.append(text)

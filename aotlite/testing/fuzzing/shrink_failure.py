@@ -11,11 +11,11 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.shrinking import shrunk
 
 SECONDS = 60.0
-"""What shrinking a failure may take."""
+"""The limit for shrinking a failure, in seconds."""
 SHORT = 2.0
 """The limit for a program while a failure that hangs or crashes is shrunk."""
 ROUNDS = 10
-"""How often the smallest program is played again, to see whether it is deterministic."""
+"""The number of repeated runs that show whether the smallest program is deterministic."""
 
 
 def made_small(worker: Worker, failure: Failure) -> Failure:

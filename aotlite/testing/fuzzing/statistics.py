@@ -30,7 +30,7 @@ class Tally:
     end: int = 0
     """The seeds from the first one on that programs were begun of."""
     notes: list[str] = attrs.field(factory=list)
-    """What a reader should know of how it came about."""
+    """Remarks for a reader on how the run went."""
     is_interrupted: bool = False
 
     @property
@@ -56,7 +56,7 @@ class Tally:
             self.end = max(self.end, line["first"] + line["programs"])
 
     def hit(self, enough: int = 1) -> int:
-        """How many of the cells that programs aimed at were hit by so many."""
+        """Returns the number of targeted cells that at least `enough` programs hit."""
         return sum(self.coverage.hits[cell] >= enough for cell in self.targets)
 
     def rate(self) -> float:

@@ -48,7 +48,7 @@ class Setup:
 
     # --- one tensor
     def single(self, slot: Slot, history: str) -> str:
-        """A tensor of its own: whole memory, or a view by a recipe of a base that nobody has."""
+        """A tensor of its own: whole memory, or a view by a recipe of a base that is dead."""
         shape, dtype = slot.shape, slot.dtype
         match self.rng.randrange(8):
             case 4 if len(shape) > 1:

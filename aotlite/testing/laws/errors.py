@@ -43,7 +43,7 @@ class Checked:
     laws: tuple[str, ...]
     cases: int
     refused: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    """Cases that the subject refused with an error of ours, where it may."""
+    """Cases that the subject refused, as it may, with an error of aotlite's."""
 
     def __str__(self) -> str:
         text = f"{self.subject} obeys {', '.join(self.laws)} on {self.cases} cases"

@@ -28,7 +28,7 @@ class WrapperFunction:
     function: Callable[..., Any]
     kind: str = "pure"
     count: int = 1
-    """How many arguments it takes."""
+    """The number of its arguments."""
 
 
 def _written(name: str, *args: Any) -> Callable[..., Any]:
@@ -56,7 +56,7 @@ FUNCTIONS: tuple[WrapperFunction, ...] = (
     WrapperFunction("x.add_(y)", _written("add_"), "in-place", count=2),
     WrapperFunction("x.zero_()", _written("zero_"), "in-place"),
 )
-"""What tensors can do, in each kind. All of it exact on the tensors below."""
+"""Functions of tensors of each kind, all of them exact on the tensors below."""
 
 SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (3,), (), (0, 3))
 

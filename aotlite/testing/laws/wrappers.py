@@ -39,7 +39,7 @@ __all__ = ["WRAPPER_LAWS", "Wrapper", "WrapperLaw", "check_subclass"]
 
 @attrs.frozen(eq=False)
 class Wrapper:
-    """How wrappers are made of a tensor, and turned back into one."""
+    """The conversions between a tensor and a wrapper."""
 
     make: Callable[[Tensor], Any]
     unwrap: Callable[[Any], Tensor]
@@ -65,7 +65,7 @@ def check_subclass(
     *,
     gradients: bool = True,
 ) -> Checked:
-    """What the wrapper went through. Raises LawError for the first law that it breaks.
+    """Checks a wrapper, and returns the laws that it keeps. Raises LawError for a broken one.
 
     `make(tensor)` gives a wrapper that stands for the tensor, `unwrap(wrapper)` the tensor that it
     stands for. `functions` are what it can do; all of `wrapper_functions.FUNCTIONS` without. A

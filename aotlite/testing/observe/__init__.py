@@ -1,4 +1,4 @@
-"""What a user can observe of a call, and what differs between two observations (GEN-11).
+"""Observations of calls, and the differences between two of them (GEN-11).
 
     observation   the data: of a call, and of each tensor
     observe_call  calls a function on an engine and observes

@@ -1,4 +1,4 @@
-"""What differs between two observations (GEN-11), and whether their numbers are exact.
+"""The differences between two observations (GEN-11), and whether their numbers are exact.
 
 Place: above `observation`; it runs nothing. What may differ by the rules is decided here: bases and
 offsets that nobody can see (META-10), signs of zeros in gradients.
@@ -17,7 +17,7 @@ from aotlite.testing.observe.observation import GradientSnapshot, Observation, T
 
 
 def differences(mine: Observation, its: Observation) -> list[str]:
-    """What differs, one line each; empty if a user cannot tell the two apart."""
+    """Returns the differences, one a line; empty if a user cannot tell the two apart."""
     if its.error is not None or mine.error is not None:
         return _error_differences(mine, its)
     for name in ("plain", "objects", "backward", "write"):
@@ -62,7 +62,7 @@ def _seen_differences(
 
 
 def _is_hidden(name: str, mine: TensorSnapshot, its: TensorSnapshot) -> bool:
-    """META-10: of a result that nothing else shares memory with, nobody can see what it views."""
+    """META-10: the offset and base of a result that shares no memory are not observable."""
     return name in ("base", "offset") and mine.base is None and its.base in (None, -1)
 
 

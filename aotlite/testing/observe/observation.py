@@ -33,7 +33,7 @@ class TensorSnapshot:
 
 @attrs.frozen
 class GradientSnapshot:
-    """What can be observed of a `.grad`; strides where they tell something."""
+    """The observation of a `.grad`; strides only where they matter."""
 
     values: bytes
     dtype: str
@@ -49,11 +49,11 @@ class Observation:
 
     error: Exception | None = None
     untouched: bool = True
-    """Where the call raised: whether all that was there is as it was."""
+    """Whether a call that raised has left all values as they were."""
     plain: list[Any] = attrs.field(factory=list)
     """The results that are no tensors, None for tensors."""
     given: int = 0
-    """How many different objects the setup made."""
+    """The number of different objects that the setup made."""
     objects: list[int] = attrs.field(factory=list)
     """Setup values, then results: which object each is."""
     called: list[TensorSnapshot] = attrs.field(factory=list)

@@ -36,7 +36,7 @@ class Program(ProgramData):
     """
 
     def run(self, on: str | Engine = "aotlite", function: Any = None) -> list[Observation]:
-        """What can be observed of each call on an engine, of the body or of `function` instead.
+        """Returns the observation of each call on an engine, of the body or of `function` instead.
 
         `function` is called like the body: a compiled form of `function_of(engine)`, say.
         """

@@ -105,7 +105,7 @@ class Examined:
     """The outcome of a relation on one program."""
 
     variants: int = 0
-    """How many other programs it relates this one to."""
+    """The number of variants of this program."""
     compared: int = 0
     """Calls whose worlds were compared."""
     refused: int = 0

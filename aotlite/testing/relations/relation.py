@@ -66,9 +66,9 @@ class Variant:
     cut: int | None = None
     """So many steps are a function of their own, which gives what it made to a second one."""
     options: Mapping[str, Any] = attrs.field(factory=dict)
-    """What its function is compiled with, beside what all are."""
+    """Options for compiling the variant's function, besides those of all programs."""
     first_options: Mapping[str, Any] = attrs.field(factory=dict)
-    """What the first program's function is compiled with."""
+    """Options for compiling the first program's function."""
     calls: tuple[int, ...] | None = None
     """Which calls are compared with the first program's; None: all, in their order."""
 

@@ -1,7 +1,7 @@
 """The effects of a program's steps on memory, from an eager run of each of its calls.
 
 Place: `aotlite.testing.relations`, below the relations, which decide by it where they apply.
-Whether two tensors meet is asked of `aotlite.ir.geometry.overlap`, which is exact.
+`aotlite.ir.geometry.overlap` decides whether two tensors overlap; it is exact.
 """
 
 from __future__ import annotations

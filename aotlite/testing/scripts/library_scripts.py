@@ -65,7 +65,7 @@ def play(function, inputs, grad=True, write=None):
 
 
 def numpy_file(program: ProgramData) -> str:
-    """A file that does the same steps in NumPy, and shows values and who shares memory.
+    """Returns a file that runs the same steps in NumPy, and prints values and shared memory.
 
     Raises `UnsupportedError`, which names the step, for one that arrays cannot do.
     """

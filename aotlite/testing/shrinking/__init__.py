@@ -50,7 +50,7 @@ PASSES: tuple[Callable[[Program], Iterator[Program]], ...] = (
     pairs_of_steps,
     dropped_and_changed,
 )
-"""What gives smaller programs, the largest changes first."""
+"""The functions that yield smaller programs, the largest changes first."""
 
 
 def shrunk(

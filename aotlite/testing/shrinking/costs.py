@@ -12,7 +12,7 @@ OPS = {
     "make": 0, "mul_": 1, "fill_": 2, "add_": 3, "neg": 1, "mul": 1, "select": 1, "narrow": 2,
     "detach": 2, "alias": 3, "hidden_alias": 3,
 }  # fmt: skip
-"""What ops cost that are simpler than others of their kind."""
+"""The costs of ops that are simpler than others of their kind."""
 WRITTEN = ("mul_", "fill_", "add_", "setitem")
 """Ops whose last argument is what is written."""
 

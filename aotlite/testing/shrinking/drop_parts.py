@@ -100,7 +100,7 @@ def with_args(step: Step, dropped: int, instead: str) -> Step:
 
 
 def with_call(program: Program, number: int, call: Call) -> Program:
-    """The program with another call in the place of one."""
+    """The program with one of its calls replaced."""
     calls = program.calls
     return attrs.evolve(program, calls=(*calls[:number], call, *calls[number + 1 :]))
 
@@ -134,7 +134,7 @@ def fewer_arguments(program: Program) -> Iterator[Program]:
 
 
 def _moved(call: Call, source: int, place: int) -> Call:
-    """A call that passes one argument in the place of another, too."""
+    """A call that passes one argument for another argument, too."""
     args = list(call.args)
     args[place] = args[source]
     return attrs.evolve(call, args=args)

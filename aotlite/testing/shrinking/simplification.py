@@ -1,4 +1,4 @@
-"""Programs with something simpler in the place of something: steps, numbers, modes."""
+"""Replacements by something simpler: steps, numbers and modes of programs."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ PARTS = ((0,), (1,), ("1:",), (":1",), (":", 0), (":", 1))
 
 
 def joined_writes(program: Program) -> Iterator[Program]:
-    """A write of part of a tensor, in the place of a view and a write of it."""
+    """A write of part of a tensor, instead of a view and a write of the view."""
     for number, step in enumerate(program.body):
         place = program.arity + number
         if step.op in MULTI or step.op in VIEWS or step.op == "getitem":
@@ -157,11 +157,11 @@ def joined_writes(program: Program) -> Iterator[Program]:
 
 
 ITEMS = (0, 1, "1:", ":1", ":2", ":", "none")
-"""Items of indices to try in the place of two views."""
+"""Items of indices to try instead of two views."""
 
 
 def joined_views(program: Program) -> Iterator[Program]:
-    """One view by an index of two items, in the place of a view of a view in the body."""
+    """One view by an index of two items, instead of a view of a view in the body."""
     for number, step in enumerate(program.body):
         inner = f"${program.arity + number}"
         if not _is_view(step):
@@ -194,7 +194,7 @@ def _with_whole_value(program: Program, number: int) -> Program:
 
 
 def written_in_bases(program: Program) -> Iterator[Program]:
-    """Writes of part of an argument, in the place of an argument that is that part."""
+    """Writes of part of an argument, instead of an argument that is that part."""
     if len(program.calls) > 1:
         return
     (call,) = program.calls

@@ -41,7 +41,7 @@ CLAIMS = {
     "S7": "compiled programs do what eager does",
     "S8": "nested with a pair, either way, it means the same",
 }
-"""What each law says."""
+"""The statement of each law."""
 
 
 @attrs.frozen
@@ -181,7 +181,7 @@ def _check_alone(subject: TriedWrapper) -> int:
 
 
 def making_of(subject: TriedWrapper) -> Making:
-    """How random programs on a class are made."""
+    """Returns the maker of random programs on a class."""
     kind = subject.kind
     worlds = subject.meanings.count([_first(kind.make)])
     return Making(kind.make, subject.meanings, worlds, kind.holds, kind.writes, kind.sizes)

@@ -36,7 +36,7 @@ LAWS = {"pure": "S2", "view": "S5", "in-place": "S4"}
 def check_instance(
     subject: TriedWrapper, wrapper: Any, laws: list[str], claims: dict[str, str]
 ) -> tuple[int, set[str]]:
-    """How many checks the wrapper went through, and the functions that it refuses."""
+    """Returns the number of checks of the wrapper, and the functions that it refuses."""
     cases, refused = 0, set()
     name = f"{subject.name} of {wrapper.meta}"
     if "S1" in laws:

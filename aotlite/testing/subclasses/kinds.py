@@ -34,14 +34,14 @@ class SubclassKind:
 
     cls: type[Any]
     make: Callable[[Any], Any]
-    """A wrapper near a tensor. Raises an error of ours for a tensor that the class cannot hold."""
+    """Returns a wrapper near a tensor. Raises aotlite's error if the class cannot hold it."""
     meaning: Meaning
     """The dense tensor that a wrapper stands for, or a tuple of several, on fresh memory or not."""
     stored: Callable[[Any, Any], Any] | None = None
     """`stored(wrapper, value)`: what is left of a dense value that is written into the wrapper; all
     of it where this is None."""
     tolerance: float = 0.0
-    """How far an op may be off, as a part of the largest number of the result, or of 1."""
+    """The tolerance of ops, relative to the largest number of the result, or to 1."""
     grow: int = 1
     """How often arrays of samples are repeated along each dimension, for classes that need size."""
     holds: Callable[[Any], bool] | None = None
@@ -64,7 +64,7 @@ class Meanings:
         self.kinds = {kind.cls: kind for kind in kinds}
 
     def kind_of(self, value: Any) -> SubclassKind:
-        """The kind of a wrapper. Raises ArgumentError where nobody said what it means."""
+        """Returns the kind of a wrapper. Raises ArgumentError for a class of unknown meaning."""
         found = self.kinds.get(type(value))
         if found is None:
             known = ", ".join(cls.__name__ for cls in self.kinds)

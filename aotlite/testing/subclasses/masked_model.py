@@ -110,7 +110,7 @@ SOURCES = {
     **dict.fromkeys([name for name in MOVES if name.endswith("_scatter")], 1),
     **dict.fromkeys(("index_put", "index_copy", "scatter"), 3),
 }
-"""Where among the arguments the source of what is moved stands."""
+"""The position of the source among the arguments of ops that move elements."""
 
 
 def _moved(op: Op, args: Any, kwargs: Any) -> Any:

@@ -248,4 +248,4 @@ def _functional(library: Meant, op: str, args: list[Any]) -> Any:
 
 
 VIEWS = WINDOW_OPS | {"as_strided", "alias", "detach", "clone"}
-"""What moves elements; their masks move likewise."""
+"""Ops that move elements; their masks move likewise."""

@@ -245,7 +245,7 @@ def _writes_the_meaning(subject: TriedWrapper, op: InplaceOp, given: Arguments) 
     before = [(each, _copies(worlds), version) for each, worlds, version in before]
     parts = {name: part.storage for name, part in inner_tensors(target).items()}
     found = call(op.name, *args, **kwargs)
-    is_refused(wanted)  # what nobody knows has to be refused
+    is_refused(wanted)  # an unknown value has to be refused
     if found is not target:
         raise broken(f"it gives a {type(found).__name__}, expected the wrapper that it writes")
     check_same("the wrapper", target, wanted, subject.meanings, subject.kind.tolerance)
@@ -372,7 +372,7 @@ SUBCLASS_LAWS: tuple[SubclassLaw, ...] = (
     SubclassLaw("S4", "the meaning follows in-place ops", _writes_the_meaning, (InplaceOp,)),
     SubclassLaw("S5", "views are views of the meaning", _views_the_meaning, (ViewOp, MultiViewOp)),
 )
-"""The laws that are asked of each op."""
+"""The laws that each op must keep."""
 
 
 def check_ops(

@@ -137,7 +137,7 @@ def _sharded(x: Any) -> Any:
 
 
 def _of_sharded(x: Any) -> Any:
-    """What the parts of two ranks make up, laid out as the whole."""
+    """Returns the whole that the parts of two ranks make up, in its layout."""
     match x.placement:
         case Replicate():
             return x.rank_1
@@ -221,7 +221,7 @@ def forms_of(nesting: Nesting) -> set[str]:
 
 
 def maker(nesting: Nesting) -> Make:
-    """How a wrapper is made of a tensor, without the classes that cannot hold it."""
+    """Returns the maker of a wrapper from a tensor, without classes that cannot hold it."""
     if nesting == "dense":
         return lambda x: x
     form, *inside = nesting
@@ -259,7 +259,7 @@ def worlds_in(nesting: Nesting) -> int:
 
 
 def making(nesting: Nesting, meanings: Meanings | None = None) -> Making:
-    """How programs on a nesting of shipped classes are made."""
+    """Returns the maker of programs on a nesting of shipped classes."""
     forms = forms_of(nesting)
     quantized = sorted(({"small"} | set(QUANTIZED_FORMS)) & forms)
     sparse = {"sparse", "small"} & forms

@@ -45,7 +45,7 @@ class Making:
     make: Callable[[Any], Any]
     meanings: Meanings
     worlds: int = 1
-    """How many worlds there are at most."""
+    """The largest number of worlds."""
     holds: Callable[[Any], bool] | None = None
     """Whether written numbers, dense and in one world, are held as they are; None for all."""
     writes: frozenset[str] | None = None

@@ -55,7 +55,7 @@ class Judge(ABC):
     """Decides the outcome of programs."""
 
     names: tuple[str, str]
-    """What the two sides are called."""
+    """The names of the two sides."""
 
     @abstractmethod
     def player(self, program: Program, options: Options) -> Player:
@@ -122,7 +122,7 @@ class Judge(ABC):
 
 
 def _changes(once: Observation, again: Observation) -> list[str]:
-    """What differs between two runs of one side, of which either may touch inputs and raise."""
+    """Returns the differences between two runs of one side; either may touch inputs and raise."""
     if once.error is not None and type(once.error) is type(again.error):
         return []
     again = attrs.evolve(again, untouched=True)

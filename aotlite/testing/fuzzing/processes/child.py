@@ -40,7 +40,7 @@ MEMORY = 6 * 2**30
 SAMPLE = 40
 """One in so many programs that do not fail is played again, to find what is not deterministic."""
 ROUNDS = 2
-"""How often one that fails is played again."""
+"""The number of repeated runs of a program that fails."""
 
 
 @attrs.frozen

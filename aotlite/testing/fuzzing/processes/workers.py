@@ -29,9 +29,9 @@ from aotlite.testing.fuzzing.processes.fork import CAN_FORK, exit_text
 from aotlite.testing.programs.program import Program
 
 START_SECONDS = 120.0
-"""What a process may take to import its libraries."""
+"""The limit for a process to import its libraries, in seconds."""
 STACKS = ("Stack (most recent", "Current thread")
-"""How the tracebacks that Python writes for a signal begin."""
+"""The starts of the tracebacks that Python writes for a signal."""
 TAIL = 50_000
 """Bytes that are read of what a process wrote last."""
 STOPPED = "stopped"

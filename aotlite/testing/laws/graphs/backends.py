@@ -73,7 +73,7 @@ def check_backend(
     `backend` is what `compile` takes: a name, a `Backend`, or a function from a graph to a function
     of arrays. `graphs` write nothing but the copies that close them; a corpus of forwards,
     backwards and graphs with closing copies without. `graphs_of` gives those of single ops. A graph
-    that the backend refuses with an error of ours is left out, and counted.
+    that the backend refuses with an error of aotlite's is left out, and counted.
 
     A backend that fuses rounds elsewhere than kernels that are called one by one: floats may be off
     the reference's by `tolerance` times the largest of their array, or times 1.
@@ -150,7 +150,7 @@ def _expected(case: GraphCase, inputs: Given, margin: int = 0) -> Ran:
 def _off(
     names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], case: GraphCase
 ) -> Broken | None:
-    """What differs from the reference by more than the case allows."""
+    """The differences from the reference beyond the tolerance of the case."""
     return same_results(names, expected, got, case.tolerance)
 
 
@@ -274,7 +274,7 @@ def _keeps_nothing(backend: Backend, case: GraphCase) -> None:
 
 
 def _buffers_after(run: Run, case: GraphCase, inputs: Given) -> list[Any]:
-    """Weak references to the buffers of a call whose results nobody has any more."""
+    """Weak references to the buffers of a call whose results are dead."""
     ran = _called(run, case.graph, inputs.fresh())
     constants = [id(value) for value in case.graph.constants.values()]
     results = [value for value in ran.results if isinstance(value, ArrayValue)]

@@ -31,7 +31,7 @@ class GraphCase:
     graph: Graph
     arrays: tuple[np.ndarray, ...] | None = None
     tolerance: float = 0.0
-    """How far results may be off the reference's, as a part of the largest of their values or 1."""
+    """The tolerance of results against the reference, relative to their largest value or 1."""
 
     def __repr__(self) -> str:
         return f"<GraphCase {self.name}: {len(self.graph)} nodes>"

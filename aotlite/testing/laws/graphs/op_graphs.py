@@ -58,7 +58,7 @@ def _not_positive(x: Any) -> Any:
 
 @cache
 def failing_graphs() -> tuple[GraphCase, ...]:
-    """Graphs that compile, with inputs on which one of their ops raises an error of ours."""
+    """Graphs that compile, with inputs on which one of their ops raises an error of aotlite's."""
     return tuple(_failing())
 
 

@@ -207,7 +207,7 @@ def _keeps_memory(pass_: Pass, case: GraphCase) -> None:
 
 
 def _sharing(graph: Graph, before: runs.Ran, after: runs.Ran) -> Iterator[str]:
-    """What shares memory and did not, or the other way round.
+    """The pairs that share memory and did not before, or the other way round.
 
     A graph that writes nothing may share less than before, and what only the run time sees may be
     anybody's memory: gradients and new values of inputs are copied where they go.

@@ -128,7 +128,7 @@ def special(case: GraphCase) -> list[Given]:
 
 
 def _numbered(case: GraphCase) -> list[tuple[int, np.ndarray]]:
-    """The drawn inputs; -1 in the place of the number of a seed or an offset."""
+    """The drawn inputs, with -1 for the number of a seed or an offset."""
     roles = [node.role for node in case.graph.placeholders]
     arrays = given(case)[0].arrays
     return [
@@ -191,7 +191,7 @@ class Ran:
 
 
 def shares(a: ArrayValue, b: ArrayValue) -> bool:
-    """Whether two values lie in one buffer; memory without elements is nobody's."""
+    """Whether two values lie in one buffer. Empty tensors share none."""
     if not a.meta.numel or not b.meta.numel:
         return False
     return a.buffer is b.buffer or bool(np.may_share_memory(a.buffer, b.buffer))
@@ -253,5 +253,5 @@ def copied(case: GraphCase) -> GraphCase:
 
 
 def title(kind: str, function: Any) -> str:
-    """How messages call what is checked."""
+    """The name of the checked object in messages."""
     return f"{kind} {getattr(function, '__name__', None) or getattr(function, 'name', function)!r}"

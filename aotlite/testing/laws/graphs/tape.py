@@ -38,7 +38,7 @@ TAPE_LAW = ("T1", "interpreted under the tape = its own tape")
 
 
 def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checked:
-    """What the function went through; every function of a corpus where none is given.
+    """Checks the tape of a function, and returns its laws; by default, of each in the corpus.
 
     Raises LawError where differentiating the captured graph gives other gradients than the function
     has at these arguments: it holds Python that only its tape knows. Raises ArgumentError where

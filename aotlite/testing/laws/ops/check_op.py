@@ -40,7 +40,7 @@ def check_op(
     samples: Iterable[Sample | tuple[Any, ...]] | None = None,
     laws: Iterable[Law | str] | None = None,
 ) -> Checked:
-    """What the op went through. Raises LawError for the first law that it breaks.
+    """Checks an op, and returns the laws that it keeps. Raises LawError for the first broken law.
 
     `op` is an op, its name, or the function that `register_op` gave. A sample is a `Sample`, or a
     tuple of arguments, with arrays for tensors; without samples they are made from the schema.

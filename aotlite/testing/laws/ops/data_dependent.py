@@ -14,7 +14,7 @@ from aotlite.testing.laws.ops.runs import bound, elements, same_bits, tensors_in
 from aotlite.testing.laws.samples.sample import Sample
 
 PLACE = "<law L11>"
-"""The file that the program of the law says it is in."""
+"""The file name that the program of the law has in tracebacks."""
 
 
 def captures_refuse_it_by_name(op: Op, samples: Sequence[Sample]) -> None:

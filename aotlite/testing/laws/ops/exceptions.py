@@ -1,4 +1,4 @@
-"""What the laws of gradients say of some ops otherwise, and why."""
+"""The exceptions of some ops from the laws of gradients, with reasons."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def memory_shows_the_declared_aliasing(op: Op, samples: Samples) -> None:
 
 
 def _check_marks(op: Op) -> None:
-    """The schema's marks say what the class says: nobody may read one and miss the other."""
+    """The marks of the schema agree with the class, so that a reader may rely on either."""
     marked = [p.alias for p in op.schema.parameters]
     wanted = (changes_first(op) or op.views, changes_first(op))
     first = marked[0] if marked else None

@@ -331,7 +331,7 @@ def _bits(gradient: Any) -> bytes:
 
 
 def _targets(op: Op, sample: Sample) -> list[tuple[tuple[Source, int], str]]:
-    """What can be written after the forward: operands, and results that are not operands."""
+    """The tensors to write after the forward: operands, and results that are not operands."""
     args = bound(op, sample)
     found = [((Source.OPERAND, i), f"operand {i}") for i, a in enumerate(args) if tensors_in(a)]
     if not is_viewing(op) and not isinstance(op, GeometryOp):

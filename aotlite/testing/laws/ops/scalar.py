@@ -79,7 +79,7 @@ _UNITS = {"lgamma": 8, "digamma": 32, "polygamma_of": 32, "erfinv": 8}
 
 
 def _exactly(a: Any, function: Callable[[float], Any]) -> Any:
-    """What a function of mpmath, which rounds once, gives for an element, in its dtype.
+    """Returns the result of a function of mpmath, which rounds once, for an element, in its dtype.
 
     SymPy, which aotlite needs, brings mpmath with it: a source that is none of aotlite's kernels.
     """

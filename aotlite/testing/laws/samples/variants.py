@@ -96,7 +96,7 @@ VARIANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "extreme": _extreme,
 }
 SHARED = ("repeated", "overlapping")
-"""What may not be written (TEN-7)."""
+"""The tensors that may not be written (TEN-7)."""
 
 
 def variants(sample: Sample, *, writes: bool, counts: bool) -> Iterator[tuple[str, Sample]]:
