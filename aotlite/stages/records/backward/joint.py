@@ -98,7 +98,7 @@ class BackwardEffect:
     arrivals: frozenset[Result]
     """The results of which one's gradient has to arrive."""
     reachable_inputs: frozenset[Any]
-    """The inputs to which the tape node leads in whose turn it is; one's gradient is asked for."""
+    """The inputs to which its tape node leads; the gradient of one has to be asked for."""
 
     def __str__(self) -> str:
         return f"an effect {self.effect}"

@@ -1,8 +1,8 @@
-"""Compiled backwards in anomaly mode: what eager looks at, looked at before they run (JNT-8).
+"""Checks of compiled backwards in anomaly mode, run before the backward (JNT-8).
 
-Used by stage 10. A `Look` is the graph of the gradients that the ops of a compiled function compute
-in its backward, run op by op on what one call has saved; it raises for the first one that has a
-nan, with the line of the op. Outside of anomaly mode nothing of this is made, or asked for.
+Used by stage 10. A `CompiledAnomalyTrace` computes the gradient of each op of a compiled function,
+op by op, from the saved values of a call. It raises for the first one with a nan, and names the
+op's line. Without anomaly mode nothing of this is made.
 Spec: `specs/anomaly.md`.
 """
 
@@ -44,33 +44,33 @@ Roles = frozenset[Any]
 
 @attrs.frozen(eq=False)
 class CompiledAnomalyTrace:
-    """What is looked at in a backward for one set of gradients that arrive and are asked for."""
+    """The checks of a backward for one set of arriving and one set of wanted gradients."""
 
     run: Run
-    """From the saved values and the gradients that arrive to the readings."""
+    """Computes the readings from the saved values and the arriving gradients."""
     arriving: tuple[tuple[Any, TensorMeta], ...]
-    """The results whose gradients it takes, in order, and in which layout."""
+    """The results whose gradients it takes, in order, with the layouts."""
     readings: tuple[tuple[TapeNode, int, TensorMeta], ...]
-    """Of each result of `run` whose gradient it is, and which."""
+    """For each result of `run` the tape node and the index of its gradient, and its meta."""
     failure: tuple[TapeNode | None, Exception] | None
     reads: tuple[tuple[TapeNode, SavedOf], ...]
     is_whole: bool
-    """Whether all that eager looks at follows from what is saved."""
+    """Whether all of eager's checks can be made from the saved values."""
     within: Mapping[TapeNode, TapeNode]
-    """For each node that was made in a backward the node that ran then."""
+    """For each node made in a backward, the node that ran at that time."""
     order: int
 
 
 @attrs.define(eq=False, repr=False)
 class CompiledAnomalyTraces:
-    """The looks at the backward of one plan, made on first use."""
+    """The anomaly traces of one plan's backward, made on first use."""
 
     _make: Callable[[Roles, Roles | None], CompiledAnomalyTrace]
     _made: dict[Any, CompiledAnomalyTrace] = attrs.field(factory=dict)
     _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
 
     def look(self, call: BackwardCall, grads: Sequence[Any], wanted: Sequence[bool] | None) -> bool:
-        """Raises what eager raises; whether there is nothing left to look at."""
+        """Raises the error that eager raises. Returns whether nothing is left to check."""
         plan = call.plan
         pairs = zip(plan.tangents, grads, strict=True)
         arriving = {role: grad for (role, _), grad in pairs if grad is not None}
@@ -118,7 +118,7 @@ class CompiledAnomalyTraces:
 
 
 def _window(grad: Tensor, meta: TensorMeta) -> Window:
-    """A gradient that arrives in the layout that the backward was recorded for (TAN-3)."""
+    """An arriving gradient in the layout of the recorded backward (TAN-3)."""
     if grad.meta is not meta:
         grad = laid_out(grad, meta)
     return grad.storage.buffer, grad.offset
@@ -135,10 +135,10 @@ def _check_readings(look: CompiledAnomalyTrace, call: BackwardCall, given: list[
 
 # ----------------------------------------------------------------------------------------- notes
 def notes_within(look: CompiledAnomalyTrace, node: TapeNode | None, call: Any) -> Iterator[str]:
-    """Where an op of a compiled call was run in the forward, and where the call was made.
+    """Notes that say where the forward ran an op of a compiled call, and where the call was.
 
-    The caller's frames are those of this call; those of the function are from its compilation. A
-    node that was made in a backward is of the call that this backward is (DBL-2).
+    The caller's frames are from this call, the function's frames from its compilation. A node that
+    was made in a backward belongs to the call that this backward is (DBL-2).
     """
     if node is None:
         yield from notes_of(call)
@@ -159,7 +159,7 @@ def notes_within(look: CompiledAnomalyTrace, node: TapeNode | None, call: Any) -
 
 
 def _level(node: TapeNode) -> int:
-    """In which derivative a node was recorded: 0 for the function, its own backwards included."""
+    """The order of the derivative that recorded a node: 0 for the function itself."""
     level, place = 0, node.origin
     while place is not None and place.origin is not None:
         level += place.scope is None or not place.scope.is_backward
@@ -186,7 +186,7 @@ def _note(node: TapeNode, call: TapeNode | None, *, is_first: bool) -> str:
 
 
 def _inside(node: TapeNode) -> tuple[list[FrameSummary], str]:
-    """The frames of the function that was compiled, and what is to be said of them."""
+    """The frames of the compiled function, and the words that introduce them."""
     made, location = made_of(node), location_of(node)
     frames = [] if made is None else split(made.stack)[1]
     if frames or location is None:
@@ -197,7 +197,7 @@ def _inside(node: TapeNode) -> tuple[list[FrameSummary], str]:
 
 
 def again(error: Exception) -> Exception:
-    """An equal error for this call; the same one where users' class cannot be copied."""
+    """A copy of an error for this call; the same object if a user's class cannot be copied."""
     try:
         made = copy.copy(error)
         if hasattr(error, "__notes__"):

@@ -1,10 +1,10 @@
-"""Tape nodes of compiled calls whose backward takes a gradient whole, and not in parts (DBL-1).
+"""Tape nodes of compiled calls whose backward must get a gradient in one piece (DBL-1).
 
 Used by stage 10, also for gradients of calls whose backward reads memory as it then is (SAV-3).
-Users' Python in a backward may compute something that is not linear in the
-gradient. Eager sends all that arrives at it in a backward through it at once. Of a compiled call,
-gradients arrive at its own tape node, and at those of its gradients; where two of these are met in
-one backward, eager's number would be another, and that is an error.
+User code in a backward may compute a value that is not linear in the gradient. Eager runs it once
+on the sum of the gradients. For a compiled call, gradients arrive at its own tape node and at those
+of its gradients. If one backward meets two of these nodes, eager would compute another number, so
+that is an error.
 Spec: `specs/higher_orders.md`.
 """
 
@@ -23,13 +23,13 @@ from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 @attrs.frozen(eq=False)
 class EngineVisits:
-    """Which tape node of a call, or of its gradients, each backward that runs has met."""
+    """The tape node of a call, or of its gradients, that each running backward has met."""
 
     _met: dict[int, CompiledBackward] = attrs.field(factory=dict)
-    """By the identity of the backward."""
+    """The met node by the identity of the backward."""
 
     def note(self, node: CompiledBackward) -> None:
-        """Raises where this backward has met another one."""
+        """Raises AutogradError if this backward has met another node of the call."""
         task = STATE.task
         if task is None:
             return
@@ -48,7 +48,7 @@ class EngineVisits:
 
 @attrs.frozen(eq=False)
 class _Met:
-    """What is let go at the end of a backward."""
+    """Removes the entry of a backward at its end."""
 
     _met: dict[int, CompiledBackward]
     _task: int
@@ -58,12 +58,12 @@ class _Met:
 
 
 class SingleVisitBackward(CompiledBackward):
-    """The tape node of a call, or of gradients of it, of which a backward may meet one."""
+    """The tape node of a call, or of its gradients; a backward may meet only one of them."""
 
     __slots__ = ("_own", "visits")
 
     visits: tuple[EngineVisits, ...]
-    """Those that it notes itself in; not there until there is another node to meet."""
+    """The visits in which it notes itself; unset until there is another node to meet."""
 
     def name(self) -> str:
         return CompiledBackward.__name__

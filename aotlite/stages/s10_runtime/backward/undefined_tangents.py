@@ -1,9 +1,10 @@
-"""A backward graph for the tangents that arrived: absent ones are no gradient, not zeros (TAN-8).
+"""Backward graphs without absent tangents, which are no gradient, and not zeros (TAN-8).
 
 Used by stage 10, which keeps one graph for each set of absent tangents. An absent tangent is a
-symbolic zero; it spreads through what is linear in it, an addition passes its other operand on, and
-only where neither holds zeros are made. So a gradient that eager never computes, an infinite one
-perhaps, does not get into those that it does compute. Spec: `specs/s10_runtime.md`.
+symbolic zero. An op that is linear in it gives a symbolic zero, an addition gives its other
+operand, and only for other ops is a tensor of zeros made. So a gradient that eager never computes,
+perhaps an infinite one, does not change the gradients that it does compute.
+Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ def without_tangents(
 ) -> Graph:
     """The backward graph that takes no tangents of the `absent` results.
 
-    Gradients of sources that are not `reached` from others are None, be they zeros that depend on
-    no tangent; those of sources that are reached are there, be they zeros of which users' code was
-    given for an absent one. `arrivals` say what its `Arrived` inputs
-    ask: for each the results of which one's gradient has to arrive. They are inputs no longer.
-    `effects` are the graph's own, in order; those among `absent` do not happen (TOK-6).
+    A source that is not `reached` from the other results gets None, even if its gradient is zeros
+    that depend on no tangent. A reached source gets a gradient, even if user code gave none for an
+    absent one. `arrivals` has for each `Arrived` input the results of which one's gradient has to
+    arrive: the inputs become constants. `effects` are the graph's effects in order; those among
+    `absent` do not happen (TOK-6).
     """
     return _Specializer(backward, absent, reached, arrivals, effects).run()
 
 
 def _is_of_zeros(node: Node) -> bool:
-    """Whether a value is zeros that are made, into which a gradient is put."""
+    """Whether a value is a new tensor of zeros, into which a gradient is scattered."""
     return node.target is FULL and not node.args[1]
 
 
@@ -69,7 +70,7 @@ class _Specializer:
         self.made: dict[Node, Node] = {}
         self.effects = effects
         self.muted: set[Node] = set()
-        """Calls of effects that do not happen."""
+        """The calls of effects that do not happen."""
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -95,7 +96,7 @@ class _Specializer:
             return None if gone else self.build.add(node)
         if node.target is WHERE and isinstance(node.args[0].role, Arrived):
             chosen = node.args[1 if self._arrives(node.args[0]) else 2]
-            # A number stands for the gradient that users' code does not give
+            # A number stands for the gradient that user code does not return
             # (`ArrivalConditions.guarded`).
             found: Node | None = self.new[chosen] if type(chosen) is Node else None
             meta: Any = node.meta
@@ -122,11 +123,11 @@ class _Specializer:
         """Whether the effect of this number in its chain does not happen."""
         known = [each for each in self.effects if each.effect == node.target.effect]
         number = numbered(node)
-        # What the plan does not know happens.
+        # An effect that the plan does not know happens.
         return number < len(known) and known[number] in self.absent
 
     def _arrives(self, node: Node) -> bool:
-        """What an `Arrived` input is: whether any gradient of its results arrived."""
+        """The value of an `Arrived` input: whether any gradient of its results arrived."""
         role: Any = node.role
         return bool(self.arrivals[role.index] - self.absent)
 
@@ -135,7 +136,7 @@ class _Specializer:
         return self.build.add(node if same else node.with_args(args, node.meta))
 
     def _filled(self, value: Node) -> Node:
-        """The new node, zeros made where it is a symbolic one."""
+        """The new node; for a symbolic zero a tensor of zeros."""
         found: Node | None = self.new[value]
         if found is not None:
             return found
@@ -185,13 +186,13 @@ class _Specializer:
         return value
 
     def _simplified(self, node: Node, zeros: set[Node]) -> Any:
-        """The scalar expression with zeros put in; symbols are operand positions."""
+        """The scalar expression with zeros for symbolic operands; symbols are operand positions."""
         args = [str(i) if type(a) is Node else a for i, a in enumerate(node.args)]
         names = frozenset(str(i) for i, a in enumerate(node.args) if type(a) is Node and a in zeros)
         return scalar.with_zeros(scalar.tree(node.target.scalar, tuple(args)), names)
 
     def _result(self, role: Role, value: Node) -> Node | None:
-        """A gradient in memory of its own: what an addition passed on may be a tangent."""
+        """A gradient in its own memory: an operand that an addition passed on may be a tangent."""
         if type(role) is Gradient and gradient_of(role.of) not in self.reached:
             return None
         found: Node | None = self.new[value]
@@ -208,8 +209,8 @@ class _Specializer:
 def missing(
     effects: Iterable[BackwardEffect], absent: frozenset[Any], wanted: frozenset[Any] | None
 ) -> frozenset[Any]:
-    """The effects that do not happen where these results' gradients are absent, and gradients of
-    these inputs alone are wanted; None where of all."""
+    """The effects that do not happen if these results' gradients are absent, and only those of
+    `wanted` inputs are asked for; None asks for all."""
     return frozenset(
         [
             each

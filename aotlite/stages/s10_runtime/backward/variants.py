@@ -31,12 +31,12 @@ class CompiledVariants:
     graph: Graph
     _lower: Callable[[Graph], Run]
     arrivals: tuple[frozenset[ResultRole], ...] = ()
-    """What the graph's `Arrived` inputs ask."""
+    """For each `Arrived` input, the results of which one's gradient has to arrive."""
     effects: tuple[BackwardEffect, ...] = ()
     sources: list[str] = attrs.field(factory=list)
-    """The functions made so far, as Python."""
+    """The sources of the functions made so far."""
     whole: Step | None = None
-    """The one for all tangents."""
+    """The function for all tangents; None until it is made."""
     _made: dict[Absent, Step] = attrs.field(factory=dict)
     _needed: dict[Absent, frozenset[int]] = attrs.field(factory=dict)
     _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
@@ -53,7 +53,7 @@ class CompiledVariants:
         return found
 
     def step(self, absent: Absent, plan: BackwardPlan) -> Step:
-        """The function that takes a node and gradients, of which those are None."""
+        """The backward for these absent tangents: a function of a node and its gradients."""
         step = self._made.get(absent)
         if step is None:
             with self._lock:
@@ -79,7 +79,7 @@ class CompiledVariants:
 
 
 def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph, BackwardPlan]:
-    """Graph and plan for the results whose gradients arrive, where that makes others (TAN-8)."""
+    """Graph and plan for this set of arriving gradients, if they depend on the set (TAN-8)."""
     if not plan.facts.arrival_choices:
         return graph, plan
     arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
@@ -104,7 +104,7 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
 def chosen(
     graph: Graph, choices: Sequence[ArrivalChoice], arrived: frozenset[Any]
 ) -> tuple[Graph, ArrivalChoice]:
-    """The backward graph with the gradients of one choice alone, and the choice."""
+    """The backward graph with one choice's gradients only, and the choice."""
     number = next((k for k, each in enumerate(choices) if each.arrived == arrived), 0)
     mark = str(number)
     kept: list[tuple[Role, Any]] = []

@@ -1,5 +1,4 @@
-"""The backward of a compiled call as straight-line Python: from gradients of results to those of
-inputs.
+"""Writes the backward of a compiled call as straight-line Python.
 
 Used by `backward/variants.py` alone. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4, SUB-11. Spec:
 `specs/s10_runtime.md`.
@@ -46,15 +45,15 @@ Step = Callable[[Any, list[Any]], list[Any]]
 
 
 def zeros(meta: TensorMeta) -> Tensor:
-    """A part of a gradient that no gradient reached."""
+    """A tensor of zeros, for a part of a wrapper that no gradient reaches."""
     made: Tensor = dispatch(FULL, (meta.shape, 0, meta.dtype, meta.device))
     return made if made.meta is meta else dispatch(RESTRIDE, (made, meta.stride))
 
 
 def share_memory(graph: Graph) -> bool:
-    """Whether two gradients that a backward gives can lie in one buffer.
+    """Whether two gradients of a backward can lie in one buffer.
 
-    Asked of each variant: what is left of a sum may be the gradient of another input, too.
+    Asked of each variant: the operand left of a sum may be the gradient of another input, too.
     """
     values = [value for _, value in graph.outputs_with(Gradient) if type(value) is Node]
     roots = [storage_root(value) for value in values]
@@ -89,7 +88,7 @@ class BackwardWriter:
         return self.source.function(self.graph.name, number, "node, grads")
 
     def _check(self) -> None:
-        """SAV-2: what was saved is as it was."""
+        """Adds the checks of saved versions (SAV-2)."""
         plan, source = self.plan, self.source
         absent = source.constant(self.absent, "A", "the results whose gradients are absent")
         if any(role not in self.absent for role in plan.errors):
@@ -106,7 +105,7 @@ class BackwardWriter:
             source.add(f"if {tests}:", f"    node.check({absent})")
 
     def _values(self) -> str:
-        """The saved values and the tangents, in the layout that the backward was recorded for."""
+        """The list of saved values and tangents, in the layouts of the recorded backward."""
         plan, source = self.plan, self.source
         source.use(laid_out)
         names = [f"g{i}" for i in range(len(plan.tangents))]
@@ -143,7 +142,7 @@ class BackwardWriter:
     def _check_part(
         self, name: str, path: str, result: Any, kind: type[Any], meta: TensorMeta
     ) -> None:
-        """TAN-4: before a part is laid out otherwise, that it is one of this shape and dtype."""
+        """Adds the check of a part's shape and dtype, before its layout is changed (TAN-4)."""
         source = self.source
         source.use(dense_part)
         known = [source.constant(each, letter) for each, letter in ((result, "R"), (kind, "T"))]
@@ -155,7 +154,7 @@ class BackwardWriter:
         source.add(f"        {name} = dense_part({name}, {how})")
 
     def _tangent(self, name: str, meta: TensorMeta) -> str:
-        """A dense gradient in the layout that the backward was recorded for (TAN-3)."""
+        """The value of a dense gradient in the layout of the recorded backward (TAN-3)."""
         source = self.source
         expected = source.constant(meta, "M", str(meta))
         source.add(f"if {name}.meta is not {expected}:")
@@ -186,7 +185,7 @@ class BackwardWriter:
         return f"found[{self.graph.output_roles.index(role)}]"
 
     def _gradients(self) -> None:
-        """Tensors over what the backward computed; TAN-8: what nothing reached stays None."""
+        """Adds the lines that make the gradients; None for sources without one (TAN-8)."""
         plan, source = self.plan, self.source
         # Where a gradient is absent, what is left of a sum may lie in another layout than the sum.
         metas: list[Any] = [
@@ -213,7 +212,7 @@ class BackwardWriter:
         self._return(f"[{', '.join(tensors)}]", metas)
 
     def _return(self, tensors: str, metas: list[Any]) -> None:
-        """Returns what the backward gave; where gradients are wrappers, as their parts."""
+        """Adds the line that returns the gradients; wrappers are made from their parts."""
         if self.plan.facts.subclass_metas:
             names = [f"t{i}" for i in range(len(metas))]
             self.source.add(f"{listed(names)} = {tensors}")
@@ -221,7 +220,7 @@ class BackwardWriter:
         self.source.add(f"return {tensors}")
 
     def _wrapped(self, names: list[str], metas: list[Any]) -> str:
-        """SUB-11: the gradients of the sources, which may be wrappers of those of parts."""
+        """The gradients of the sources; wrappers are made from their parts' gradients (SUB-11)."""
         roles = [role.of for role, _ in self.graph.outputs_with(Gradient)]
         by_role = dict(zip(roles, zip(names, metas, strict=True), strict=True))
         writer = SubclassWriter(self.source)
@@ -246,7 +245,7 @@ class BackwardWriter:
         return writer.made(wrapping, parts)
 
     def _dense_part(self, name: str, meta: TensorMeta | None, expected: TensorMeta) -> str:
-        """The variable of a part; zeros where no gradient reaches this part, and others are."""
+        """The variable of a part's gradient; zeros if none reaches this part, but other ones."""
         if meta is not expected:
             layout = self.source.constant(expected, "M", str(expected))
             self.source.use(zeros if meta is None else laid_out)
@@ -256,6 +255,6 @@ class BackwardWriter:
 
 
 def laid_out(grad: Tensor, meta: TensorMeta) -> Tensor:
-    """TAN-3: the gradient in the layout that the backward was recorded for."""
+    """The gradient in the layout of the recorded backward (TAN-3)."""
     out: Tensor = grad.detach().restride(meta.stride)
     return out

@@ -1,7 +1,8 @@
-"""A quick way to see that what a function can reach has the form it had: a flat list of looks.
+"""Quick guards on the form of the objects that a function can reach: a flat list of tests.
 
-`EnvironmentGuard` compares images, and knows which place differs; `Forms` says yes or no, several
-times as fast. Made by stage 10 from the live objects, of which it keeps none but classes.
+`EnvironmentGuard` compares snapshots, and finds the place that differs. `EnvironmentTests` only
+says whether all is equal, several times as fast. Stage 10 makes it from the live objects, and keeps
+none of them but classes.
 Rules: CAP-5, CAP-12. Spec: `specs/s10_runtime.md`.
 """
 
@@ -23,7 +24,7 @@ from aotlite.stages.records.guards.snapshots import (
 )
 
 Look = tuple[int, Any, Callable[..., bool] | None, Any]
-"""(number of the holder or -1 for the roots, key, what is checked, expected)."""
+"""(number of the holder or -1 for the roots, key, check, expected value)."""
 
 
 Items = Iterator[tuple[int, Any, Any, bool]]
@@ -31,20 +32,20 @@ Items = Iterator[tuple[int, Any, Any, bool]]
 
 
 class EnvironmentTests:
-    """The form of some values, told from how they are now."""
+    """Tests that values have the form that they have now."""
 
     __slots__ = ("_looks", "_start")
 
     def __init__(self, roots: Sequence[Any], tensors: Sequence[Tensor]) -> None:
-        """`tensors` are known to be different objects, and are checked elsewhere."""
+        """`tensors` are different objects; other guards check them."""
         builder = _Builder(roots, tensors)
         self._looks = builder.looks
         self._start = 0 if builder.has_tensors else len(tensors)
 
     def hold(self, roots: Sequence[Any], tensors: Sequence[Tensor]) -> bool:
-        """Whether the values have this form; `roots` and `tensors` as when it was made.
+        """Whether the values have this form; `roots` and `tensors` are given in the same order.
 
-        Raises KeyError, IndexError or AttributeError where something is not there.
+        Raises KeyError, IndexError or AttributeError if an object is missing.
         """
         holders: list[Any] = []
         seen: list[Any] = list(tensors)
@@ -78,7 +79,7 @@ def _is_module(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -
 
 
 def _form(own: dict[str, Any]) -> list[tuple[str, type]]:
-    """The attributes of a Module that are not plain, in order, with their types."""
+    """The attributes of a Module that are no plain values, in order, with their types."""
     parts = (Tensor, TrackedObject, list, tuple, dict, type(None), *CALLED)
     return [(name, type(value)) for name, value in own.items() if isinstance(value, parts)]
 
@@ -134,7 +135,7 @@ def _is_leaf(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> 
 
 # ----------------------------------------------------------------------------------- the building
 class _Builder:
-    """Walks the values as a `Snapshotter` does, and notes a look for each."""
+    """Walks the values as a `Snapshotter` does, and adds a test for each."""
 
     def __init__(self, roots: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         self.looks: list[Look] = []
@@ -155,7 +156,7 @@ class _Builder:
                 stack.pop()
 
     def _look(self, holder: int, key: Any, value: Any, inside: bool) -> Items | None:
-        """Notes the look at a value; the items behind it."""
+        """Adds the test of a value; returns the items in it."""
         known = self.met.get(id(value))
         if known is not None:
             self.looks.append((holder, key, None, known))
@@ -180,7 +181,7 @@ class _Builder:
         return None
 
     def _wrapper(self, holder: int, key: Any, value: Tensor) -> Items:
-        """What can be read of a wrapper without an op: its spec, and its parts."""
+        """The spec and parts of a wrapper, which a program can read without an op."""
         parts, spec = inner_tensors(value), Spec(flatten(value)[1])
         expected = type(value), value.meta, [*parts], spec
         return self._open(holder, key, value, _is_wrapper, expected, parts.items(), False)

@@ -1,6 +1,6 @@
-"""Why an entry is not valid for a call: its checks one by one, in words (GRD-4).
+"""The guard that makes an entry invalid for a call, in words (GRD-4).
 
-Used by stage 10 alone. Asked when a call is refused, and never otherwise.
+Used by stage 10 alone, and only when a user asks why a call is refused.
 Spec: `specs/s10_runtime.md`.
 """
 
@@ -15,7 +15,7 @@ from aotlite.stages.records.guards.guard_records import EnvironmentGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
-"""What looking at a place raises where something else lies than before."""
+"""The errors that an access path raises if other objects lie there than before."""
 
 
 @attrs.frozen
@@ -24,15 +24,15 @@ class GuardCheck:
 
     test: str
     subject: str
-    """What it is about, for people."""
+    """Its subject, in words."""
     shown: str | None = None
-    """An expression for what was found."""
+    """An expression for the value found."""
     expected: str = "the same"
     is_statement: bool = False
     culprit: str | None = None
-    """An expression for the place at fault, where the check is about several."""
+    """An expression for the place that fails, if the check covers several."""
     explain: Callable[[], tuple[GuardCheck, ...]] | None = None
-    """What the test sums up, one by one."""
+    """The single checks that the test combines."""
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ def what_fails(
 
 
 def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> str:
-    """What the expression gives, as text; `otherwise` if there is none, or it leads nowhere."""
+    """The value of the expression as text; `otherwise` if there is none, or it raises."""
     try:
         return otherwise if expression is None else str(eval(expression, here))[:200]
     except GUARD_ERRORS:
@@ -79,7 +79,7 @@ def _evaluated(expression: str | None, here: dict[str, Any], otherwise: str) -> 
 
 
 def outlined(value: Any) -> str:
-    """A container of plain values as it is printed; anything else by its type and length."""
+    """A container of plain values as Python prints it; another value by its type and length."""
     kind = type(value).__name__
     if not isinstance(value, (list, tuple, dict)):
         return f"a {kind}"
@@ -90,7 +90,7 @@ def outlined(value: Any) -> str:
 
 
 def changed_words(guard: EnvironmentGuard, before: list[str], leaves: Any, tensors: Any) -> str:
-    """What lies now at the first place that changed, and what lay there."""
+    """The value now at the first place that changed, and the value before."""
     place = guard.changed(leaves, tensors)
     if place is None:
         return "something else"

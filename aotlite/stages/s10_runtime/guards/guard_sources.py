@@ -1,4 +1,4 @@
-"""What an entry's guards are made from: the caller's tensors, and what the capture read of them.
+"""`GuardedValues`: the values from which an entry's guards are made.
 
 Used by the pipeline. Rules: GRD-1 to GRD-4. Spec: `specs/s10_runtime.md`.
 """
@@ -28,7 +28,7 @@ def guarded_values_of(
     calling: Any,
     partition: Partition,
 ) -> GuardedValues:
-    """What the guards are made from. Raises AliasError for inputs that share foreign memory."""
+    """The values for the guards. Raises AliasError for inputs that share foreign memory."""
     recorder = captured.recorder
     reals = {given.role: recorder.real_of(given.fake) for given in captured.inputs}
     refuse_foreign_overlap(reals, meta)
@@ -73,7 +73,7 @@ def _view_family_members(
 
 @attrs.frozen(eq=False)
 class GuardedValues:
-    """What the guards of an entry are made from: the first call, and what it read outside."""
+    """The tensors of the first call, and the objects outside that the function read."""
 
     leaves: Sequence[Any]
     """The flat arguments, tensors for ndarrays."""
@@ -81,19 +81,19 @@ class GuardedValues:
     """The distinct tensor arguments by the role of their first place."""
     hidden: tuple[Tensor, ...]
     parts: dict[InputRole, Tensor]
-    """The distinct parts of those that are wrappers."""
+    """The distinct inner tensors of wrappers."""
     wrappers: dict[InputRole, SubclassMeta]
-    """How each wrapper is made, those that are parts included."""
+    """How each wrapper is rebuilt, also those that are parts."""
     guards: tuple[Any, ...]
     fixed_offsets: frozenset[InputRole]
     fixed_sizes: dict[InputRole, int]
-    """The bytes of memory that grows."""
+    """The bytes of storages that the function resizes."""
     fixed_views: dict[InputRole, bool]
-    """Whether inputs are views whose autograd state changes (TEN-23)."""
+    """Whether inputs are views, for inputs whose autograd state changes (TEN-23)."""
     written: frozenset[InputRole]
-    """What is written, or on a storage that is: it must share memory as it did (GRD-2)."""
+    """Inputs on written storages: they must share memory as at the first call (GRD-2)."""
     needed: dict[InputRole, int]
-    """Bytes that the storage must have, of inputs of which more is seen than they span."""
+    """The bytes that the storage must have, for inputs whose span `as_strided` exceeds."""
     view_family_members: tuple[InputRole, ...]
     """Inputs whose gradients depend on how they are views of one base (SYN-2)."""
     hooks: tuple[Any, ...]

@@ -1,7 +1,7 @@
-"""The tests of a run-time function that its inputs share memory as they did at the first call.
+"""Guards that the inputs share memory as at the first call.
 
-Used by stage 10 alone, for functions that write something. Straight-line tests: of inputs that
-share nothing, as most do, they cost a comparison a pair. Rules: GRD-2, DUP-5.
+Used by stage 10 alone, for functions that write memory. They are straight-line tests: for inputs
+that share no memory, one comparison a pair. Rules: GRD-2, DUP-5.
 Spec: `specs/s10_runtime.md`.
 """
 
@@ -29,7 +29,7 @@ from aotlite.stages.s10_runtime.guards.failures import GuardCheck
 from aotlite.stages.s10_runtime.source import MANY, FunctionSource, chain_words, listed
 
 _FEW = 3
-"""So many storages are compared pair by pair; more, as a set."""
+"""Up to this number, storages are compared pair by pair; more of them as a set."""
 
 _VIEWS_OF_BASE = "of which base inputs that overlap are views"
 _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
@@ -38,10 +38,10 @@ _SUBJECT, _EXPECTED = "memory that the inputs share", "as at the first call"
 def sharing_check(
     source: FunctionSource, tensors: dict[str, Tensor], written: Collection[str]
 ) -> Iterator[GuardCheck]:
-    """The check for inputs by the names of their variables, some of which are written, if any.
+    """The check of inputs, by the names of their variables; `written` are the written ones.
 
-    Straight-line tests that everything lies as it did; where that is more than counts, what counts
-    is found and compared when they fail.
+    Straight-line tests compare all storages and offsets. If some of these do not matter, the
+    relations that matter are computed and compared when the tests fail.
     """
     tests = tuple(_tests(source, tensors, written))
     if not tests:
@@ -59,9 +59,9 @@ def sharing_check(
 
 
 def view_family_checks(source: FunctionSource, tensors: dict[str, Tensor]) -> Iterator[GuardCheck]:
-    """That the same inputs are views of one base, of an equal one, and by the same views.
+    """Checks that the same inputs are views of one base, with equal view chains.
 
-    A write to one of them becomes part of the others' history, through the base (SYN-7).
+    A write to one of them changes the history of the others, through the base (SYN-7).
     """
     families: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
@@ -81,7 +81,7 @@ def view_family_checks(source: FunctionSource, tensors: dict[str, Tensor]) -> It
 
 
 def _seen_as(source: FunctionSource, name: str, tensor: Tensor) -> str:
-    """That an input is the view of its base that it was, or the base itself."""
+    """The test that an input has the same view chain from its base, or is the base itself."""
     chain = source.constant(tensor._chain, "V", chain_words(tensor._chain))
     isnt = "" if tensor._base is None else "not "
     return f"{name}._base is {isnt}None and {name}._chain.is_like({chain})"
@@ -90,14 +90,14 @@ def _seen_as(source: FunctionSource, name: str, tensor: Tensor) -> str:
 def _some_are_apart(
     groups: Collection[tuple[int, ...]], near: Collection[tuple[int, int, int]]
 ) -> bool:
-    """Whether there are tensors on one storage of which some do not overlap."""
+    """Whether some tensors on one storage do not overlap."""
     return sum(len(group) * (len(group) - 1) // 2 for group in groups) > len(near)
 
 
 def _tests(
     source: FunctionSource, tensors: dict[str, Tensor], written: Collection[str]
 ) -> Iterator[GuardCheck]:
-    """That the inputs are on the storages they were on, where they were, one by one."""
+    """The tests that the inputs have the same storages and offsets as before, one by one."""
     names, given = list(tensors), list(tensors.values())
     first = []
     for group in on_one_storage(given):
@@ -122,7 +122,7 @@ def _tests(
 
 
 def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> GuardCheck:
-    """That one input starts where it did from the start of another, on its storage."""
+    """The test that an input has the same distance from the start of another on its storage."""
     distance = first_byte(other) - first_byte(tensor)
     sizes = tensor.meta.dtype.itemsize, other.meta.dtype.itemsize
     if sizes[0] == sizes[1]:
@@ -134,7 +134,7 @@ def _at_distance(name: str, tensor: Tensor, later: str, other: Tensor) -> GuardC
 
 
 def _different(names: list[str]) -> str:
-    """That the inputs are on different storages."""
+    """The test that the inputs have different storages."""
     storages = [f"{name}.storage" for name in names]
     if len(names) <= _FEW:
         return " and ".join([f"{a} is not {b}" for a, b in combinations(storages, 2)])
@@ -142,7 +142,7 @@ def _different(names: list[str]) -> str:
 
 
 def _apart(names: list[str]) -> str:
-    """That they are, and that no ndarray leads from one to another."""
+    """The test that the inputs have different storages, and share no ndarray's memory."""
     everything = f"are_apart({', '.join(names)})"
     if len(names) > MANY:
         return everything
@@ -152,10 +152,9 @@ def _apart(names: list[str]) -> str:
 
 
 def refuse_foreign_overlap(tensors: dict[InputRole, Tensor], meta: FunctionMeta) -> None:
-    """ALI-1 for memory that different storages lie on, as ndarrays can lead to.
+    """Raises AliasError for a written tensor whose memory another storage shares, by an ndarray.
 
-    Raises AliasError where one of the tensors is written. Hidden aliases share a buffer, and are
-    members of one synthetic base.
+    That is ALI-1. Hidden aliases share a buffer, and are members of one synthetic base.
     """
     roles, given = list(tensors), list(tensors.values())
     for i, j in foreign_overlaps(given):

@@ -1,7 +1,7 @@
-"""The first part of a run-time function: what a call must satisfy for an entry to be valid for it.
+"""Writes the guards, the first part of an entry's function.
 
-Input: the first call's flat arguments and what capture noted of the outside. Output: lines that
-return MISS where something is not as it was, and the same checks one by one, for `why_not`. Rules:
+Input: the first call's flat arguments, and the guards that capture recorded. Output: lines that
+return MISS if a guard fails, and the same checks one by one, for `why_not`. Rules:
 GRD-1, GRD-2, DUP-5, CAP-3..CAP-12. Spec: `specs/s10_runtime.md`.
 """
 
@@ -51,19 +51,19 @@ from aotlite.stages.s10_runtime.source import FunctionSource, listed
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
 
 MISS = object()
-"""What a run-time function returns for a call that its entry is not valid for."""
+"""The result of an entry's function for a call for which the entry is not valid."""
 
 _ONE_OBJECT = "which arguments are one object"
 _BITS = 256
-"""Longer ints are not written out: Python refuses to, beyond some thousand digits."""
+"""Longer ints are no literals: Python refuses literals of more than some thousand digits."""
 
 
 def write_guards(
     source: FunctionSource, world: GuardedValues, *, marks: bool = True
 ) -> tuple[GuardCheck, ...]:
-    """Adds the guards' lines to `source`; the checks one by one.
+    """Adds the guards' lines to `source`; returns the checks one by one.
 
-    With `marks`, many arguments are known again by the marks that they got.
+    With `marks`, a call recognizes many arguments by marks that an earlier call gave them.
     """
     writer = _Guards(source, world)
     writer.modes()
@@ -110,14 +110,14 @@ class _Guards:
     checks: list[GuardCheck] = attrs.field(factory=list)
     _variables: dict[Any, str] = attrs.field(factory=dict)
     _places: dict[str, str] = attrs.field(factory=dict)
-    """Where hidden inputs lie, by variable."""
+    """The access paths of hidden inputs, by variable."""
 
     def check(self, test: str, subject: str, shown: str | None, expected: str) -> None:
         self.checks.append(GuardCheck(test, subject, shown, expected))
 
     # --- arguments
     def arguments(self, *, marks: bool) -> None:
-        """Each argument's facts; of plain values type and bits; which are one object (DUP-5)."""
+        """Checks facts of tensors, type and bits of plain values, and same objects (DUP-5)."""
         first: dict[int, int] = {}
         tensors: dict[str, Tensor] = {}
         modules: list[str] = []
@@ -141,7 +141,7 @@ class _Guards:
             hidden |= {name_of(role): part for role, part in self.world.parts.items()}
         if marks and len(tensors) + len(hidden) > 3:
             for name, tensor in list(tensors.items())[:1] if hidden else ():
-                self._meta(name, tensor)  # most calls that need another entry are told by this
+                self._meta(name, tensor)  # most calls that need another entry fail here
             self._hidden()
             self._marks(tensors | hidden)
         else:
@@ -158,7 +158,7 @@ class _Guards:
         self._different(modules, users=True)
 
     def _hidden(self) -> None:
-        """The tensors that the function reached without their being arguments (CAP-3)."""
+        """Checks the hidden inputs: tensors that the function reached outside (CAP-3)."""
         for guard in self.world.guards:
             if isinstance(guard, HiddenInputGuard):
                 name, place = f"h{guard.index}", str(guard.place)
@@ -167,7 +167,7 @@ class _Guards:
         self._unwrap()
 
     def _unwrap(self) -> None:
-        """The parts of wrappers, of which class, names and spec are as they were (SUB-21)."""
+        """Checks class, names and spec of wrappers, and their parts (SUB-21)."""
         shared = []
         wrappers = sorted(self.world.wrappers.items(), key=lambda each: depth(each[0]))
         for role, wrapping in wrappers:
@@ -196,7 +196,7 @@ class _Guards:
         self.check(test, f"argument {name[1:]}", f"{name}.meta", str(tensor.meta))
 
     def _marks(self, tensors: dict[str, Tensor]) -> None:
-        """Facts and identity of many tensors, in one look at each that is known already."""
+        """Checks facts and identity of many tensors, with one test for each marked one."""
         marks = [Mark(facts_of(tensor)) for tensor in tensors.values()]
         source = self.source
         names = [source.constant(mark, "K") for mark in marks]
@@ -211,7 +211,7 @@ class _Guards:
         self.checks.append(GuardCheck(test, "the arguments", explain=explain))
 
     def _different(self, names: list[str], *, users: bool = False) -> None:
-        """Objects that were different must be: a program can ask (DUP-5)."""
+        """Checks that different objects still are: a program can compare them (DUP-5)."""
         if len(names) > 1:
             pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
             test = " and ".join([f"{a} is not {b}" for a, b in pairs])
@@ -233,14 +233,14 @@ class _Guards:
         self.check(test, subject, f"words({name})", _words(value))
 
     def modes(self) -> None:
-        """First of all: of the tensors of a capture no facts can be asked."""
+        """Checks first that no capture runs: its tensors have no facts."""
         self.check("STATE.recorder is None", "a capture", None, "none running")
         mode = STATE.grad_mode
         self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
 
     # --- the outside
     def outside(self) -> None:
-        """What the function reached without its being an argument (CAP-3, CAP-12)."""
+        """Checks the objects that the function reached outside its arguments (CAP-3, CAP-12)."""
         for guard in self.world.guards:
             match guard:
                 case SameTensorGuard(place, role):
@@ -272,7 +272,7 @@ class _Guards:
             self._plain(self._at(place), value, str(place), frozen)
 
     def _surroundings(self, guard: EnvironmentGuard) -> None:
-        """Immutable things one by one; containers, Modules and tensors by their image."""
+        """Checks immutable objects one by one; containers, Modules and tensors by a snapshot."""
         rest: list[tuple[AccessPath, Any]] = []
         leaves = list(self.world.leaves)
         for place, image in zip(guard.places, guard.images, strict=True):
@@ -290,7 +290,7 @@ class _Guards:
             self._forms(EnvironmentGuard(places, images))
 
     def _forms(self, guard: EnvironmentGuard) -> None:
-        """The form of containers and Modules, quickly; which place differs is asked afterwards."""
+        """Checks the form of containers and Modules quickly, without finding the place."""
         tensors = self.world.tensors()
         leaves = list(self.world.leaves)
         values = [place.resolve(leaves) for place in guard.places]
@@ -309,7 +309,7 @@ class _Guards:
         self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=culprit))
 
     def _identity(self, place: AccessPath, value: Any) -> bool:
-        """Checks by identity what has nothing else: modules, functions, classes."""
+        """Checks modules, functions and classes by identity."""
         if isinstance(value, (types.ModuleType, type)):
             name = self.source.constant(value, "O", _words(value))
             test = f"{self._at(place)} is {name}"
@@ -323,7 +323,7 @@ class _Guards:
 
     # --- places
     def _at(self, place: AccessPath) -> str:
-        """The variable that holds what lies at a place; each step of a path is taken once."""
+        """The variable for the object at an access path; each step of a path is taken once."""
         at = self._root(place)
         for i, (kind, key) in enumerate(place.path):
             path = (id(place.function), place.argument, place.path[: i + 1])
@@ -360,7 +360,7 @@ class _Guards:
         return f"take({at}, {kind!r}, {self._key(key)})"
 
     def _owner(self, place: AccessPath, i: int) -> Any:
-        """What a place's step is taken from."""
+        """The variable from which a path's last step is taken."""
         before = AccessPath(place.argument, place.function, place.path[:i])
         return before.resolve(list(self.world.leaves))
 
@@ -372,7 +372,7 @@ class _Guards:
 
     # --- memory
     def memory(self) -> None:
-        """Where something is written: who shares memory with whom (GRD-2); offsets that count."""
+        """Checks shared memory if any is written (GRD-2), and offsets that the function read."""
         tensors = self.world.tensors()
         if self.world.written and len(tensors) > 1:
             named = {name_of(role): tensor for role, tensor in tensors.items()}
@@ -402,7 +402,7 @@ class _Guards:
 
 
 def _words(value: Any) -> str:
-    """A value in a few words: a tensor's facts; what is not a plain one, by its type."""
+    """A value in a few words: a tensor by its facts, a plain value itself, others by type."""
     if isinstance(value, Tensor):
         return str(facts_of(value))
     if isinstance(value, types.ModuleType):
@@ -417,7 +417,7 @@ def _words(value: Any) -> str:
 def _explain_marks(
     source: FunctionSource, names: Sequence[str], subjects: Sequence[str], marks: Sequence[Mark]
 ) -> tuple[GuardCheck, ...]:
-    """The facts of each tensor, and that they are different objects."""
+    """Checks the facts of each tensor, and that they are different objects."""
     one_by_one = []
     for name, subject, mark in zip(names, subjects, marks, strict=True):
         expected = source.constant(mark.facts, "F")
@@ -428,7 +428,7 @@ def _explain_marks(
 
 
 def _exact_test(name: str, value: Any) -> str | None:
-    """A quick test for equal type and bits; None for values that need more."""
+    """A quick test for equal type and bits; None for values without one."""
     kind = type(value)
     if value is None or kind is bool:
         return f"{name} is {value}"
