@@ -1,1 +1,1 @@
-"""What stage 2 finds, as records: `FunctionMeta`, its facts, and what follows from them."""
+"""Records of stage 2: `FunctionMeta`, its facts, and the numbers and sentences made from them."""

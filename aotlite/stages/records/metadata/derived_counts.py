@@ -1,6 +1,6 @@
-"""The numbers and orders that follow from a `FunctionMeta`: nothing of them is kept (META-19).
+"""Numbers and orders that are derived from a `FunctionMeta`, which does not store them (META-19).
 
-Stages ask for roles; these are for whoever prints, exports or checks. Spec: `specs/rules/meta.md`.
+Stages use roles; these numbers are for printing, exports and checks. Spec: `specs/rules/meta.md`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from aotlite.stages.records.metadata.function_facts import (
 
 @attrs.frozen(repr=False)
 class DerivedCounts(Record):
-    """Which inputs and results are of which class, by position (META-19)."""
+    """The positions of inputs and results of each class (META-19)."""
 
     out_graph: tuple[int, ...]
-    """The inputs that the runtime writes after the graph: bytes, geometry or both."""
+    """Inputs that the runtime writes after the graph: bytes, geometry or both."""
     in_graph: tuple[int, ...]
     """The inputs that the graph writes itself."""
     in_graph_counted: tuple[int, ...]
-    """Those of them whose version counter the call raises."""
+    """Those of them whose version counters a call raises."""
     plain: tuple[int, ...]
     """The results that the forward returns."""
     aliases: tuple[int, ...]
@@ -44,7 +44,7 @@ class DerivedCounts(Record):
     bases: int
     tangents: int
     forward_returns: tuple[Result, ...]
-    """The roles of what the forward returns before the saved values, in order (META-20)."""
+    """The roles of the results of the forward before the saved values, in order (META-20)."""
 
 
 def counts_of(meta: FunctionFacts) -> DerivedCounts:

@@ -223,7 +223,7 @@ def _alias_text(of: str, view: ViewFacts) -> str:
 
 
 def _kind_text(view: ViewFacts, kind: CreationKind) -> str:
-    """What restricts writing the view, and asking for its history (TEN-19 to TEN-21)."""
+    """The restrictions on writing a view and on asking for its history (TEN-19 to TEN-21)."""
     later = kind is CreationKind.NO_GRAD and view.under_grad
     words = [
         f", and is {'taken with grad mode on of ' if later else ''}{kind.value}",
@@ -234,7 +234,7 @@ def _kind_text(view: ViewFacts, kind: CreationKind) -> str:
 
 
 def _memory_text(made: Plain | BaseMeta) -> str:
-    """What the function did to memory of its own."""
+    """The function's effects on its own memory."""
     count = f", its version counter at {made.version}" if made.version else ""
     return f"{count}{', with a hidden alias' if made.shares_outside else ''}"
 
@@ -316,7 +316,7 @@ def explain_convention(convention: Any) -> str:
 
 
 def _synthetic_text(base: Any) -> str:
-    """What a synthetic base is made of (SYN-1)."""
+    """The members of a synthetic base (SYN-1)."""
     views = [f"{each.role} ({chain_text(each.chain) or 'all of it'})" for each in base.members]
     return f"{meta_text(base.meta)}, the memory that {_listed(views)} are windows on"
 

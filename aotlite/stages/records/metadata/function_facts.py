@@ -1,4 +1,4 @@
-"""What stages hand to each other, frozen. Facts only: counts are derived, roles asked for.
+"""`FunctionFacts`, the facts of stage 2 on a function. Counts are derived from them.
 
 Spec: `specs/s2_analyze.md`. Rules: META-2..META-16.
 """
@@ -26,12 +26,12 @@ from aotlite.stages.records.version_counts import CountPlan
 # ------------------------------------------------------------------------------- 2 analyze
 @attrs.frozen(eq=False, repr=False)
 class MemoryStep(Record):
-    """An input is put onto other memory (FUN-18)."""
+    """An input gets other memory, by `set_` or `resize_` (FUN-18)."""
 
     window: Alias
-    """Where it lies from then on."""
+    """Its view of the new memory."""
     grows: bool = False
-    """Its own memory grows, and then holds what is there."""
+    """Whether its own memory grows, and takes the bytes of the new one."""
 
 
 class StateStep(Enum):
@@ -44,7 +44,7 @@ class StateStep(Enum):
 
 @attrs.frozen(eq=False, repr=False)
 class InputMeta(Record):
-    """What the function does to one input (META-2)."""
+    """The function's effects on one input (META-2)."""
 
     role: InputRole
     meta: TensorMeta
@@ -56,7 +56,7 @@ class InputMeta(Record):
     place: str
     is_leaf: bool
     requires_grad: bool
-    """At entry."""
+    """Whether it requires grad at entry."""
     requires_grad_at_exit: bool
     writes_data: bool
     writes_metadata: bool
@@ -65,18 +65,18 @@ class InputMeta(Record):
     changes_history: bool
     """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
     version_bumps: int
-    """How much a call raises the version counter of its storage family."""
+    """The number by which a call raises the version of its storage."""
     hidden: bool = False
-    """Every data write went through a hidden alias, which no version counts (FUN-19)."""
+    """Every data write went through a hidden alias, which its version does not count (FUN-19)."""
     changes: tuple[StateStep | MemoryStep, ...] = ()
-    """What besides writes is done to it at each call, in order (FUN-18, FUN-36)."""
+    """The changes of its autograd state and memory at each call, in order (FUN-18, FUN-36)."""
     shares_outside: bool = False
-    """A hidden alias was taken: from now on its memory may not move (TEN-5)."""
+    """A hidden alias of it was taken: its memory may not move (TEN-5)."""
     extent: tuple[int, int] | None = None
     """Where windows of as_strided show more than it spans: the first element and the one behind the
     last, from its own first one. Written bytes are those of all that is seen (FUN-11)."""
     in_graph: bool = False
-    """The compiled graph itself writes its bytes (META-3): the runtime has no new value of it."""
+    """The compiled graph itself writes its bytes; the runtime gets no new value (META-3)."""
     written_late: bool = False
     """The backward writes it (FUN-31)."""
 
@@ -105,7 +105,7 @@ class FamilyMeta(Record):
     """The base."""
     members: tuple[InputRole, ...]
     changes_history: bool
-    """A data write changed the base's history, which is one result for all of them (SYN-7).
+    """A data write changed the base's history, which is one result for all members (SYN-7).
 
     It has no value of its own; its tangent has the base's geometry."""
     through: InputRole
@@ -121,13 +121,13 @@ class Plain(Record):
 
     requires_grad: bool
     meta: TensorMeta
-    """As it is returned by the forward: before `geometry_steps`."""
+    """Its meta as the forward returns it, before `geometry_steps`."""
     version: int = 0
-    """How often the function wrote its storage."""
+    """The number of writes of its storage in the function."""
     geometry_steps: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object went through; its views were taken before or after them."""
     is_leaf: bool = False
-    """Made a leaf that requires grad by the function itself."""
+    """The function made it a leaf that requires grad."""
     shares_outside: bool = False
     """A hidden alias of it was taken (TEN-5)."""
 
@@ -141,20 +141,20 @@ class IsInput(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class ViewFacts(Record):
-    """How a result is a view of what it is rebuilt from (META-5)."""
+    """Facts of a result that is rebuilt as a view (META-5)."""
 
     chain: ViewChain
-    """The views from there to it (META-11)."""
+    """The views from its source to it (META-11)."""
     kind: CreationKind | None
     requires_grad: bool
     stale: bool = False
     """Its storage was written after it was taken: with a kind, asking for its history raises."""
     keeps_node: bool = False
-    """It is stale, and has the tape node of before: its base may cease to require grad."""
+    """It is stale, and has its old tape node: its base may not require grad any more."""
     under_grad: bool = True
     """Taken with grad mode on."""
     is_dead_end: bool = False
-    """It has a tape node, but no gradient reaches the base: a view of a no-grad view (TEN-21)."""
+    """It has a tape node, but passes no gradient to the base: a view of a no-grad view (TEN-21)."""
     geometry_steps: ViewChain = EMPTY_CHAIN
     """The geometry ops that the object went through after it was taken."""
     version: int | None = None
@@ -163,11 +163,11 @@ class ViewFacts(Record):
     """Its gradient goes through the compiled backward, and not by its base: the backward of a
     custom function, a hook, or a write after detach() lies between (META-8)."""
     is_leaf: bool = False
-    """Made a leaf that requires grad by the function itself."""
+    """The function made it a leaf that requires grad."""
     is_inference: bool = False
-    """Of an inference tensor, whose views know no base (TEN-22)."""
+    """It is a view of an inference tensor, and has no base (TEN-22)."""
     follows_base: bool = False
-    """Of a leaf on memory of a base that was written, and has a history now: that is its own."""
+    """A view of a leaf whose base was written since and has a history; its own history is kept."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -177,9 +177,9 @@ class AliasOfInput(Record):
     role: InputRole
     view: ViewFacts
     changes_before: int = 0
-    """How many of the input's changes it was taken after."""
+    """The number of the input's changes before it was taken."""
     outdated: bool = False
-    """Its memory was written since its history was last asked for."""
+    """Its memory was written after its history was last asked for."""
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -192,7 +192,7 @@ class AliasOfBase(Record):
 
 @attrs.frozen(eq=False, repr=False)
 class AliasOfOutput(Record):
-    """A result to be rebuilt from another result, which is the base of its storage."""
+    """A result to be rebuilt from another result, the base of its storage."""
 
     output: int
     view: ViewFacts
@@ -224,28 +224,28 @@ class BaseMeta(Record):
     """A base that is returned for the results that are its views (META-9)."""
 
     node: Node | None
-    """The node that made the storage; None once the captured graph is let go."""
+    """The node that made the storage; None once the captured graph is freed."""
     meta: TensorMeta
     requires_grad: bool
     witness: int
     """A result of the base's differentiable family: through it the base's tape edge is found."""
     version: int = 0
-    """How often the function wrote its storage."""
+    """The number of writes of its storage in the function."""
     shares_outside: bool = False
     """A hidden alias of it was taken (TEN-5)."""
     holder: InputRole | None = None
-    """The input that is put onto it, and gets its history (FUN-18)."""
+    """The input that gets its memory and history, by `set_` (FUN-18)."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
-        """META-26: what is pickled has let go of the captured graph."""
+        """The record without its node: pickles hold no captured graph (META-26)."""
         return Record.__reduce_ex__(attrs.evolve(self, node=None), protocol)
 
 
 @attrs.frozen(eq=False, repr=False)
 class FunctionFacts(Record):
-    """What a function does to its inputs, what its results alias, what is differentiable.
+    """What a function writes, what its results alias, and what is differentiable.
 
-    `FunctionMeta` adds the numbers and the sentences that follow from it.
+    `FunctionMeta` adds derived numbers and sentences.
     """
 
     inputs: tuple[InputMeta, ...]
@@ -256,23 +256,22 @@ class FunctionFacts(Record):
     training: bool
     """Whether a backward graph is made (GEN-5); stage 4 adds those that reach no input (TOK-4)."""
     grad_mode_after: bool | None
-    """The grad mode that the function leaves behind, where it changed it (META-24)."""
+    """The grad mode after the function; None if it did not change it (META-24)."""
     families: tuple[FamilyMeta, ...] = ()
     count_plan: CountPlan | None = None
-    """Where tensors were put onto other memory."""
+    """The version counters of storages, if tensors moved to other memory."""
     parts: tuple[Part, ...] = ()
-    """What the last of `outputs` are the inner tensors of (SUB-13)."""
+    """The roles of the last of `outputs`, which are inner tensors of wrappers (SUB-13)."""
     wrappers: Mapping[Any, Any] = {}
-    """How inputs, results and bases that are wrappers are made, by role: `SubclassMeta`s
-    (SUB-3)."""
+    """How wrapper inputs, results and bases are rebuilt, by role: `SubclassMeta`s (SUB-3)."""
     grads: tuple[GradWrite, ...] = ()
-    """What becomes the `.grad` of inputs."""
+    """The `.grad`s that a call sets."""
     hooks: tuple[RegisteredHook, ...] = ()
-    """What each call registers."""
+    """The hooks that each call registers."""
     inside: Mapping[int, tuple[int, str]] = {}
     """Which results are parts of other ones that are views: of which, and where, such as `a.b`."""
     failure: str = ""
-    """What every backward raises, as eager's does (DBL-3): no graph is made of one."""
+    """The message that every backward raises, as eager's does (DBL-3); empty if one is possible."""
 
     def role_of(self, index: int) -> Output | Part:
         """The role of result number `index`."""

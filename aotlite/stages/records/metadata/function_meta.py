@@ -1,7 +1,7 @@
-"""`FunctionMeta`: what stage 2 finds, with the numbers and the sentences that follow from it.
+"""`FunctionMeta`, the record of stage 2, with derived numbers and sentences.
 
-Its fields are those of `FunctionFacts`. A record of its own, since sentences are made of
-those records, and stand below this one. Rules: META-2..META-19. Spec: `specs/s2_analyze.md`.
+Its fields are those of `FunctionFacts`. It is a record of its own, because the modules of numbers
+and sentences import `FunctionFacts`. Rules: META-2..META-19. Spec: `specs/s2_analyze.md`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from aotlite.stages.records.metadata.function_facts import FunctionFacts
 
 @attrs.frozen(eq=False, repr=False)
 class FunctionMeta(FunctionFacts):
-    """What a function does to its inputs, what its results alias, what is differentiable.
+    """What a function writes, what its results alias, and what is differentiable.
 
     `print(meta.explain())` says it in sentences.
     """
 
     @property
     def counts(self) -> DerivedCounts:
-        """The numbers and orders that follow from the records (META-19)."""
+        """The numbers and orders that are derived from the records (META-19)."""
         return counts_of(self)
 
     def explain(self) -> str:

@@ -1,4 +1,4 @@
-"""Records of how a captured function changes an input's geometry and memory, by set_ and resize_.
+"""Records of an input's changes of geometry and memory in a captured function.
 
 Rules: FUN-18, TEN-25, TEN-26.
 """
@@ -18,12 +18,12 @@ from aotlite.stages.records.metadata.function_facts import StateStep
 
 @attrs.frozen(eq=False)
 class StorageGrowth:
-    """A memory that grew: in the graph another one stands for it from then on."""
+    """A storage that `resize_` has grown: later nodes of the graph use another storage for it."""
 
     old: Node
     new: Node
     value: Node
-    """That of what was resized, then."""
+    """The value of the resized tensor at that time."""
 
 
 @attrs.frozen(eq=False)
@@ -38,16 +38,16 @@ class MetadataMutation:
 
 @attrs.frozen(eq=False)
 class MemoryReplacement:
-    """An input is put onto a storage."""
+    """An input gets another storage."""
 
     role: InputRole
     storage: Storage
     grows: bool = False
-    """It is the input's own storage, which grew."""
+    """Whether it is the input's own storage, which grew."""
     left: ViewRoot | None = None
-    """The family that it left, with the history that it had there."""
+    """The view family that it left, with its history there."""
     history: Any = None
 
     def is_left_behind(self) -> bool:
-        """Whether the family got another history since, of which the input knows nothing."""
+        """Whether the family has got another history since."""
         return self.left is not None and self.left.node is not self.history

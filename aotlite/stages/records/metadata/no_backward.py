@@ -1,4 +1,4 @@
-"""Why a function has no backward graph, in words that analysis and partition share (GEN-5).
+"""The reason why a function has no backward graph, in words (GEN-5).
 
 Used by the pipeline and by `explain_text`. Spec: `specs/s2_analyze.md`.
 """

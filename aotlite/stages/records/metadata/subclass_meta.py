@@ -1,4 +1,4 @@
-"""How a tensor made of tensors is rebuilt from its dense parts, as a record (SUB-3, SUB-4).
+"""`SubclassMeta`: how a wrapper subclass is rebuilt from its dense parts (SUB-3, SUB-4).
 
 Spec: `specs/subclasses.md`.
 """
@@ -23,14 +23,14 @@ class SubclassMeta(Record):
     spec: Any
     meta: TensorMeta
     parts: tuple[tuple[str, Any, SubclassMeta | None], ...]
-    """Of each part the attribute, the role, and how it is made where it is a wrapper itself."""
+    """The attribute and role of each part, and how it is rebuilt if it is a wrapper itself."""
     layouts: Mapping[Any, TensorMeta]
     """The geometry of each dense part, by role."""
     offset: int = 0
-    """Elements from the start of what it is a view of; the parts have their own."""
+    """Its storage offset in elements; the parts have their own."""
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
-        """The dense parts, depth first: where they are, such as `a.b`, and their roles (SUB-4)."""
+        """The dense parts, depth first: their paths, such as `a.b`, and their roles (SUB-4)."""
         for name, role, inner in self.parts:
             if inner is None:
                 yield name, role
@@ -43,12 +43,12 @@ class SubclassMeta(Record):
 
 
 def outermost_role(role: Any) -> Any:
-    """The role of the outermost wrapper that this is a part of; of anything else the role."""
+    """The role of the outermost wrapper around a part; for another value its own role."""
     return role.whole if isinstance(role, Part) else role
 
 
 def gradient_of(role: Any) -> Any:
-    """What a gradient is of that this is a part of; of anything else the role itself.
+    """The role whose gradient this is a part of; for another value its own role.
 
     >>> from aotlite.ir.graph.role import MutatedInput, Primal
     >>> str(gradient_of(Piece(Piece(MutatedInput(Primal(0)), "a"), "b")))
