@@ -167,7 +167,7 @@ class ViewFacts(Record):
     is_inference: bool = False
     """It is a view of an inference tensor, and has no base (TEN-22)."""
     follows_base: bool = False
-    """A view of a leaf that lies on memory of a written base: it has the base's history (TEN-23)."""
+    """A view of a leaf on memory of a written base: it has the base's history (TEN-23)."""
 
 
 @attrs.frozen(eq=False, repr=False)
