@@ -65,7 +65,7 @@ from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.shared.value_numbering import ValueNumbering
 
 NOT_LINEAR = (
-    "What users' Python or a class of wrappers computes in its backward is not linear in the "
+    "A hook, a custom backward or a class of wrappers computes something that is not linear in the "
     "gradient."
 )
 """Why all gradients of a call have to go through one tape node of it."""
