@@ -1,4 +1,4 @@
-"""A worker runs up to sixteen rows of one parametrized test as one item.
+"""A worker runs up to sixteen rows of a parametrized test, or tests of a file, as one item.
 
 Of 30,000 items most take a few milliseconds, and pytest and its workers spend three more on each:
 on fixtures, capturing, three reports and their way to the controller. Items are joined after `-k`,
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import is_hypothesis_test
 
 MOST = 16
-"""Rows of an item: what one item takes may delay the end of a run by as much."""
+"""Tests of an item: what one item takes may delay the end of a run by as much."""
 
 SHARED = {"torch"}
 """Fixtures of a session, the only ones that rows which are joined may have beside parameters."""
@@ -43,8 +43,7 @@ class Rows:
         rows = self.of.get(pyfuncitem)
         if rows is None:
             return None
-        shared = {name: pyfuncitem.funcargs[name] for name in SHARED & {*pyfuncitem.fixturenames}}
-        calls = [(row, run(row, shared)) for row in rows]
+        calls = [(row, run(row, pyfuncitem.funcargs)) for row in rows]
         self.ended[pyfuncitem] = [(row, call) for row, call in calls if call.excinfo is not None]
         return True
 
@@ -82,20 +81,34 @@ def join(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
 
 
 def function_of(item: Any) -> object:
-    """What rows that may be joined have in common; None where this item stays as it is."""
+    """What items that may be joined have in common; None where this item stays as it is.
+
+    Rows have their function, all other tests the module or class that they stand in.
+    """
+    if not isinstance(item, pytest.Function) or is_hypothesis_test(item.obj):
+        return None
     spec = getattr(item, "callspec", None)
-    if spec is None or spec.marks or is_hypothesis_test(item.obj):
+    if spec is not None and spec.marks:
         return None
     if any(mark.name in APART or mark.kwargs.get("indirect") for mark in item.iter_markers()):
         return None
-    if set(item.fixturenames) - set(spec.params) - SHARED:
+    if set(item.fixturenames) - set(parameters(item)) - SHARED:
         return None
-    return item.parent, item.originalname
+    compares = item.get_closest_marker("torch") is not None
+    return item.parent, compares, None if spec is None else item.originalname
 
 
-def run(row: Any, shared: dict[str, object]) -> pytest.CallInfo[None]:
-    """How the call of one row ends."""
-    arguments = {**row.callspec.params, **shared}
+def parameters(item: Any) -> dict[str, Any]:
+    """The arguments of a row; none of a test without rows."""
+    spec = getattr(item, "callspec", None)
+    found: dict[str, Any] = {} if spec is None else spec.params
+    return found
+
+
+def run(row: Any, values: dict[str, object]) -> pytest.CallInfo[None]:
+    """How the call of one row ends; `values` are those of the item's fixtures."""
+    shared = {name: values[name] for name in SHARED & {*row.fixturenames}}
+    arguments = {**parameters(row), **shared}
     stop = (KeyboardInterrupt, pytest.exit.Exception)
     return pytest.CallInfo.from_call(lambda: row.obj(**arguments), when="call", reraise=stop)
 

@@ -85,6 +85,17 @@ def test_some_fail(n):
         pytest.skip("a row")
     assert n % 10 != 3 and n < 38
 
+def test_has_no_rows(): pass
+
+def test_has_none_and_fails(): print("alone"); assert 5 == 4
+
+def test_has_none_and_is_skipped_5(): pytest.skip("alone")
+
+def test_has_none_and_is_5_of_torch(torch): assert torch == "torch"
+
+@pytest.mark.xfail
+def test_has_none_and_is_marked_5(): assert False
+
 @pytest.mark.parametrize("n", range(3))
 @pytest.mark.parametrize("m", "ab")
 def test_all_fail(m, n): assert m == n
