@@ -51,6 +51,7 @@ STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
     ),
     "run time": (
         "aotlite/stages/s10_runtime/[!ces]*.py",
+        "aotlite/stages/s10_runtime/forward/[!_h]*.py",
         "aotlite/stages/s10_runtime/entry*.py",
         "aotlite/stages/s10_runtime/support.py",
         "aotlite/stages/s10_runtime/source.py",
