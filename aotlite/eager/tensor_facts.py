@@ -49,26 +49,19 @@ class TensorFacts:
     history (TEN-7)."""
 
     def __str__(self) -> str:
-        words = [str(self.meta)]
-        if self.kind is not Tensor:
-            words.insert(0, self.kind.__name__)
-        if self.is_leaf:
-            words.append("a leaf that requires grad")
-        elif self.requires_grad:
-            words.append("requires grad")
-        if self.view_kind is not None:
-            words.append(self.view_kind.value)
-        if self.is_stale:
-            words.append("stale")
-        if self.is_leaf_view:
-            words.append("a view of a leaf")
-        if self.is_inference:
-            words.append("an inference tensor")
-        if self.is_watched_view:
-            words.append("with hooks")
-        if self.is_on_overlap:
-            words.append("a view of a base that overlaps itself")
-        return ", ".join(words)
+        words = {
+            self.kind.__name__: self.kind is not Tensor,
+            str(self.meta): True,
+            "a leaf that requires grad": self.is_leaf,
+            "requires grad": self.requires_grad and not self.is_leaf,
+            self.view_kind and self.view_kind.value: self.view_kind is not None,
+            "stale": self.is_stale,
+            "a view of a leaf": self.is_leaf_view,
+            "an inference tensor": self.is_inference,
+            "with hooks": self.is_watched_view,
+            "a view of a base that overlaps itself": self.is_on_overlap,
+        }
+        return ", ".join([str(word) for word, holds in words.items() if holds])
 
 
 _INTERNED: dict[tuple[Any, ...], TensorFacts] = {}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from aotlite.backends.calling_convention import travels_as_array
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tensor import Tensor
@@ -60,23 +62,28 @@ def share_memory(graph: Graph) -> bool:
     return len(set(roots)) != len(roots) or any(root.op != "call" for root in roots)
 
 
+@attrs.define(eq=False, repr=False)
 class BackwardWriter:
     """Writes the backward of a call as straight-line Python."""
 
-    def __init__(self, plan: BackwardPlan, absent: Absent, graph: Graph, run: Any) -> None:
-        self.plan = plan
-        self.absent = absent
-        self.graph = graph
-        self.source = FunctionSource()
-        self.source.scope["run"] = run
-        self.source.scope[ORDER] = plan.derivatives.order
-        self.run = run
-        inputs = plan.variants.graph.placeholders  # type: ignore[union-attr]
-        self.metas: dict[Any, Any] = {node.role: node.meta for node in inputs}
+    plan: BackwardPlan
+    absent: Absent
+    graph: Graph
+    run: Any
+    source: FunctionSource = attrs.field(factory=FunctionSource)
+    metas: dict[Any, Any] = attrs.field(init=False)
+    late: BackwardMemoryWriter = attrs.field(init=False)
+    draws: RngWriter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        source, facts, absent, graph = self.source, self.plan.facts, self.absent, self.graph
+        source.scope.update({"run": self.run, ORDER: self.plan.derivatives.order})
+        inputs = self.plan.variants.graph.placeholders  # type: ignore[union-attr]
+        self.metas = {node.role: node.meta for node in inputs}
         self.late = BackwardMemoryWriter(
-            plan.facts.memory, absent, graph, self.source, is_compact=plan.facts.is_compact
+            facts.memory, absent, graph, source, is_compact=facts.is_compact
         )
-        self.draws = RngWriter.of_backward(self.source, graph, plan.facts.final_rng_state, absent)
+        self.draws = RngWriter.of_backward(source, graph, facts.final_rng_state, absent)
 
     def function(self) -> tuple[Step, str]:
         refuse_regions(self.source, self.graph)
