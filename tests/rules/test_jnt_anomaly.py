@@ -310,7 +310,7 @@ def lasting(x: Any) -> Any:
 
 @pytest.mark.rules("JNT-8", "TRC-9")
 def test_a_mode_that_would_outlast_the_function_is_refused() -> None:
-    with pytest.raises(al.UnsupportedError, match="set_detect_anomaly is met"):
+    with pytest.raises(al.UnsupportedError, match="set_detect_anomaly cannot be captured"):
         al.compile(lasting)(start())
     with detecting():  # where it is so already, nothing changes
         assert al.compile(lasting)(start()).tolist() == [0.0, 0.0]
