@@ -16,11 +16,11 @@ from aotlite.ir.errors import LinAlgError
 __all__ = ["LinAlgError"]
 _PREFIX = "linalg_"
 _WITHIN = frozenset(("cofactors",))
-"""What gradients are made of, and PyTorch has no name for."""
+"""Ops that gradient formulas use, and for which PyTorch has no public name."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """The function of this name, which is kept."""
+    """The function of this name, cached in the module."""
     found = None if name.startswith("_") or name in _WITHIN else function(_PREFIX + name)
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """`aotlite.ops`: every op as a function on eager tensors, under the names that printed graphs use.
 
-On values of a graph that is being made (in a pass, a decomposition) they emit nodes.
+On proxies (in a pass, a decomposition) they emit nodes.
 
 >>> import aotlite as al
 >>> al.ops.mul(al.ones(2), 3.0).tolist()
@@ -15,7 +15,7 @@ from aotlite.eager.subclass.op_functions import FUNCTIONS
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """The op of this name as a function. Raises ArgumentError with near names."""
+    """The op of this name as a function. Raises an error that suggests similar names."""
     if name.startswith("__"):
         raise AttributeError(name)
     function: Callable[..., Any] = getattr(FUNCTIONS, name)

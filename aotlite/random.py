@@ -1,4 +1,4 @@
-"""The default generator's functions under the name that PyTorch has them: `aotlite.random`."""
+"""`aotlite.random`: the functions of the default generator, under PyTorch's name."""
 
 from aotlite.eager.rng.generator import (
     default_generator,

@@ -1,4 +1,4 @@
-"""`aotlite.autograd`: gradients on request, hooks and own functions, by PyTorch's names."""
+"""`aotlite.autograd`: `grad`, `backward`, `Function`, hooks, `gradcheck`; PyTorch's names."""
 
 from aotlite.autograd import function, functional, graph
 from aotlite.autograd.numerical import gradcheck, gradgradcheck

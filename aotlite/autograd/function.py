@@ -1,4 +1,4 @@
-"""`aotlite.autograd.function`: what functions with a gradient of their own are made of."""
+"""`aotlite.autograd.function`: `Function` and its `ctx`, under PyTorch's name."""
 
 from aotlite.eager.autograd.custom_function.context import FunctionCtx
 from aotlite.eager.autograd.custom_function.function import Function, once_differentiable

@@ -1,7 +1,7 @@
-"""Products with Jacobians and Hessians, and these matrices themselves, of Python functions.
+"""`vjp`, `jvp`, `jacobian`, `hessian`, `vhp`, `hvp` of Python functions, as in PyTorch.
 
-PyTorch's names and results. All of it is `autograd.grad`, once or twice; a product with a Jacobian
-from the right is the derivative of the product from the left (the "double backward trick").
+All of them call `autograd.grad`, once or twice. A Jacobian-vector product is the derivative of the
+vector-Jacobian product with regard to the vector (the "double backward trick").
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, and the product of `v` with its Jacobian: a gradient for each input.
+    """(`func(*inputs)`, the product of `v` with its Jacobian: a gradient for each input).
 
-    `v` may be left out where `func` gives one element. With `strict`, a result that does not depend
-    on an input is an AutogradError.
+    `v` may be left out where `func` returns one element. `strict` raises AutogradError for a result
+    that does not depend on an input.
     """
     with enable_grad():
         call = _Call.of("vjp", func, inputs, create_graph=create_graph, strict=strict)
@@ -48,7 +48,7 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, and the product of its Jacobian with `v`: a derivative for each result."""
+    """(`func(*inputs)`, the product of its Jacobian with `v`: a derivative for each result)."""
     with enable_grad():
         call = _Call.of("jvp", func, inputs, create_graph=create_graph, strict=strict)
         given = call.vector("v", v, call.inputs)
@@ -64,9 +64,9 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of `func`: for each result and each input a tensor with the sizes of both.
+    """The Jacobian of `func`: for each result and input, a tensor with the shapes of both.
 
-    One backward for each element of the results; `vectorize` is taken and changes nothing.
+    It runs one backward for each element of the results. `vectorize` is accepted and has no effect.
 
     >>> import aotlite as al
     >>> jacobian(lambda x: x * x, al.tensor([1.0, 2.0]))
@@ -93,7 +93,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of a `func` that gives one number: a tensor for each pair of inputs."""
+    """The Hessian of a `func` that returns one number: a tensor for each pair of inputs."""
 
     def gradient(*inner: Tensor) -> Any:
         call = _Call.of("hessian", func, inner, create_graph=True, strict=strict)
@@ -120,7 +120,7 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, one number, and the product of `v` with its Hessian."""
+    """(`func(*inputs)`, one number; the product of `v` with its Hessian)."""
     with enable_grad():
         call = _Call.of("vhp", func, inputs, create_graph=create_graph, strict=strict)
         given = call.vector("v", v, call.inputs)
@@ -136,7 +136,7 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """`func(*inputs)`, one number, and the product of its Hessian with `v`."""
+    """(`func(*inputs)`, one number; the product of its Hessian with `v`)."""
     with enable_grad():
         call = _Call.of("hvp", func, inputs, create_graph=create_graph, strict=strict)
         given = call.vector("v", v, call.inputs)
@@ -146,7 +146,7 @@ def hvp(
 
 @attrs.frozen(eq=False)
 class _Call:
-    """A function that was called on inputs that require grad."""
+    """A call of a function on inputs that require grad, with its results."""
 
     name: str
     inputs: Tensors
@@ -174,9 +174,9 @@ class _Call:
                 )
         return call
 
-    # --- what is given
+    # --- checks
     def vector(self, what: str, value: Any, like: Tensors) -> Tensors:
-        """`v`, checked; 1 where it is left out for one element."""
+        """`v` as tensors, checked; 1 if it is left out and `like` is one element."""
         if value is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise AutogradError(
@@ -256,26 +256,26 @@ class _Call:
         ]
         return self.settled(made)
 
-    # --- what is given back
+    # --- results
     def filled(self, found: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
-        """Zeros where nothing flows."""
+        """The gradients, with zeros for None."""
         pairs = zip(found, like, strict=True)
         return [zeros_like(t) if each is None else each for each, t in pairs]
 
     def settled(self, tensors: Sequence[Tensor]) -> Tensors:
-        """The tensors, with their history only where a graph of it was asked for."""
+        """The tensors, detached unless `create_graph` is set."""
         return tuple([each if self.create_graph else each.detach() for each in tensors])
 
     def shown(
         self, found: Sequence[Tensor | None], like: Tensors, *, like_many: bool | None = None
     ) -> Any:
-        """What was found in the form of the inputs or, if `like_many` is given, as that says."""
+        """The tensors in the structure of the inputs, or as `like_many` says."""
         many = self.many_inputs if like_many is None else like_many
         made = self.settled(self.filled(found, like))
         return made if many else made[0]
 
     def shown_outputs(self) -> Any:
-        """The results of the function in its own form."""
+        """The results of the function in their own structure."""
         made = self.settled(self.outputs)
         return made if self.many_outputs else made[0]
 

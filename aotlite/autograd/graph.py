@@ -1,4 +1,4 @@
-"""`aotlite.autograd.graph`: the tape as users see it, and hooks on what it saves. Rule: TEN-42."""
+"""`aotlite.autograd.graph`: tape nodes, gradient edges, and saved-tensor hooks. Rule: TEN-42."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ __all__ = [
 
 
 class saved_tensors_hooks:
-    """Block in which `pack_hook(tensor)` says what is kept of each tensor that is saved.
+    """A block in which `pack_hook(tensor)` packs each tensor that is saved for backward.
 
-    `unpack_hook` makes a tensor of that again when a backward needs it. The innermost block counts.
+    `unpack_hook` turns its result into a tensor again when a backward needs it. The innermost block
+    counts.
 
     >>> import aotlite as al
     >>> x = al.ones(2, requires_grad=True)
@@ -61,7 +62,7 @@ class saved_tensors_hooks:
 
 
 class disable_saved_tensors_hooks:
-    """Block in which entering `saved_tensors_hooks` is an AutogradError with this message."""
+    """A block in which entering `saved_tensors_hooks` raises AutogradError with this message."""
 
     def __init__(self, error_message: str) -> None:
         self._message = error_message
@@ -79,9 +80,10 @@ class disable_saved_tensors_hooks:
 
 
 def increment_version(tensor: Tensor | Sequence[Tensor]) -> None:
-    """Counts a write that was made by other means, so that saved values are known to be stale.
+    """Increments the version of tensors that were written by other means than ops.
 
-    Nothing happens to inference tensors, which do not count.
+    A backward that needs their saved values raises then. Inference tensors have no version, and are
+    ignored.
     """
     recorder = STATE.recorder
     if recorder is not None:

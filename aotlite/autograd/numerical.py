@@ -1,7 +1,7 @@
-"""`gradcheck` and `gradgradcheck`: gradients compared with finite differences.
+"""`gradcheck` and `gradgradcheck`: compare gradients with finite differences.
 
-A complex number counts as two real ones, of inputs and of results, so that all matrices are real:
-the gradient of a real number L with respect to a complex one is dL/d(real) + i dL/d(imag).
+A complex number of an input or result counts as two real ones, so that all Jacobians are real. The
+gradient of a real number L with regard to a complex one is dL/d(real) + i dL/d(imag).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def gradcheck(
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
 ) -> bool:
-    """Whether the gradients of `func(*inputs)` are what finite differences say.
+    """Whether the gradients of `func(*inputs)` agree with finite differences.
 
-    Looked at are the inputs that require grad, which should be float64 or complex128, and all
-    results that do; where none does, all of them, whose derivatives must be zero. Raises
-    AutogradError with both Jacobians where they differ, or gives False if `raise_exception` is
-    False. `nondet_tol` is by how much two backwards may differ.
+    It checks the inputs that require grad, which should be float64 or complex128, and the results
+    that require grad. If no result does, the numerical derivatives of all must be zero. Where the
+    Jacobians differ it raises an AutogradError with both, or returns False if `raise_exception` is
+    False. `nondet_tol` is the allowed difference between two backwards.
 
     >>> import aotlite as al
     >>> x = al.tensor([1.0, 2.0], dtype=al.float64, requires_grad=True)
@@ -71,9 +71,9 @@ def gradgradcheck(
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
 ) -> bool:
-    """Whether the gradients of the gradients of `func` are what finite differences say.
+    """Whether the second derivatives of `func` agree with finite differences.
 
-    `grad_outputs` are what arrives at the results, random numbers if left out.
+    `grad_outputs` are the gradients of the results; random numbers if left out.
     """
     given = _listed(inputs)
     if grad_outputs is None:
@@ -159,7 +159,7 @@ class _Check:
 
     # --- the two Jacobians
     def _analytical(self, out: Tensor, wanted: Sequence[Tensor]) -> list[np.ndarray]:
-        """For each input a row of derivatives for each real number of the result."""
+        """The analytical Jacobian for each input: a row for each real number of the result."""
         rows: list[list[np.ndarray]] = [[] for _ in wanted]
         for vector in _units(out):
             found = grad(out, wanted, vector, retain_graph=True, allow_unused=True)
@@ -182,20 +182,20 @@ class _Check:
         return found
 
     def _at(self, k: int, given: Tensor, place: tuple[Any, complex], step: float) -> np.ndarray:
-        """The result where one real number of an input is another; the input is put back."""
+        """The result with one real number of an input changed; restores the input."""
         index, direction = place
         array = given.array
         before = array[index].copy()
         array[index] = before + step * direction
         try:
-            # With a history, since what has none is not among the results.
+            # In grad mode, since results without a history are left out.
             with enable_grad():
                 return _reals(self._outputs()[k])
         finally:
             array[index] = before
 
     def _check_constant(self, wanted: Sequence[Tensor]) -> None:
-        """Where no result requires grad, all derivatives are said to be zero."""
+        """Checks that numerical derivatives are zero, where no result requires grad."""
         check = attrs.evolve(self, tracked=False)
         for k, out in enumerate(check._outputs()):
             for i, numerical in enumerate(check._numerical(k, out, wanted)):
@@ -231,7 +231,7 @@ class _Check:
                     )
 
     def _check_undefined(self, outs: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
-        """A gradient that is absent counts as zeros."""
+        """Checks that an absent gradient of a result counts as zeros."""
         for k, out in enumerate(outs):
             ones = [t.new_zeros(t.shape) + (1 if i == k else 0) for i, t in enumerate(outs)]
             alone = grad(out, wanted, ones[k], retain_graph=True, allow_unused=True)
@@ -266,7 +266,7 @@ def _places(tensor: Tensor) -> Iterator[tuple[Any, complex]]:
 
 
 def _units(tensor: Tensor) -> Iterator[Tensor]:
-    """For each real number of the tensor, the vector that picks it out of the Jacobian."""
+    """The unit vector for each real number of the tensor."""
     for index, direction in _places(tensor):
         made = tensor.detach().new_zeros(tensor.shape)
         made.array[index] = direction

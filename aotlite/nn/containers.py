@@ -1,6 +1,6 @@
-"""Modules that hold others: `Sequential`, `ModuleList`, `ModuleDict`, `ParameterList`.
+"""Containers of modules and parameters: `Sequential`, `ModuleList`, `ModuleDict`, `ParameterList`.
 
-What they hold are their attributes, named by number or by key.
+Their members are attributes, named by number or by key.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ModuleList(_Numbered):
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Puts a module before the one at this index; those behind it move on by one."""
+        """Inserts a module before the one at this index."""
         held = list(self._members().values())
         held.insert(index, module)
         for place, member in enumerate(held):
@@ -133,13 +133,13 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules by name, in the order in which they were put in."""
+    """A dictionary of modules by name, in the order of insertion."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         self.update(modules or {})
 
     def update(self, modules: Mapping[str, Module]) -> None:
-        """Puts each module in under its name."""
+        """Adds each module under its name."""
         for key, module in modules.items():
             self[key] = module
 

@@ -1,6 +1,6 @@
-"""Modules on another device or in another dtype: their tensors stay the same objects.
+"""`Module.to`: moves a module to another device or dtype.
 
-An optimizer that was given them keeps them. Rules: DEV-7, TEN-26.
+Parameters and buffers stay the same objects, so that an optimizer keeps them. Rules: DEV-7, TEN-26.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class ModuleTree(Protocol):
 
 
 def move(module: ModuleTree, device: Device | None, dtype: DType | None) -> None:
-    """Gives all parameters and buffers, and their gradients, this device and dtype.
+    """Converts all parameters and buffers, and their gradients, to this device and dtype.
 
-    Integer ones keep their dtype.
+    Integer tensors keep their dtype.
     """
     if dtype is not None and not dtype.is_differentiable:
         raise ArgumentError(f"to: dtype is {dtype}, expected a floating or complex one")
@@ -44,7 +44,7 @@ def move(module: ModuleTree, device: Device | None, dtype: DType | None) -> None
 
 
 def each_tensor(module: ModuleTree, convert: Convert) -> None:
-    """Puts what `convert` gives of each tensor of the module in its place."""
+    """Replaces the memory of each tensor of the module by that of `convert(tensor)`."""
     recorder = STATE.recorder
     if recorder is not None:
         raise recorder.refuse("a module that moves", "move it outside")

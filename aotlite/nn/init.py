@@ -1,6 +1,6 @@
 """Initial values, drawn from the default generator: the same after the same `manual_seed`.
 
-The distributions are PyTorch's, the numbers are not: its generator is another one (RNG-12).
+The distributions are PyTorch's; the numbers differ, as the generator does (RNG-12).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
-    """(inputs of an output, outputs of an input) of a weight (o, i, *window)."""
+    """(fan_in, fan_out) of a weight (o, i, *window): inputs of an output, outputs of an input."""
     if tensor.ndim < 2:
         raise ShapeError(
             f"init: the weight has shape {tensor.shape}, expected 2 or more dimensions"
@@ -61,7 +61,7 @@ def calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """What keeps the variance of activations through this nonlinearity."""
+    """The factor for standard deviations that preserves the variance through a nonlinearity."""
     match nonlinearity:
         case "linear" | "conv2d" | "sigmoid":
             return 1.0

@@ -1,8 +1,8 @@
-"""`Module`: parameters, buffers and submodules in the attributes of one object.
+"""`Module`: an object whose attributes are parameters, buffers and submodules.
 
-What an attribute is, its class tells; there are no registries beside `__dict__`. Everything here
-reads tensors and modules as attributes, so that a running capture learns where they are.
-Differences from PyTorch: `docs/nn.md`.
+The class of an attribute (`Parameter`, `Buffer`, `Module`) says what it is; there are no registries
+besides `__dict__`. All code here reads tensors and modules as attributes, so that a capture records
+their paths. Differences from PyTorch: `docs/nn.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ M = TypeVar("M", bound="Module")
 
 
 class Module(TrackedCallable):
-    """The base of layers and networks: define `forward`, call the module.
+    """The base class of layers and networks: define `forward`, and call the module.
 
     >>> import aotlite as al
     >>> class Scale(Module):
@@ -36,7 +36,7 @@ class Module(TrackedCallable):
     training: bool = True
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling the module computes. Raises UnsupportedError where it is not defined."""
+        """The computation of a call; subclasses define it. Raises UnsupportedError here."""
         name = type(self).__name__
         raise UnsupportedError(f"{name}: the class has no method forward, expected one")
 
@@ -67,7 +67,7 @@ class Module(TrackedCallable):
             raise ArgumentError(f"register: {name!r} is {value!r}, expected a {kind.__name__}")
         setattr(self, name, value)
 
-    # --- walking
+    # --- traversal
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """(attribute, submodule) of this module itself, each submodule once."""
         seen: set[int] = set()
@@ -183,7 +183,7 @@ class Module(TrackedCallable):
 
     # --- printing
     def extra_repr(self) -> str:
-        """What `repr` says of the module itself, e.g. its sizes."""
+        """The text of the module's own options in `repr`, such as its sizes."""
         return ""
 
     def __repr__(self) -> str:
@@ -205,14 +205,14 @@ def members(module: Module, kind: type) -> Iterator[tuple[str, Any]]:
 def clear_gradients(parameters: Iterator[Tensor], *, set_to_none: bool) -> None:
     """Sets the gradients to None, or to zeros in place."""
     for parameter in parameters:
-        if set_to_none:  # without a look: a captured function is to serve both cases
+        if set_to_none:  # without reading grad, so that a captured function has no guard on it
             parameter.grad = None
         elif parameter.grad is not None:
             parameter.grad.detach().zero_()
 
 
 class StatePlace(NamedTuple):
-    """Where a parameter or buffer is held."""
+    """The module and attribute name of a parameter or buffer."""
 
     path: str
     owner: Module
@@ -222,7 +222,7 @@ class StatePlace(NamedTuple):
 def state_places(
     module: Module, prefix: str = "", above: tuple[Module, ...] = ()
 ) -> Iterator[StatePlace]:
-    """The place of every parameter and buffer, once for each name that leads to it."""
+    """The place of every parameter and buffer, once for each dotted name."""
     if any(module is ancestor for ancestor in above):
         return
     for name, held in list(own_attributes(module).items()):

@@ -1,7 +1,7 @@
-"""`Parameter` and `Buffer`: the tensors of a module, told apart by their class.
+"""`Parameter` and `Buffer`: the tensors of a module, distinguished by their class.
 
-A wrapper keeps its own class: that it is a parameter or a buffer is an attribute of it, which
-`isinstance` goes by (SUB-1).
+A wrapper subclass keeps its own class; an attribute marks it as a parameter or buffer, and
+`isinstance` checks that (SUB-1).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aotlite.eager.subclass.protocol import alias_of, is_wrapper
 
 
 class _Member(type(Tensor)):  # type: ignore[misc]
-    """Classes of which wrappers are that were made a member of a module."""
+    """The metaclass that makes `isinstance` true for wrappers marked as parameters or buffers."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if super().__instancecheck__(instance):
@@ -23,13 +23,13 @@ class _Member(type(Tensor)):  # type: ignore[misc]
 
 
 class Parameter(Tensor, metaclass=_Member):
-    """A tensor that a module trains: a leaf on the memory of `data`, with gradient by default.
+    """A tensor that a module trains: a leaf on the memory of `data` that requires grad by default.
 
     >>> import aotlite as al
     >>> Parameter(al.zeros(2)).requires_grad
     True
 
-    Of a wrapper it is another one of its class, on the same memory:
+    For a wrapper it is another instance of the wrapper's class, on the same memory:
 
     >>> from aotlite.subclasses import TwoTensor
     >>> pair = Parameter(TwoTensor(al.zeros(2), al.ones(2)))
@@ -84,7 +84,7 @@ class TransientBuffer(Buffer):
 
 
 def _wrapper_as(kind: type[Tensor], data: Any) -> Any:
-    """A wrapper of the same parts that is a member of this kind."""
+    """A wrapper of the same parts, marked as a parameter or a buffer."""
     made = alias_of(data)
     made._member = kind
     return made

@@ -1,4 +1,4 @@
-"""State as tensors by name: loading it into tensors that exist."""
+"""`load_state`: copies a state, tensors by name, into existing tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aotlite.ir.errors import ArgumentError
 
 @attrs.frozen
 class Problems:
-    """Names that a state and its owner do not share."""
+    """The names without a match: PyTorch's missing and unexpected keys."""
 
     missing_keys: list[str]
     """The owner's names that the state lacks."""
@@ -29,7 +29,7 @@ def load_state(
 ) -> Problems:
     """Copies `state` into the tensors of `own` in place; returns the names without a match.
 
-    Raises ArgumentError listing what does not fit, before anything is written.
+    Raises ArgumentError, which lists all problems, before anything is written.
     """
     problems = Problems(
         [name for name in own if name not in state], [name for name in state if name not in own]

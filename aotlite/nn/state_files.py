@@ -1,10 +1,9 @@
-"""States in `.npz` files: `save_state`, `load_state`. No pickle, in either direction.
+"""`save_state` and `load_state`: states in `.npz` files, without pickle.
 
 A file is an uncompressed zip archive of `.npy` members, one a tensor, as `numpy.savez` writes it. A
-dtype that NumPy has no code for is stored as unsigned integers with the dtype in the member's name
-(`weight@bfloat16.npy`). So is the dtype of a tensor whose own name has an @, so that what stands
-behind the last @ is always a dtype. What is read takes at most the memory that the file takes on
-disk.
+dtype that NumPy has no code for is stored as unsigned integers, with the dtype in the member's name
+(`weight@bfloat16.npy`). A tensor whose own name has an @ gets its dtype there too, so that a suffix
+after the last @ is always a dtype. Reading takes at most as much memory as the file has bytes.
 """
 
 from __future__ import annotations

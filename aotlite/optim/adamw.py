@@ -1,4 +1,4 @@
-"""`AdamW`: steps by running means of the gradient and of its square, with weight decay apart.
+"""`AdamW`: Adam with decoupled weight decay.
 
 Source: Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019).
 """
@@ -20,7 +20,7 @@ _OPTIONS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
 
 
 class AdamWGroup(ParamGroup):
-    """Parameters with options of their own; assigning one compiles another variant of the step."""
+    """A parameter group with options. Assigning one compiles another variant of the step."""
 
     def __init__(self, places: range, lr: float | Tensor, options: Mapping[str, Any]) -> None:
         super().__init__("AdamW", places, lr)
@@ -129,7 +129,7 @@ class AdamW(Optimizer):
         param.sub_(mean / (root + group.eps) * (lr / (1 - beta1**count)))
 
     def _check_largest(self) -> None:
-        """Raises ArgumentError, before anything is written, for amsgrad without its state."""
+        """Raises ArgumentError, before any write, if amsgrad was switched on after construction."""
         for group in self.param_groups:
             if group.amsgrad and any(self.max_exp_avg_sqs[i] is None for i in group.places):
                 raise ArgumentError(

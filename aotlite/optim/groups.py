@@ -1,4 +1,4 @@
-"""Parameters given in groups: mappings with "params" and options that differ from the defaults."""
+"""Parameter groups: mappings with "params", and options that differ from the defaults."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aotlite.ir.errors import ArgumentError
 
 @attrs.frozen
 class Members:
-    """Parameters that share their options."""
+    """A group: parameters that share their options."""
 
     params: tuple[Tensor, ...]
     options: Mapping[str, Any]
 
 
 def members_of(name: str, params: Iterable[Any], defaults: Mapping[str, Any]) -> list[Members]:
-    """The groups of an optimizer's first argument, tensors or mappings; tensors are one group.
+    """The groups of an optimizer's first argument: mappings, or tensors, which are one group.
 
     Raises ArgumentError for a mapping without "params" or with an option that is not in `defaults`.
     """

@@ -1,7 +1,7 @@
-"""`Optimizer`: parameters, learning rates that are tensors, and state that steps write in place.
+"""`Optimizer`: the base of optimizers, whose steps can be compiled.
 
-A step writes no Python attribute, so that it can be compiled; everything that changes from step to
-step is a tensor made at construction.
+Everything that changes from step to step is a tensor made at construction: the learning rates, the
+state, the count of steps. A step writes these in place, and no Python attribute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aotlite.nn.state import Problems, load_state
 
 
 class ParamGroup(TrackedObject):
-    """Parameters with a learning rate of their own: those at `places` of an optimizer's."""
+    """A parameter group with a learning rate: the optimizer's parameters at `places`."""
 
     def __init__(self, owner: str, places: range, lr: float | Tensor) -> None:
         self.owner = owner
@@ -96,7 +96,7 @@ class Optimizer(TrackedObject):
         clear_gradients(iter(self.params), set_to_none=set_to_none)
 
     def state(self) -> dict[str, Tensor]:
-        """The tensors that steps read and write besides parameters, by name."""
+        """The tensors besides parameters that steps read and write, by name."""
         groups = self.param_groups
         names = ["lr"] if len(groups) == 1 else [f"lr.{i}" for i in range(len(groups))]
         return {name: group.lr for name, group in zip(names, groups, strict=True)}
@@ -156,7 +156,7 @@ def finite(name: str, argument: str, value: Any) -> float:
 
 
 def _number(name: str, argument: str, value: Any, least: float, expected: str) -> float:
-    """Takes NumPy's numbers too, which are Real, and no bools."""
+    """The value as a float, at least `least`; accepts NumPy's numbers, refuses bools."""
     try:
         known = isinstance(value, Real) and not isinstance(value, bool)
         number = float(value) if known else math.nan

@@ -19,8 +19,8 @@ from aotlite.optim.optimizer import Optimizer, finite, not_negative
 class SGD(Optimizer):
     """param -= lr * buffer, where buffer = momentum * buffer + (1 - dampening) * gradient.
 
-    `weight_decay` adds that part of the parameter to its gradient; `nesterov` takes the gradient
-    plus momentum times the buffer. As in PyTorch the first gradient of a parameter is not dampened.
+    `weight_decay` adds weight_decay * param to the gradient. `nesterov` steps by gradient +
+    momentum * buffer. As in PyTorch, the first gradient of a parameter is not dampened.
 
     >>> import aotlite as al
     >>> w = al.tensor([1.0, 2.0], requires_grad=True)
@@ -57,7 +57,7 @@ class SGD(Optimizer):
             )
         with no_grad():
             self.momentum_buffers = tuple([zeros_like(p) for p in self.params] if momentum else ())
-        # What a gradient is multiplied by on its way into the buffer: 1 the first time.
+        # The factor of the gradient in the buffer: 1 in the first step, then 1 - dampening.
         self.gradient_scales = tuple(
             [tensor(1.0, dtype=float64) for _ in self.params] if momentum and dampening else ()
         )

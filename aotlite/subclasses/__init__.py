@@ -1,4 +1,4 @@
-"""Wrapper subclasses, and what one needs to write them. Spec: `specs/subclasses.md`."""
+"""Wrapper subclasses, and the functions needed to write them. Spec: `specs/subclasses.md`."""
 
 from aotlite.eager.subclass.protocol import (
     flatten,

@@ -1,8 +1,8 @@
-"""`EncodedTensor`: a base for wrappers that stand for one dense tensor, which their parts encode.
+"""`EncodedTensor`: a base for wrappers whose parts encode one dense tensor, such as quantized ones.
 
-A class says how its parts are decoded, how a dense value is written into them, and which views of
-the dense tensor are views of the parts. All ops follow: they decode, compute, and give dense
-results; an in-place op computes and encodes. Rules: SUB-15, SUB-17, SUB-23.
+A subclass defines how its parts are decoded, how a dense value is encoded into them, and which
+views of the dense tensor are views of the parts. All ops follow from these: they decode, compute,
+and return dense results; an in-place op also encodes. Rules: SUB-15, SUB-17, SUB-23.
 Spec: `specs/subclasses.md`.
 """
 
@@ -31,10 +31,10 @@ def _absent(wrapper: Tensor, name: str) -> Exception:
 
 
 class EncodedTensor(Tensor):
-    """A tensor that is stored otherwise. Subclasses have `decode`, `_encode` and `_viewed`.
+    """A tensor in an encoded form. Subclasses define `decode`, `_encode` and `_viewed`.
 
-    Differentiable: gradients are dense, those of what it stands for. An in-place op passes them
-    through the encoding as if it rounded nothing.
+    It is differentiable: its gradients are dense, and are those of the decoded tensor. An in-place
+    op passes gradients straight through the encoding, as if that did not round.
 
     >>> import aotlite as al
     >>> class Halved(EncodedTensor):
@@ -61,7 +61,7 @@ class EncodedTensor(Tensor):
     """
 
     def decode(self) -> Tensor:
-        """The dense tensor that it stands for, new memory."""
+        """The dense tensor that it stands for, in new memory."""
         raise _absent(self, "decode")
 
     def _encode(self, value: Tensor) -> None:
@@ -69,8 +69,8 @@ class EncodedTensor(Tensor):
         raise _absent(self, "_encode")
 
     def _viewed(self, view: View, rest: tuple[Any, ...]) -> Any:
-        """What a view op, with its canonical arguments after the first, shows: an instance on
-        views of the parts; NotImplemented where the parts cannot show it."""
+        """An instance on views of the parts, for a view op and its canonical arguments after the
+        first; NotImplemented where views of the parts cannot express it."""
         raise _absent(self, "_viewed")
 
     def __coerce_tangent_metadata__(self) -> Tensor:
@@ -117,7 +117,7 @@ class EncodedTensor(Tensor):
         return func(*dense, **named)
 
     def _fill(self, number: Any) -> None:
-        """Writes a number to all elements, of which some may be in one place (TEN-7)."""
+        """Writes a number to all elements; some may share an address (TEN-7)."""
         x = self._once()
         if not has_internal_overlap(x.shape, x.stride()):
             x._encode(ops.fill(x.decode(), number))
@@ -126,7 +126,7 @@ class EncodedTensor(Tensor):
             x._view_of(op_named("select"), (0, place))._fill(number)
 
     def _once(self) -> EncodedTensor:
-        """The tensor without its repetitions."""
+        """The tensor without expanded dimensions."""
         x = self
         for dim, (size, stride) in enumerate(zip(self.shape, self.stride(), strict=True)):
             if size > 1 and not stride:
@@ -134,7 +134,7 @@ class EncodedTensor(Tensor):
         return x
 
     def _view_of(self, op: Op, rest: tuple[Any, ...]) -> Any:
-        """Instances for a view op, checked to be made of views of the parts."""
+        """The results of a view op; raises unless they consist of views of the parts."""
         if isinstance(op, MultiViewOp):
             return tuple([self._view_of(view, args) for view, args in op.parts((self, *rest))])
         assert isinstance(op, ViewOp)
@@ -168,7 +168,7 @@ def _decoded(value: Any) -> Any:
 
 
 def wrong(cls: type[Any], attribute: str, found: object, expected: str) -> Exception:
-    """The error for a part that a class cannot take (SUB-1)."""
+    """The error for an invalid part of a wrapper (SUB-1)."""
     return noted(
         SubclassError(f"{cls.__name__}: {attribute} is {found}, expected {expected}"),
         f"What {cls.__name__} is made of is said by its docstring. (SUB-1)",

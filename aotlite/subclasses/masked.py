@@ -1,7 +1,8 @@
-"""`MaskedTensor`: a tensor of which some elements are left out.
+"""`MaskedTensor`: a tensor with some elements masked out.
 
-Its meaning is the elements that the mask keeps. Ops are made of dense ones before autograd sees
-them (`masked_ops`), so that gradients are those of what is kept. Spec: `specs/subclasses.md`.
+It stands for the elements that the mask keeps. Its `__tensor_function__` replaces each op by dense
+ones (`masked_ops`) before autograd records it, so that gradients are those of the kept elements.
+Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from aotlite.subclasses.masked_ops import MaskedData, check_parts, keeps_layout,
 class MaskedTensor(Tensor):
     """A tensor with a mask of its shape: True where an element is kept.
 
-    An op between elements keeps those that all operands keep; a dense operand keeps all. Reductions
-    leave the others out, and keep what has at least one element. An in-place op writes the elements
-    that all operands keep, and leaves the rest and the mask as they are. Gradients are masked as
-    the tensor is; those of dense operands are dense. A mask that is laid out otherwise than the
-    data is copied, unless that repeats elements.
+    A pointwise op keeps the elements that all operands keep; a dense operand keeps all. A reduction
+    ignores masked elements, and keeps a result that has at least one element. An in-place op writes
+    the elements that all operands keep, and leaves the rest and the mask unchanged. Gradients have
+    the tensor's mask; those of dense operands are dense. A mask with other strides than the data is
+    copied, unless the data repeats elements.
 
     >>> import aotlite as al
     >>> x = MaskedTensor(al.tensor([1.0, 2.0, 3.0]), al.tensor([True, False, True]))
@@ -63,25 +64,25 @@ class MaskedTensor(Tensor):
         return cls(inner["data"], inner["mask"])
 
     def filled(self, value: Any) -> Tensor:
-        """A dense tensor with a number in place of what is left out; differentiable."""
+        """A dense tensor with a number in place of masked elements; differentiable."""
         return _kept(self).filled(value)
 
     def tolist(self) -> Any:
-        """The elements as nested lists, None for those that are left out."""
+        """The elements as nested lists, None for masked ones."""
         return listed(self.data.tolist(), self.mask.tolist())
 
     def __coerce_tangent_metadata__(self) -> Tensor:
-        return tangent_form(self.filled(0.0))  # a gradient that is absent is zeros, not left out
+        return tangent_form(self.filled(0.0))  # an absent gradient is zeros, not masked
 
     def __coerce_same_metadata_as_tangent__(self, spec: Any, kind: Any = None) -> Tensor:
-        """Zeros for what is left out, in the form that the data's class gives that."""
+        """The gradient, dense, with zeros for masked elements, in the form of the data's class."""
         found = self.filled(0.0)
         method = getattr(found, "__coerce_same_metadata_as_tangent__", None)
         formed = None if method is None else method(spec, kind)
         return found if formed is None else formed
 
     def __tensor_gradient_form__(self) -> GradientForm:
-        """Gradients have this mask, and 0 where another one leaves out what this keeps."""
+        """Gradients have this mask, with 0 where they were masked and this tensor is not."""
         return partial(_masked, self.mask, gradient_form(self.data))
 
     def __tensor_coerce_gradient__(self, gradient: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ class MaskedTensor(Tensor):
 
 
 def _printed(format: str, tensors: tuple[Tensor, ...]) -> tuple[str, tuple[Tensor, ...]]:
-    """A format and what it shows, with data and mask in the place of each masked tensor."""
+    """A format and its tensors, with data and mask in the place of each masked tensor."""
     text, count = "", 0
     shown: list[Tensor] = []
     for literal, name, how, conversion in Formatter().parse(format):
@@ -149,7 +150,7 @@ def masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:
 
 
 class _Made(Function):
-    """Data and a mask as one."""
+    """Builds a masked tensor from data and a mask."""
 
     _is_formula = True
 
@@ -180,7 +181,7 @@ class _Data(Function):
 
 
 def _masked(mask: Tensor, form: GradientForm | None, grad: Any) -> MaskedTensor:
-    """A gradient with this mask, its data in the form that is theirs (SUB-24)."""
+    """A gradient with this mask, its data in the data's gradient form (SUB-24)."""
     if isinstance(grad, MaskedTensor) and grad.mask is mask:
         if form is None or form is whole and whole(grad.data) is grad.data:
             return grad
@@ -193,7 +194,7 @@ def _zeroed(grad: Any) -> Any:
 
 
 def _kept(value: Any, written: Any = None) -> Any:
-    """Arguments with `MaskedData` in place of masked tensors; copies of what will be written."""
+    """The arguments with `MaskedData` in place of masked tensors; copies of those to be written."""
     if isinstance(value, MaskedTensor):
         tracked = is_grad_enabled() and value.requires_grad
         data = _Data.apply(value) if tracked else value.data
@@ -204,8 +205,8 @@ def _kept(value: Any, written: Any = None) -> Any:
 
 
 def _computed(op: Any, args: Any, kwargs: Any, written: Any = None) -> Any:
-    """Data and mask of an op's result, laid out as the op says; gradients will see old values of
-    what is `written`, a storage."""
+    """(data, mask) of an op's result, with the op's strides. Gradients use the old values of the
+    storage `written`."""
     rule = rule_of(op)
     found = NotImplemented if rule is None else rule(function_of(op), _kept(args, written), kwargs)
     if found is NotImplemented:
@@ -216,7 +217,7 @@ def _computed(op: Any, args: Any, kwargs: Any, written: Any = None) -> Any:
 
 
 def _is_own_write(op: Op, args: Any) -> bool:
-    """Whether a write is one of the data as it is: by a number, or by what `_write` made."""
+    """Whether a write goes to the data directly: of a number, or of the result of `_write`."""
     target, *others = args
     if not isinstance(target, MaskedTensor):
         return False
@@ -226,7 +227,7 @@ def _is_own_write(op: Op, args: Any) -> bool:
 
 
 def _write(op: Any, args: Any, kwargs: Any) -> Any:
-    """The target, written by a copy of what it is afterwards."""
+    """Writes the target by a copy of its new value; returns it."""
     target = args[0]
     if _is_own_write(op, args):
         return NotImplemented
@@ -236,7 +237,7 @@ def _write(op: Any, args: Any, kwargs: Any) -> Any:
                 f"{op.name}: the tensor that is written is a {type(target).__name__}, expected a "
                 "MaskedTensor, which a MaskedTensor is written to"
             ),
-            "A plain tensor leaves nothing out: write filled(value) to it. (SUB-15)",
+            "A plain tensor has no mask: write filled(value) to it. (SUB-15)",
         )
     found = _computed(op.functional, args, kwargs, target.storage)
     if found is NotImplemented:

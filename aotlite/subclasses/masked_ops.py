@@ -1,8 +1,8 @@
-"""What ops are on masked tensors, told by dense ops: a dense result, and the mask of it.
+"""Ops on masked tensors, written in dense ops that compute the result's data and its mask.
 
-A `MaskedData` stands for a masked operand: its data, differentiable, and its mask. A rule takes
-the op's function and its canonical arguments, and gives the result as a `MaskedData`, or
-NotImplemented. `rule_of(op)` finds the rule. Spec: `specs/subclasses.md`.
+A `MaskedData` stands for a masked operand: (its data, differentiable; its mask). `rule_of(op)`
+returns the rule of an op. A rule takes the op's function and its canonical arguments, and returns
+the result as a `MaskedData`, or NotImplemented. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from aotlite.subclasses.encoded import wrong
 
 
 class MaskedData(NamedTuple):
-    """The data of a masked tensor, and which elements of it are kept."""
+    """The data of a masked tensor, and its mask: True for kept elements."""
 
     data: Tensor
     mask: Tensor
 
     def filled(self, value: Any) -> Tensor:
-        """The data, with a number in place of what is left out."""
+        """The data, with a number in place of masked elements."""
         return ops.where(self.mask, self.data, value)
 
 
@@ -39,20 +39,20 @@ Rule = Callable[..., Any]
 
 
 def listed(data: Any, mask: Any) -> Any:
-    """Nested lists of data, None where those of the mask are False."""
+    """Nested lists of the data, with None where the mask is False."""
     if isinstance(mask, list):
         return [listed(*pair) for pair in zip(data, mask, strict=True)]
     return data if mask else None
 
 
 def keeps_layout(data: Tensor, mask: Tensor) -> bool:
-    """Whether a mask stays: it lies as the data does, or that has elements in one place."""
+    """Whether a mask need not be copied: it has the data's strides, or these repeat elements."""
     same = mask.stride() == data.stride()
     return same or any(n > 1 and not s for n, s in zip(data.shape, data.stride(), strict=True))
 
 
 def check_parts(cls: type[Any], data: Any, mask: Any) -> None:
-    """Raises SubclassError where data and mask make no masked tensor (SUB-1)."""
+    """Raises SubclassError for an invalid pair of data and mask (SUB-1)."""
     for name, part in {"data": data, "mask": mask}.items():
         if not isinstance(part, Tensor):
             raise wrong(cls, name, f"a {type(part).__name__}", "a tensor")
@@ -75,7 +75,7 @@ def pairs_in(value: Any) -> Iterator[MaskedData]:
 
 
 def part_of(value: Any, part: Callable[[Any], Any]) -> Any:
-    """The arguments with `part` of each tensor, masked or dense."""
+    """The arguments with each tensor, masked or dense, replaced by `part(tensor)`."""
     if isinstance(value, (MaskedData, Tensor)):
         return part(value)
     return tuple([part_of(each, part) for each in value]) if isinstance(value, tuple) else value
@@ -91,7 +91,7 @@ def _mask(value: Any) -> Any:
 
 # ------------------------------------------------------------------------------ between elements
 class _Where(Function):
-    """The tensor itself; its gradient is 0 where a mask is False, whatever arrives there."""
+    """The tensor itself; its gradient is set to 0 where a mask is False."""
 
     _is_formula = True
 
@@ -106,7 +106,7 @@ class _Where(Function):
 
 
 def pointwise(func: Rule, args: Any, kwargs: Any) -> MaskedData:
-    """Each element of the result is kept where those that it is made of are."""
+    """The rule of pointwise ops: an element is kept where all its operands' elements are."""
     mask = reduce(ops.logical_and, [each.mask for each in pairs_in(args)])
     dense = part_of(args, _data)
     shape = func.op.infer(func.op.bind(dense, kwargs)).shape  # type: ignore[attr-defined]
@@ -118,8 +118,8 @@ def pointwise(func: Rule, args: Any, kwargs: Any) -> MaskedData:
 
 
 def _guarded(x: Tensor, mask: Tensor) -> Tensor:
-    """The operand, to which no gradient comes from elements that are left out: data there may be
-    anything, and 0 times infinity is not 0."""
+    """The operand, without gradients from masked elements: their data is arbitrary, and 0 times
+    infinity would be nan."""
     if not x.requires_grad or (not x.dim() and mask.dim()):
         return x
     return _Where.apply(ops.expand(x, mask.shape) if x.shape != mask.shape else x, mask)
@@ -143,7 +143,7 @@ def _any(mask: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 
 def _of_kept(neutral: Any) -> Rule:
-    """Reductions `(self, dim=None, keepdim=False)`: of a number that changes nothing elsewhere."""
+    """The rule of reductions `(self, dim=None, keepdim=False)`; masked elements are `neutral`."""
 
     def rule(func: Rule, args: Any, kwargs: Any) -> Any:
         x, dims = args[0], args[1:3]
@@ -185,7 +185,7 @@ def _norm(func: Rule, args: Any, kwargs: Any) -> Any:
 
 
 def _along(neutral: Any) -> Rule:
-    """Ops along a dimension whose result has an element for each of the operand's."""
+    """The rule of ops along a dimension that keep the operand's shape, such as `cumsum`."""
 
     def rule(func: Rule, args: Any, kwargs: Any) -> Any:
         return MaskedData(func(args[0].filled(neutral), *args[1:], **kwargs), args[0].mask)
@@ -194,7 +194,8 @@ def _along(neutral: Any) -> Rule:
 
 
 def _product(func: Rule, args: Any, kwargs: Any) -> Any:
-    """What is left out counts as 0; a product is kept that has a term of kept factors."""
+    """The rule of matrix products: masked elements count as 0; a result is kept if any of its
+    terms has kept factors only."""
     dense = part_of(args, lambda x: x.filled(0) if isinstance(x, MaskedData) else x)
     terms = func(*part_of(args, lambda x: ops.cast(_mask(x), dense[0].dtype)))
     return MaskedData(func(*dense, **kwargs), terms != 0)
@@ -202,20 +203,20 @@ def _product(func: Rule, args: Any, kwargs: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------- moves
 def moved(func: Rule, args: Any, kwargs: Any) -> Any:
-    """Ops that move elements: the mask moves with the data. Dense operands keep all."""
+    """The rule of ops that move elements, and the mask with them. Dense operands keep all."""
     if func.__name__ == "index_put" and args[4]:
         return NotImplemented
     first, *rest = args
     if any(
         isinstance(x, MaskedData) and k != _SOURCES.get(func.__name__) for k, x in enumerate(rest)
     ):
-        return NotImplemented  # places that are left out are no places
+        return NotImplemented  # an index cannot be masked
     masks = (part_of(first, _mask), *[_moved_mask(func.__name__, k, x) for k, x in enumerate(rest)])
     return MaskedData(func(*part_of(args, _data), **kwargs), func(*masks, **kwargs))
 
 
 def _moved_mask(name: str, place: int, value: Any) -> Any:
-    """The mask of what is moved into the first operand; places stay what they are."""
+    """The mask of a source that is moved into the first operand; an index is passed unchanged."""
     if isinstance(value, MaskedData) or (isinstance(value, Tensor) and place == _SOURCES.get(name)):
         return _mask(value)
     return True if name == "index_fill" and place == 2 else value
@@ -225,11 +226,11 @@ _SOURCES = {
     "select_scatter": 0, "slice_scatter": 0, "diagonal_scatter": 0, "unfold_scatter": 0,
     "as_strided_scatter": 0, "index_put": 2, "index_copy": 2, "scatter": 2, "index_fill": 2,
 }  # fmt: skip
-"""Where the source of what is moved stands, after the first operand."""
+"""Op -> the position of its source among the arguments after the first."""
 
 
 def _accumulated(func: Rule, args: Any, kwargs: Any) -> Any:
-    """The gradient of a window: what is left out adds nothing, and the sum is kept everywhere."""
+    """The rule of accumulations: masked elements add nothing, and all sums are kept."""
     found = func(args[0].filled(0), *args[1:], **kwargs)
     return MaskedData(found, ops.full(found.shape, True))
 
@@ -251,7 +252,7 @@ _RULES: dict[str, Rule] = {
 
 
 def rule_of(op: Op) -> Rule | None:
-    """What an op is on masked tensors; None if that is not said."""
+    """The rule of an op on masked tensors; None if it has none."""
     if isinstance(op, PureOp) and op.cost is Cost.POINTWISE:
         return pointwise
     return _RULES.get(op.name)

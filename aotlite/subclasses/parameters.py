@@ -1,4 +1,4 @@
-"""Modules whose parameters are wrappers, by the wrappers' parts: `unwrap_parameters` (SUB-22).
+"""`unwrap_parameters`: replaces parameters that are wrappers by their dense parts (SUB-22).
 
 Spec: `specs/subclasses.md`.
 """
@@ -18,7 +18,7 @@ from aotlite.nn.parameter import Buffer, Parameter
 
 
 class _Wrap(Function):
-    """A wrapper of parts; its gradient's parts are theirs."""
+    """Builds a wrapper from parts; the parts of its gradient are their gradients."""
 
     _is_formula = True
 
@@ -33,7 +33,7 @@ class _Wrap(Function):
 
 
 class _How:
-    """How a parameter is made of the attributes of its module."""
+    """The recipe that rebuilds a parameter from attributes of its module."""
 
     def __init__(self, wrapper: Tensor, name: str) -> None:
         names, self.spec = flatten(wrapper)
@@ -51,7 +51,7 @@ class _How:
             yield from [held] if inner is None else inner.names()
 
     def of(self, module: Module) -> Any:
-        """The wrapper, of what the module holds now."""
+        """The wrapper, built from the module's present attributes."""
         parts = [
             getattr(module, held) if inner is None else inner.of(module)
             for held, inner in zip(self.held, self.inner, strict=True)
@@ -76,11 +76,11 @@ class _How:
 
 
 def unwrap_parameters(module: Module) -> Module:
-    """Puts dense parameters in the place of those that are wrappers, in all submodules, in place.
+    """Replaces parameters that are wrappers by dense ones, in all submodules, in place.
 
-    The parts of `p` are parameters `p__a`, `p__b` (buffers, where they cannot have gradients), and
-    reading `p` makes the wrapper of them; so guards, optimizers and `state_dict` see dense tensors
-    alone. Returns the module. Raises ArgumentError for what is no Module.
+    The parts of `p` become parameters `p__a`, `p__b` (buffers, where they cannot have gradients).
+    Reading `p` builds the wrapper from them. So guards, optimizers and `state_dict` see dense
+    tensors only. Returns the module. Raises ArgumentError for anything but a Module.
 
     >>> import aotlite as al
     >>> from aotlite.subclasses import TwoTensor
@@ -115,7 +115,7 @@ def unwrap_parameters(module: Module) -> Module:
 
 
 def _check_free(module: Module, hows: list[_How]) -> None:
-    """Raises, before anything is changed, where the name of a part is that of something else."""
+    """Raises ArgumentError, before any change, if the name of a part is already used."""
     for how in hows:
         for name in how.names():
             if hasattr(module, name):
@@ -124,14 +124,14 @@ def _check_free(module: Module, hows: list[_How]) -> None:
                         f"unwrap_parameters: {type(module).__name__} has an attribute {name!r}, "
                         f"expected none: a part of {how.name!r} is to be called so"
                     ),
-                    "Call the attribute otherwise. (SUB-22)",
+                    "Rename the attribute. (SUB-22)",
                 )
 
 
 def _hold(
     module: Module, how: _How, wrapper: Any, made: dict[Any, Any], *, requires_grad: bool
 ) -> None:
-    """Makes the dense parts attributes of the module; a parameter that is tied stays one."""
+    """Makes the dense parts attributes of the module; tied parameters stay tied."""
     for attribute, held, inner in zip(how.attributes, how.held, how.inner, strict=True):
         part = getattr(wrapper, attribute)
         if inner is not None:
@@ -145,7 +145,7 @@ def _hold(
 
 
 def _read_by(module: Module, hows: list[_How]) -> None:
-    """Gives the module a class of its own, by which the wrappers are made when they are read."""
+    """Gives the module a class of its own, with properties that build the wrappers."""
     kind = type(module)
     made = {how.name: property(how.of, doc=f"{how.kind.__name__} of its parts") for how in hows}
     module.__class__ = type(kind.__name__, (kind,), {**made, "__module__": kind.__module__})

@@ -1,6 +1,6 @@
-"""`QuantizedTensor`: numbers as int8, or as 8-bit floats, times a scale.
+"""`QuantizedTensor`: int8 values or 8-bit floats, times a scale.
 
-Its meaning is the dequantised value, `(values - zero_point) * scale`. Spec: `specs/subclasses.md`.
+It stands for the dequantized tensor, `(values - zero_point) * scale`. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ RANGES: dict[DType, tuple[float, float]] = {
     float8_e4m3fn: (-448.0, 448.0),
     float8_e5m2: (-57344.0, 57344.0),
 }
-"""The numbers that values may be; others become the nearest of them."""
+"""dtype -> (least, greatest) number of the values."""
 
 
 class QuantizedTensor(EncodedTensor):
-    """Values of 8 bits, a scale, and for int8 where 0 lies, if that is not 0.
+    """8-bit values, a scale, and for int8 optionally a zero point.
 
-    The scale is one number, or as many as a dimension has places ("per channel"): then it has as
+    The scale is one number, or one for each position of a dimension ("per channel"); then it has as
     many dimensions as the values, of size 1 or theirs. The zero point is int8 and has the scale's
-    shape. Ops give dense results, but `clone` a quantised one. Views keep the values' memory.
-    In-place ops quantise what they compute with the scale that is there: to the nearest value, a
-    tie to the even one, what is out of range to its end.
+    shape. Ops return dense results, but `clone` a quantized one. Views share the values' memory.
+    In-place ops quantize their result with the present scale: to the nearest value, ties to even,
+    clamped to the range.
 
     >>> import aotlite as al
     >>> x = QuantizedTensor.quantize(al.tensor([0.5, -1.0, 99.0]), al.tensor(0.25))
@@ -78,7 +78,7 @@ class QuantizedTensor(EncodedTensor):
         *,
         dtype: DType = int8,
     ) -> QuantizedTensor:
-        """The values of `dtype` nearest to a dense tensor's numbers, for this scale."""
+        """Quantizes a dense tensor with this scale, to the nearest values of `dtype`."""
         if dtype not in RANGES:
             raise wrong(cls, "dtype", dtype, _KNOWN)
         with no_grad():
@@ -88,10 +88,10 @@ class QuantizedTensor(EncodedTensor):
     def from_dense(
         cls, dense: Tensor, *, dtype: DType = int8, axis: int | None = None, affine: bool = False
     ) -> QuantizedTensor:
-        """Quantised with a scale for which the largest magnitude is the range's end.
+        """Quantizes a dense tensor with a scale that maps its largest magnitude to the range's end.
 
-        A scale for each place of dimension `axis`, one for all without. `affine`, for int8: the
-        range goes from the least number, or 0, to the greatest, and has a zero point.
+        One scale for all, or one for each position of dimension `axis`. `affine`, for int8: maps
+        the range from the least number, or 0, to the greatest, with a zero point.
         """
         if dtype not in RANGES or (affine and dtype is not int8):
             raise wrong(cls, "dtype", dtype, "int8" if affine else _KNOWN)
@@ -147,7 +147,7 @@ def _quantized(value: Tensor, scale: Tensor, zero_point: Tensor | None, dtype: D
 
 
 def _extent(dense: Tensor, axis: int | None, reduce: str) -> Tensor:
-    """The greatest or least number, of each place of the axis; 0 of no numbers."""
+    """The greatest or least number, for each position of the axis; 0 for none."""
     others = [i for i in range(dense.dim()) if axis is None or i != axis % dense.dim()]
     if not dense.numel():
         whole = range(dense.dim()) if axis is not None else ()

@@ -1,6 +1,6 @@
-"""`SemiStructuredSparseTensor`: of each four numbers along a dimension, two ("2:4").
+"""`SemiStructuredSparseTensor`: 2:4 sparsity: of each four numbers along a dimension, two.
 
-Its meaning is the dense tensor that has zeros elsewhere. Spec: `specs/subclasses.md`.
+It stands for the dense tensor with zeros elsewhere. Spec: `specs/subclasses.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aotlite.subclasses.sparse_views import GROUP, parts_seen
 
 
 class SemiStructuredSparseTensor(EncodedTensor):
-    """Two values of each four neighbours along one dimension, and their places.
+    """Two values of each group of four neighbours along one dimension, and their positions.
 
     `values` has half of the tensor's size along `dim`. `metadata`, uint8, has a quarter: of each
     group the places of its two values, 0 to 3 and rising, in the bits 0-1 and 2-3. Ops give dense
@@ -81,8 +81,9 @@ class SemiStructuredSparseTensor(EncodedTensor):
     def from_dense(
         cls, dense: Tensor, dim: int = -1, *, prune: bool = False
     ) -> SemiStructuredSparseTensor:
-        """The two largest of each four along `dim`. Raises SubclassError where others are not 0,
-        unless they are to be pruned; to see that, values are read.
+        """Keeps the two numbers of largest magnitude of each four along `dim`.
+
+        Raises SubclassError if others are not 0, unless `prune` is set. The check reads values.
         """
         fits = dense.dim() and dense.shape[dim] % GROUP == 0
         if not fits or not dense.dtype.is_floating_point:
@@ -130,8 +131,8 @@ class SemiStructuredSparseTensor(EncodedTensor):
 
 
 def _compressed(dense: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Values and metadata of the two largest of each four; of equal ones, the first; a nan is
-    as large as an infinity."""
+    """(values, metadata) of the two largest of each four; of equal ones, the first. A nan counts
+    as an infinity."""
     groups = dense.movedim(dim, -1).unflatten(-1, (-1, GROUP))
     size = ops.where(groups.isnan(), inf, groups.abs())
     place = arange(GROUP, dtype=uint8, device=dense.device)
@@ -147,7 +148,7 @@ def _compressed(dense: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 
 def _check_places(cls: type[Any], metadata: Tensor) -> None:
-    """That each group has two places, rising, where values can be read: not in a capture."""
+    """Raises unless each group has two ascending positions; not checked in a capture."""
     if STATE.recorder is not None or metadata.storage.buffer is None:
         return
     with no_grad():

@@ -1,6 +1,6 @@
-"""Which views of a 2:4 sparse tensor are views of its values and of its metadata.
+"""Views of a 2:4 sparse tensor, as views of its values and of its metadata.
 
-Groups of four have to stay whole, and one dimension has to hold them.
+They must keep groups of four whole, and along one dimension.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 from aotlite.ir.geometry import sizes
 
 GROUP = 4
-"""The neighbours of which two are kept."""
+"""The size of a group, of which two numbers are kept."""
 Ints = tuple[int, ...]
 Parts = tuple[Any, Any, int] | None
-"""The arguments of the view of the values, those of the metadata, and where the groups are then."""
+"""(arguments of the view of the values, those of the metadata's, the new dimension of groups)."""
 
 
 def _same(x: Any, rest: Any, shape: Ints) -> Parts:
@@ -89,6 +89,6 @@ _VIEWS: dict[str, Any] = {
 
 
 def parts_seen(name: str, x: Any, rest: tuple[Any, ...], shape: Ints) -> Parts:
-    """How a view of this shape is one of both parts; None where it is none."""
+    """The views of both parts for a view of this shape; None if there are none."""
     found = _VIEWS.get(name)
     return None if found is None else found(x, rest, shape)

@@ -1,6 +1,6 @@
-"""`TwoTensor`: a pair of tensors of one geometry; every op happens to both. For tests.
+"""`TwoTensor`: a pair of tensors of one geometry; each op runs on both. For tests.
 
-Its meaning is the pair: whatever a program does to a pair, it does to the first and to the second.
+It stands for the pair: a program on it must do the same as on the first and on the second alone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TwoTensor(Tensor):
 
     def __coerce_tangent_metadata__(self) -> TwoTensor:
         forms = [tangent_form(self.a), tangent_form(self.b)]
-        if forms[0].meta is not forms[1].meta:  # of parts of several forms, one may lie otherwise
+        if forms[0].meta is not forms[1].meta:  # parts of different classes may differ in layout
             forms = [x.restride(x.meta.as_contiguous().stride) for x in forms]
         return type(self)(*forms)
 

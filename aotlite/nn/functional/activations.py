@@ -62,27 +62,27 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input, where negative alpha * (exp(input) - 1)."""
+    """The input where it is positive, else alpha * (exp(input) - 1)."""
     return _called("elu", inplace, input, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """`elu` times a factor, which together keep mean 0 and variance 1."""
+    """`elu` with an alpha and a factor that keep mean 0 and variance 1."""
     return input.selu_() if inplace else input.selu()
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """The input, where negative alpha * (exp(input / alpha) - 1)."""
+    """The input where it is positive, else alpha * (exp(input / alpha) - 1)."""
     return input.celu_(alpha) if inplace else input.celu(alpha)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """The input, where negative times `negative_slope`."""
+    """The input where it is positive, else negative_slope * input."""
     return _called("leaky_relu", inplace, input, negative_slope)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """The input, where negative times the weight of its channel (dimension 1), or of all."""
+    """The input where it is positive, else weight * input; one weight, or one a channel (dim 1)."""
     result: Tensor = input.prelu(weight)
     return result
 
@@ -128,7 +128,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """The input, 0 from -lambd to lambd."""
+    """The input where |input| > lambd, else 0."""
     return _called("hardshrink", False, input, lambd)
 
 

@@ -34,9 +34,10 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """softmax(query @ key.mT * scale + mask) @ value: (*, l, e), (*, s, e), (*, s, v) -> (*, l, v).
 
-    `scale` is 1 / sqrt(e) unless given. A bool mask says which keys take part, another is added;
-    `is_causal` lets position i see the keys up to i. A query that sees no key gives zeros. With
-    `enable_gqa`, key and value (dimension -3) serve several heads of the query each.
+    `scale` is 1 / sqrt(e) by default. A bool mask selects the keys that take part; another mask is
+    added to the scores. `is_causal` lets position i see the keys up to i. A query without keys
+    gives zeros. With `enable_gqa`, each key and value head (dimension -3) serves several query
+    heads.
     """
     name = "scaled_dot_product_attention"
     _check_attention(query, key, value)
@@ -90,7 +91,7 @@ def _shared(query: Tensor, given: Tensor) -> Tensor:
 
 
 def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The softmax of what the mask leaves, zeros where it leaves nothing of a row."""
+    """The softmax over unmasked scores; zeros for a row without any."""
     if broadcast_shapes(scores.shape, mask.shape, op="scaled_dot_product_attention") != (
         scores.shape
     ):
@@ -147,7 +148,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Projects, attends with each head, and projects back.
+    """Multi-head attention: projects the inputs, attends with each head, and projects back.
 
     (l, n, e), (s, n, k), (s, n, v) -> (l, n, e); without batch (l, e), (s, k), (s, v) -> (l, e).
     The second result is None unless `need_weights`; else the weights after dropout, (n, l, s)
@@ -181,7 +182,7 @@ def multi_head_attention_forward(
 
 
 def each_once(inputs: Heads, change: Callable[[Tensor], Tensor]) -> Heads:
-    """The three changed; those that are one tensor stay one."""
+    """`change` of each of the three; inputs that are the same tensor are changed once."""
     query, key, value = inputs
     changed = change(key)
     return (
@@ -210,7 +211,7 @@ def _check_inputs(inputs: Heads, embed_dim: int, num_heads: int) -> None:
 def _merged_masks(
     inputs: Heads, num_heads: int, attn_mask: Tensor | None, key_padding_mask: Tensor | None
 ) -> Tensor | None:
-    """What is added to the scores: (n or 1, h or 1, l or 1, s), or None."""
+    """The mask to add to the scores: (n or 1, h or 1, l or 1, s), or None."""
     query, key, _ = inputs
     (length, batch, _), keys = query.shape, key.size(0)
     merged = None
@@ -234,7 +235,7 @@ def _check_mask_shape(name: str, mask: Tensor, expected: tuple[tuple[int, ...], 
 
 
 def _added(name: str, argument: str, mask: Tensor, query: Tensor) -> Tensor:
-    """The mask as what is added to scores: -inf where a bool one says True."""
+    """The mask in additive form: -inf where a bool mask is True."""
     _check_mask(name, argument, mask, query)
     if mask.dtype is not bool_:
         return mask
@@ -295,7 +296,7 @@ def _extended(heads: Heads, bias_k: Tensor | None, bias_v: Tensor | None, zero: 
 def _attended(
     heads: Heads, mask: Tensor | None, p: float, need_weights: bool, causal: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """What each head makes of its values, (n, h, l, e), and by which weights."""
+    """(result of each head, (n, h, l, e); attention weights or None)."""
     query, key, value = heads
     if mask is not None:
         more = key.size(2) - mask.size(-1)

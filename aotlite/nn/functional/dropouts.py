@@ -1,4 +1,4 @@
-"""Dropout as functions: composites of ops, so their gradients and compiled forms are the ops'."""
+"""Dropout as functions, composed of ops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _dropped(
 
 
 def check_probability(name: str, p: float, argument: str = "p") -> None:
-    """Raises ArgumentError for what is no number from 0 to 1."""
+    """Raises ArgumentError unless `p` is a number from 0 to 1."""
     try:
         known = 0 <= p <= 1
     except TypeError as error:  # of what has no order with numbers
@@ -73,7 +73,7 @@ def _channels(name: str, input: Tensor, rank: int, ranks: tuple[int, ...]) -> tu
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`dropout` that keeps mean 0 and variance 1: what is lost becomes selu's lowest value.
+    """`dropout` that keeps mean 0 and variance 1: dropped elements become selu's lowest value.
 
     Source: Klambauer et al., "Self-normalizing neural networks" (NeurIPS 2017).
     """

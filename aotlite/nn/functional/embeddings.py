@@ -21,9 +21,10 @@ def embedding(
 ) -> Tensor:
     """The rows of `weight` at these positions: (*,) int64, (n, d) -> (*, d).
 
-    The row `padding_idx` gets no gradient; `scale_grad_by_freq` divides each row's by how often it
-    was taken. With `max_norm`, the taken rows of a larger `norm_type`-norm are first scaled down to
-    it, in place and without history. Raises IndexOutOfRangeError for a position that is no row's.
+    The row `padding_idx` gets no gradient. `scale_grad_by_freq` divides a row's gradient by how
+    often it occurs. With `max_norm`, the rows used that have a larger `norm_type`-norm are first
+    scaled down to it, in place and without history. Raises IndexOutOfRangeError for an invalid
+    position.
     """
     refuse_sparse("embedding", sparse)
     if not isinstance(weight, Tensor):
@@ -45,7 +46,7 @@ def refuse_sparse(name: str, sparse: bool) -> None:
 
 
 def padding_row(name: str, padding_idx: int | None, rows: int) -> int | None:
-    """The padding row counted from the first. Raises ArgumentError for one that is not there."""
+    """`padding_idx` counted from 0. Raises ArgumentError if it is out of range."""
     if padding_idx is None:
         return None
     if not -rows <= padding_idx < rows:

@@ -47,7 +47,7 @@ def batch_norm(
 def check_running(
     name: str, input: Tensor, running_mean: Tensor | None, running_var: Tensor | None
 ) -> None:
-    """Raises ShapeError unless running statistics that there are have one value a channel."""
+    """Raises ShapeError unless the running statistics, if given, have one value a channel."""
     for argument, running in (("running_mean", running_mean), ("running_var", running_var)):
         if running is not None and running.shape != input.shape[1:2]:
             raise ShapeError(
@@ -57,7 +57,7 @@ def check_running(
 
 
 def follow(running: Tensor | None, batch: Tensor, momentum: float | Tensor) -> None:
-    """Moves running statistics to the batch's by a fraction, in place."""
+    """Updates running statistics in place: running += momentum * (batch - running)."""
     if running is not None:
         running.mul_(1 - momentum).add_(batch * momentum)
 
@@ -94,7 +94,7 @@ def rms_norm(
 ) -> Tensor:
     """input / sqrt(mean square + eps) * weight over the last dimensions, of these sizes.
 
-    `eps` is the distance of 1 to the next number unless given.
+    `eps` is the dtype's machine epsilon by default.
     """
     return call("rms_norm", input, normalized_shape, weight, eps)
 
@@ -111,7 +111,7 @@ def instance_norm(
 ) -> Tensor:
     """`batch_norm` of each sample on its own: (n, c, *) -> (n, c, *).
 
-    Running statistics, if any, follow the samples' mean ones, in place and without history.
+    Running statistics, if given, are updated by the mean of the samples' ones, in place.
     """
     if not use_input_stats:
         if running_mean is None or running_var is None:

@@ -1,4 +1,4 @@
-"""`linear`, and how layers name sizes: one number or several."""
+"""`linear`, and `pair`, which expands a size argument of layers."""
 
 from __future__ import annotations
 

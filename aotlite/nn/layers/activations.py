@@ -1,4 +1,4 @@
-"""Layers of activations. Each computes the function of `nn.functional` that it is named after."""
+"""Activations as layers. Each computes the function of `nn.functional` with its name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Mish(_InPlace):
 
 
 class SELU(_InPlace):
-    """`ELU` times a factor, which together keep mean 0 and variance 1."""
+    """`ELU` with an alpha and a factor that keep mean 0 and variance 1."""
 
     def forward(self, input: Tensor) -> Tensor:
         return A.selu(input, self.inplace)
@@ -75,7 +75,7 @@ class Hardswish(_InPlace):
 
 
 class ELU(_InPlace):
-    """x, where negative alpha * (exp(x) - 1)."""
+    """x where it is positive, else alpha * (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -89,7 +89,7 @@ class ELU(_InPlace):
 
 
 class CELU(_InPlace):
-    """x, where negative alpha * (exp(x / alpha) - 1)."""
+    """x where it is positive, else alpha * (exp(x / alpha) - 1)."""
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -103,7 +103,7 @@ class CELU(_InPlace):
 
 
 class LeakyReLU(_InPlace):
-    """x, where negative times `negative_slope`."""
+    """x where it is positive, else negative_slope * x."""
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(inplace)
@@ -151,7 +151,7 @@ class Threshold(_InPlace):
 
 
 class GELU(Module):
-    """x times the normal distribution function at x; `approximate="tanh"` takes a tanh for it."""
+    """x times the normal distribution function at x; `approximate="tanh"` for a fast formula."""
 
     def __init__(self, approximate: str = "none") -> None:
         self.approximate = A.checked_approximation("GELU", approximate)
@@ -178,7 +178,7 @@ class Softplus(Module):
 
 
 class PReLU(Module):
-    """x, where negative times a learned weight of its channel, or of all; it starts as `init`."""
+    """x where it is positive, else weight * x, with a learned weight, one or one a channel."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Softshrink(Module):
 
 
 class Hardshrink(Module):
-    """x, 0 from -lambd to lambd."""
+    """x where |x| > lambd, else 0."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
@@ -272,7 +272,7 @@ class GLU(Module):
 
 
 class _OverDim(Module):
-    """A function over one dimension, which has to be given: PyTorch guesses it, and warns."""
+    """A function over one dimension, which must be given. (PyTorch guesses it, with a warning.)"""
 
     def __init__(self, dim: int | None = None) -> None:
         self.dim = dim

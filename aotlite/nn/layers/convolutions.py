@@ -1,4 +1,4 @@
-"""Layers of convolution, of lines and images, turned around too."""
+"""Convolution layers, 1-d and 2-d, and their transposed forms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from aotlite.nn.parameter import Parameter
 
 
 def draw(weight: Parameter, bias: Parameter | None) -> None:
-    """PyTorch's start of linear and convolutional layers: uniform in +-1 / sqrt(fan_in)."""
+    """Draws PyTorch's initial values of linear and convolution layers: +-1 / sqrt(fan_in)."""
     init.kaiming_uniform_(weight, a=math.sqrt(5))
     fan_in, _ = init.calculate_fan_in_and_fan_out(weight)
     if bias is not None and fan_in > 0:
@@ -33,7 +33,7 @@ def draw(weight: Parameter, bias: Parameter | None) -> None:
 
 
 class _Convolution(Module):
-    """What the layers share: parameters, their start, what is printed.
+    """Base of convolution layers: parameters, initial values, `repr`.
 
     Weight and bias start uniform in +-1 / sqrt(fan_in).
     """
@@ -115,7 +115,7 @@ class _Convolution(Module):
         return function(input, self.weight, *rest)
 
     def _padded(self, input: Tensor) -> tuple[Tensor, tuple[int, ...] | str]:
-        """The input, with the values around it that are not zeros, and what else to pad."""
+        """(the input, padded if the padding mode is not zeros; the zero padding left to do)."""
         if self.padding_mode == "zeros":
             return input, self.padding
         sides: list[int] = []
@@ -151,7 +151,7 @@ class Conv2d(_Convolution):
 
 
 class _Transposed(_Convolution):
-    """A convolution turned around, with `output_padding` at the far ends of the result."""
+    """Base of transposed convolutions; `output_padding` extends the far ends of the result."""
 
     transposed = True
 
@@ -220,7 +220,7 @@ class _Transposed(_Convolution):
 
 
 class ConvTranspose1d(_Transposed):
-    """What Conv1d's gradient does: (n, in_channels, l) -> (n, out_channels, l')."""
+    """The transpose of Conv1d: (n, in_channels, l) -> (n, out_channels, l')."""
 
     rank = 1
 
@@ -229,7 +229,7 @@ class ConvTranspose1d(_Transposed):
 
 
 class ConvTranspose2d(_Transposed):
-    """What Conv2d's gradient does: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
+    """The transpose of Conv2d: (n, in_channels, h, w) -> (n, out_channels, h', w')."""
 
     def forward(self, input: Tensor, output_size: Ints | None = None) -> Tensor:
         return self._turned(conv_transpose2d, input, output_size)

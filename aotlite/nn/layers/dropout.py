@@ -1,4 +1,4 @@
-"""Layers of dropout."""
+"""Dropout layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of one product, flattening, and none, with PyTorch's arguments and defaults."""
+"""`Linear`, `Flatten` and `Identity`, with PyTorch's arguments and defaults."""
 
 from __future__ import annotations
 

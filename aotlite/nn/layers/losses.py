@@ -1,4 +1,4 @@
-"""Losses as modules. Each computes the function of `nn.functional` that it is named after."""
+"""Losses as modules. Each computes the function of `nn.functional` with its name."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HuberLoss(_Loss):
 
 
 class BCELoss(_Weighted):
-    """The cross entropy of probabilities of yes and no."""
+    """The binary cross entropy of probabilities."""
 
     def forward(self, input: Tensor, target: Tensor) -> Any:
         return elementwise.binary_cross_entropy(
@@ -94,7 +94,7 @@ class BCEWithLogitsLoss(_Weighted):
 
 
 class KLDivLoss(_Loss):
-    """The divergence of a target's probabilities from logarithms of probabilities."""
+    """The Kullback-Leibler divergence; the input has logarithms of probabilities."""
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction)

@@ -1,4 +1,4 @@
-"""Layers of normalization: of batches, samples, groups of channels, and the last dimensions."""
+"""Normalization layers: batch, instance, layer, group and RMS norm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aotlite.nn.parameter import Parameter
 
 
 class NormBase(Module):
-    """What layers that keep running statistics share: parameters, buffers, what is printed."""
+    """Base of layers with running statistics: parameters, buffers, `repr`."""
 
     ranks: tuple[int, ...] = (4,)
     running_mean: Tensor | None
@@ -82,7 +82,7 @@ class _BatchNorm(NormBase):
         return batch_norm(input, mean, var, self.weight, self.bias, batch, momentum, self.eps)
 
     def _count_batch(self) -> float | Tensor:
-        """Counts a batch in training; returns by what fraction the running statistics move."""
+        """Counts a batch in training; returns the momentum for the running statistics."""
         count, momentum = self.num_batches_tracked, self.momentum
         if count is not None:
             count.add_(1)

@@ -1,4 +1,4 @@
-"""Layers of pooling: the maximum or the mean of windows of lines and images."""
+"""Pooling layers: the maximum or the mean of windows, 1-d and 2-d."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from aotlite.nn.module import Module
 from aotlite.nn.parameter import Parameter
 
 State = tuple[Tensor, ...]
-"""What a step hands on: (h,), or (h, c) of an LSTM."""
+"""The hidden state: (h,), or (h, c) of an LSTM."""
 
 
 # ---------------------------------------------------------------------------------------- steps
@@ -54,14 +54,14 @@ _STEPS = {
     "RNN_TANH": (_tanh_step, 1),
     "RNN_RELU": (_relu_step, 1),
 }
-"""Of each kind: its step, and how many values a unit computes from each side."""
+"""Kind of unit -> (its step, the number of gates)."""
 
 
 # --------------------------------------------------------------------------------------- layers
 class _Recurrent(Module):
-    """Layers of recurrent units, in one or both directions.
+    """Base of recurrent layers, in one or both directions.
 
-    Parameters are named and start as PyTorch's: uniform in +-1 / sqrt(hidden_size).
+    Parameters have PyTorch's names and initial values: uniform in +-1 / sqrt(hidden_size).
     """
 
     mode = "RNN_TANH"
@@ -115,7 +115,7 @@ class _Recurrent(Module):
             init.uniform_(parameter, -bound, bound)
 
     def _run(self, input: Tensor, states: State) -> tuple[Tensor, State]:
-        """The outputs of the last layer, and the last states of all: both with a batch."""
+        """(outputs of the last layer, final states of all layers), with a batch dimension."""
         ends: list[State] = []
         for layer in range(self.num_layers):
             outputs = []
@@ -150,7 +150,7 @@ class _Recurrent(Module):
         return call("stack", tuple(outputs), 0), state
 
     def _call(self, input: Tensor, states: State | None) -> tuple[Tensor, State]:
-        """`forward` with the states in a tuple: checks, and the batch put where it belongs."""
+        """`forward` with the states in a tuple: checks, and arranges the batch dimension."""
         name = type(self).__name__
         if input.ndim not in (2, 3) or input.size(-1) != self.input_size:
             raise ShapeError(

@@ -26,10 +26,10 @@ Activation = str | Callable[[Tensor], Tensor]
 
 
 class TransformerEncoderLayer(Module):
-    """Attention of a sequence to itself, then two linear layers, each added to what it was given.
+    """Self-attention, then two linear layers, each with a residual connection.
 
     (l, n, d) -> (l, n, d), with `batch_first` (n, l, d), without batch (l, d). `norm_first`
-    normalizes before each part and not behind.
+    normalizes before each part, and not after it.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 
 def _as_added(argument: str, mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """The mask as what is added to scores: -inf where a bool one says True."""
+    """The mask in additive form: -inf where a bool mask is True."""
     if mask is None or mask.dtype is like.dtype:
         return mask
     if mask.dtype is not bool_:
@@ -123,7 +123,7 @@ def _as_added(argument: str, mask: Tensor | None, like: Tensor) -> Tensor | None
 
 
 class TransformerEncoder(Module):
-    """Copies of a layer, one after the other, and a normalization at the end if given."""
+    """A stack of copies of a layer, with an optional normalization at the end."""
 
     norm: Module | None
 
