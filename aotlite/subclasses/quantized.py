@@ -17,7 +17,7 @@ RANGES: dict[DType, tuple[float, float]] = {
     float8_e4m3fn: (-448.0, 448.0),
     float8_e5m2: (-57344.0, 57344.0),
 }
-"""dtype -> (least, greatest) number of the values."""
+"""dtype of the values -> (least, greatest) number that it represents."""
 
 
 class QuantizedTensor(EncodedTensor):

@@ -85,7 +85,7 @@ def resize(tensor: Tensor, size: Any, memory_format: MemoryFormat | None) -> Ten
 def grow_to(tensor: Tensor, window: Tensor) -> None:
     """Gives the tensor the window's geometry and elements, on its own storage, which grows.
 
-    Window and tensor have the same offset in their storages.
+    The window's memory is copied such that the window begins at the tensor's offset.
     """
     take_room(tensor, window.meta)
     arrays, size = tensor.device.arrays, tensor.storage.nbytes()
@@ -237,9 +237,9 @@ def take_place(tensor: Tensor, window: Tensor) -> None:
 
 
 def tell_apart(old: Storage, new: Storage) -> None:
-    """Increments the versions of both storages, so that values saved of either count as written.
+    """Raises the versions of both storages, the new one's to at least the old one's.
 
-    Both, so that the outcome does not depend on the versions that they had.
+    So values saved of either count as written, whatever versions the two storages had.
     """
     old.version += 1
     if new is not old and type(new.version) is int:
