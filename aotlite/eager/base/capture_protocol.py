@@ -107,7 +107,7 @@ class ScopeProtocol(Protocol):
 
 
 class Recorder(Protocol):
-    """Records the ops of this thread into a graph, while it is `STATE.recorder`."""
+    """Records the ops of this thread into a graph, while `STATE` holds it."""
 
     origin: Any
     """The graph node whose gradient is being computed."""

@@ -7,9 +7,9 @@
 #     for x in batches: y = x * 2.0 + 1.0         # the same metas in each round
 # A small op spends most of its time on the meta rule, the choice of the kernel and the adoption of
 # the result. These depend on the key alone (metas and literals). So the first call with a key puts
-# into `op.shortcuts` what the next ones need: the result's meta; the function on arrays, mostly one
-# of NumPy's; and how to adopt its result, which is None for new memory with the right layout. A
-# tensor whose `facts` is its meta has no history, so that `_called` need not look for one.
+# into the op's shortcuts what the next ones need: the result's meta; the function on arrays,
+# mostly one of NumPy's; and how to adopt its result, which is None for new memory with the right
+# layout. A tensor whose `facts` is its meta has no history, so `_called` need not look for one.
 # A capture does not use shortcuts.
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ LAST = 1 << 62
 
 
 class TapeNode:
-    """Base class of tape nodes; `tensor.grad_fn` is one."""
+    """Base class of tape nodes; `grad_fn` of a tensor is one."""
 
     __slots__ = ("__weakref__", "edges", "extra", "origin", "sequence")
 
@@ -62,7 +62,7 @@ class TapeNode:
         return self.attachments().metadata
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
-        """Registers `fn(grad_inputs, grad_outputs)`, which may return other `grad_inputs`."""
+        """Registers `fn(grad_inputs, grad_outputs)`, which may return other grad_inputs."""
         self._forbid_outside("register_hook")
         return RemovableHandle.of(self.attachments().post, fn)
 
