@@ -1,8 +1,7 @@
 """One step of MAML: weights from which one step of descent is enough, for sines of any phase.
 
 The gradient of the loss after the inner step goes through the inner gradient: second derivatives.
-Either `loss_of` is compiled alone, and eager differentiates it twice, or the whole step is
-compiled.
+Either `loss_of` is compiled, and eager differentiates it twice, or the whole step is compiled.
 """
 
 from typing import Any

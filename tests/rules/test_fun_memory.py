@@ -191,7 +191,7 @@ OUTSIDE: al.Tensor = al.ones(2)
 REFUSED = {
     "by set_ and requires grad there": lambda x, y, w: x.set_(y).mul_(w),
     "onto memory that resize_ made grow": lambda x, y, w: y.set_(x.resize_(9)),
-    "before resize_ made its memory grow": lambda x, y, w: _written_late(x),
+    "before resize_ made its storage grow": lambda x, y, w: _written_late(x),
     "set_ to a storage": lambda x, y, w: x.set_(y.untyped_storage()),
     "on a tensor that is not an argument": lambda x, y, w: OUTSIDE.set_(y),
 }

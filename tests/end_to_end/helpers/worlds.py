@@ -243,7 +243,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "and both get gradients, expected one",
         "beyond the elements of an input",
         "memory that resize_ made grow",
-        "before resize_ made its memory grow",
+        "before resize_ made its storage grow",
         "by set_ and requires grad there",
         "gets gradients of several shapes",
         "reaches outside the",
