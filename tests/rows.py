@@ -92,10 +92,11 @@ def function_of(item: Any) -> object:
         return None
     if any(mark.name in APART or mark.kwargs.get("indirect") for mark in item.iter_markers()):
         return None
-    if set(item.fixturenames) - set(parameters(item)) - SHARED:
+    fixtures = set(item.fixturenames) - set(parameters(item))
+    if fixtures - SHARED:
         return None
     compares = item.get_closest_marker("torch") is not None
-    return item.parent, compares, None if spec is None else item.originalname
+    return item.parent, compares, fixtures, None if spec is None else item.originalname
 
 
 def parameters(item: Any) -> dict[str, Any]:
