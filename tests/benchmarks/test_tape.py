@@ -14,7 +14,7 @@ def test_every_row_is_printed_and_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "tape.json"
-    tape.main(["--blocks", "1", "--rounds", "1", "--json", str(file)])
+    tape.main(["--blocks", "1", "--rounds", "7", "--json", str(file)])
     printed = capsys.readouterr().out
     figures = json.loads(file.read_text())["figures"]
     for row in ("engine", "capture", "look", "match", "replay", "step"):
