@@ -40,7 +40,7 @@ class Pair:
 
 
 @attrs.define(eq=False)
-class Hidden:
+class UnseenBase:
     """A result that is alone on its memory, of which compiled code hides the base (META-10)."""
 
     mine: Any
@@ -73,7 +73,7 @@ class PairedSessions:
         """Returns the actions of the session as Python-like text."""
         self.calls = 0
         self.refused = 0
-        self._hidden: dict[int, Hidden] = {}
+        self._unseen_bases: dict[int, UnseenBase] = {}
         self._made = 0
 
     # --- values
@@ -99,18 +99,18 @@ class PairedSessions:
             if pair.mine is mine:
                 return pair
         self._made += 1
-        self._note_hidden(mine, its)
+        self._note_unseen_base(mine, its)
         pair = Pair(f"v{self._made - 1}", mine, its)
         self.live.append(pair)
         return pair
 
-    def _note_hidden(self, mine: Any, its: Any) -> None:
+    def _note_unseen_base(self, mine: Any, its: Any) -> None:
         library, storage = self.library, self.library.storage_of(mine)
         bases = library.base_of(mine), library.base_of(its)
         known = {library.storage_of(pair.mine) for pair in self.live}
         if bases[0] is None and bases[1] is not None and storage not in known:
             moved = mine.storage_offset() - its.storage_offset()
-            self._hidden[storage] = Hidden(mine, moved)
+            self._unseen_bases[storage] = UnseenBase(mine, moved)
 
     def forget(self, pair: Pair) -> None:
         """Lets go of a value."""
@@ -174,7 +174,7 @@ class PairedSessions:
         """Forgets all values: eager was half-way through its writes when it raised."""
         self.lines[-1] += "  # raises; all values are forgotten"
         self.live.clear()
-        self._hidden.clear()
+        self._unseen_bases.clear()
 
     def _called(self, function: Function, args: list[Any], grad: bool) -> tuple[Any, Any]:
         with nullcontext() if grad else self.library.no_grad():
@@ -239,10 +239,10 @@ class PairedSessions:
         return attrs.evolve(mine, called=[self._shown_one(*each) for each in seen])
 
     def _shown_one(self, pair: Pair, mine: TensorSnapshot, its: TensorSnapshot) -> TensorSnapshot:
-        hidden = self._hidden.get(self.library.storage_of(pair.mine))
-        if hidden is None:
+        unseen = self._unseen_bases.get(self.library.storage_of(pair.mine))
+        if unseen is None:
             return mine
-        moved = its.offset if mine.offset == its.offset + hidden.moved else mine.offset
+        moved = its.offset if mine.offset == its.offset + unseen.moved else mine.offset
         return attrs.evolve(mine, base=its.base, offset=moved)
 
     def difference(self, *found: str) -> Difference:

@@ -26,7 +26,7 @@ from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
-HIDDEN = 1 << 20
+FIRST_LOCAL_NAME = 1 << 20
 """Names from this number on are those of local arrays, not of statements."""
 
 
@@ -78,7 +78,7 @@ class Body:
         self.writer = ScalarWriter(facts, library)
         self.writer.innermost = loops.innermost
         self.combining = ScalarWriter(KernelFacts(), library, "c")
-        self.hidden: dict[Scalar, Scalar] = {}
+        self.local_names: dict[Scalar, Scalar] = {}
         """The name of each value that lies in a local array."""
         self.lines: dict[int, str] = {}
         """For each buffer whose stores go to a local line first, the C text of the element."""
@@ -184,7 +184,7 @@ class Body:
     def new_name(self, dtype: DType) -> Scalar:
         """Returns a new name for a value in local memory."""
         self.count += 1
-        return name(HIDDEN + self.count, dtype)
+        return name(FIRST_LOCAL_NAME + self.count, dtype)
 
     def keep(self, value: Scalar, *, inner: bool) -> Scalar:
         """Returns the name of a value that is kept in a local array from now on.
@@ -193,7 +193,7 @@ class Body:
         without, one for each point of the vector axis.
         """
         leaf = self.new_name(value.dtype)
-        text, k = f"s{leaf.args[0] - HIDDEN}", self.loops.vector
+        text, k = f"s{leaf.args[0] - FIRST_LOCAL_NAME}", self.loops.vector
         count = self.loops.width * (self.loops.points if inner else 1)
         self.array(text, value.dtype, count)
         column = "" if k is None else f"i{k} - v0"
@@ -211,7 +211,7 @@ class Body:
         axes = (1 << len(self.facts.extents)) - 1 if inner else 1 << (k or 0)
         self.facts.name_axes[leaf.args[0]] = axes
         self.writer.places[leaf] = LocalElement(axes, element, value.dtype)
-        self.hidden[value] = leaf
+        self.local_names[value] = leaf
         return leaf
 
     def number(self, scope: CScope) -> str:

@@ -239,7 +239,7 @@ VECTORS = {
     "write with a history": ("value", lambda x, w: x.mul_(2), OUT),
     "under no_grad": ("value", under_no_grad(lambda x, w: x.mul_(2)), IN),
     "through detach": ("value", lambda x, w: x.detach().mul_(2), OUT),
-    "hidden": ("leaf", lambda x, w: x.hidden_alias().zero_(), IN),
+    "hidden alias": ("leaf", lambda x, w: x.hidden_alias().zero_(), IN),
     "geometry": ("plain", lambda x, w: x.unsqueeze_(0), OUT),
     "geometry and bytes": ("plain", lambda x, w: x.unsqueeze_(0).mul_(2), OUT),
     "geometry under no_grad": ("plain", under_no_grad(lambda x, w: x.unsqueeze_(0).mul_(2)), OUT),
@@ -269,8 +269,8 @@ def test_the_kind_of_a_write_is_that_of_the_table(name, keep):
     assert expected is mutation_kind(record)
     assert (NOT if expected is NOT else OUT) is mutation_kind(record, keep_input_mutations=False)
     assert (keep and expected is IN) == record.in_graph
-    flags = (record.hidden, record.writes_storage, record.resizes_storage)
-    assert (name == "hidden", name == "other memory", name == "a larger memory") == flags
+    flags = (record.through_hidden_alias, record.writes_storage, record.resizes_storage)
+    assert (name == "hidden alias", name == "other memory", name == "a larger memory") == flags
 
 
 @pytest.mark.rules("META-28")

@@ -51,7 +51,7 @@ def inputs(draw: Any, index: int) -> InputMeta:
     found = draw(
         flags(
             *("is_leaf", "requires_grad", "requires_grad_at_exit", "writes_data"),
-            *("writes_metadata", "under_no_grad", "changes_history", "hidden"),
+            *("writes_metadata", "under_no_grad", "changes_history", "through_hidden_alias"),
             *("shares_outside", "in_graph", "written_late"),
         )
     )
@@ -133,7 +133,7 @@ WHERE = {
     ("InputMeta", "final_meta"): lambda r: r.writes_metadata,
     ("InputMeta", "final_start"): lambda r: r.writes_metadata,
     ("InputMeta", "in_graph"): lambda r: r.writes_data,
-    ("InputMeta", "hidden"): lambda r: r.writes_data,
+    ("InputMeta", "through_hidden_alias"): lambda r: r.writes_data,
     ("InputMeta", "changes_history"): lambda r: r.writes_data,
     ("InputMeta", "under_no_grad"): lambda r: r.writes_data and not r.changes_history,
     ("InputMeta", "is_leaf"): lambda r: r.requires_grad,

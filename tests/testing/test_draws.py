@@ -125,7 +125,7 @@ HITS: dict[str, tuple[list[Any], list[Any], list[Any], list[Any], tuple[str, str
     "other dtype": (
         [*PLAIN, ["view_dtype", ["$0", "int64"]]], ["$0", "$1"],
         [["hidden_alias", ["$0"]], ["mul_", ["$2", 2]]], ["$2"],
-        ("hidden_alias", "hidden", "detached", "other dtype"),
+        ("hidden_alias", "hidden_alias", "detached", "other dtype"),
     ),
     "two leaves": (
         [*PLAIN, ["select", ["$0", 0, 0]], ["select", ["$0", 0, 1]], ["requires_grad_", ["$1"]],

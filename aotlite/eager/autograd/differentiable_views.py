@@ -1,6 +1,6 @@
 """The autograd history of views: roots, view chains, lazy refresh.
 
-A base and its views are a family with one hidden `ViewRoot`, which has the tape edge of the whole
+A base and its views are a family with one internal `ViewRoot`, which has the tape edge of the whole
 memory. Each tensor of the family, the base too, is a chain of views from the root:
 
     ViewRoot (edge, geometry)                 a write to any member replaces the root's edge

@@ -42,7 +42,7 @@ from aotlite.eager.subclass.protocol import (
     is_wrapper,
     memory_of,
     refuse_form,
-    refuse_hidden,
+    refuse_inner_function,
 )
 from aotlite.ir.effects import EffectOp
 from aotlite.ir.errors import ProtocolError, SubclassError, noted
@@ -106,7 +106,7 @@ def _run(op: Op, args: tuple[Any, ...], kinds: Kinds, recorder: Recorder | None)
     result = _HANDLERS[type(op)](op, args, kinds, recorder)
     if Modes.functions and STATE.grad_mode and not (op.views or op.writes):
         for out in result if isinstance(result, tuple) else (result,):
-            refuse_hidden(op.name, "the result", out)
+            refuse_inner_function(op.name, "the result", out)
     return result
 
 
@@ -117,7 +117,7 @@ def _check_outermost(op: Op, args: tuple[Any, ...]) -> None:
     if op.views or not any(each.requires_grad for each in operands):
         return
     for each in operands:
-        refuse_hidden(op.name, "an operand", each, of_gradients=True)
+        refuse_inner_function(op.name, "an operand", each, of_gradients=True)
 
 
 def _made_of_others(op: Op, args: tuple[Any, ...], kinds: Kinds, cls: type[Any]) -> Any:

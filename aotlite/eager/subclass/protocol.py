@@ -403,25 +403,27 @@ def has_function(tensor: Tensor) -> bool:
     """Whether the class of a tensor, or of a part of it, has a `__tensor_function__`."""
     if tensor.__tensor_dispatch__ is None:
         return False
-    return tensor.__tensor_function__ is not None or hidden_inside(tensor) is not None
+    return tensor.__tensor_function__ is not None or inner_function_class(tensor) is not None
 
 
-def hidden_inside(wrapper: Tensor) -> type[Tensor] | None:
+def inner_function_class(wrapper: Tensor) -> type[Tensor] | None:
     """A class with a `__tensor_function__` among the parts of a wrapper, at any depth."""
     for part in inner_tensors(wrapper).values():
         if part.__tensor_dispatch__ is not None:
             if part.__tensor_function__ is not None:
                 return type(part)
-            found = hidden_inside(part)
+            found = inner_function_class(part)
             if found is not None:
                 return found
     return None
 
 
-def refuse_hidden(name: str, what: str, tensor: Tensor, *, of_gradients: bool = False) -> None:
+def refuse_inner_function(
+    name: str, what: str, tensor: Tensor, *, of_gradients: bool = False
+) -> None:
     """Raises for a part with a `__tensor_function__` in a wrapper that needs gradients."""
     asked = is_wrapper(tensor) and (of_gradients or tensor.requires_grad)
-    part = hidden_inside(tensor) if asked else None
+    part = inner_function_class(tensor) if asked else None
     if part is not None:
         raise noted(
             SubclassError(

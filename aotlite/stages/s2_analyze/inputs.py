@@ -17,7 +17,7 @@ from aotlite.ir.op import GeometryOp, InplaceOp
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.metadata.function_facts import InputMeta
-from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_hidden
+from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, is_through_hidden_alias
 
 
 @attrs.define(eq=False, repr=False)
@@ -65,7 +65,8 @@ class InputAnalysis:
             writes_data=bool(data),
             writes_metadata=moved,
             under_no_grad=bool(data) and not any(w.grad_mode for w in data),
-            hidden=bool(data) and all(is_hidden(self.seen[w].chain) for w in data),
+            through_hidden_alias=bool(data)
+            and all(is_through_hidden_alias(self.seen[w].chain) for w in data),
             changes_history=bool(data) and given.role not in self.members and _root_changed(given),
             version_bumps=given.storage.version,
             shares_outside=given.storage.exported,

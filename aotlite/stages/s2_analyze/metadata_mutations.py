@@ -28,7 +28,7 @@ from aotlite.stages.s2_analyze.outputs import OutputAnalysis
 from aotlite.stages.s2_analyze.unsupported import (
     refuse_history,
 )
-from aotlite.stages.shared.memory.view_analysis import ViewOf, is_hidden
+from aotlite.stages.shared.memory.view_analysis import ViewOf, is_through_hidden_alias
 
 
 def with_changes(
@@ -96,7 +96,7 @@ def _window(results: OutputAnalysis, value: Node) -> Alias:
     if not results.timeline.puts[value].grows:
         refuse_grown(results.timeline, value)
     counted = results.timeline.puts[value].storage.version
-    version = counted if is_hidden(sight.chain) else None
+    version = counted if is_through_hidden_alias(sight.chain) else None
     view = ViewFacts(chain=sight.chain, kind=None, requires_grad=False, version=version)
     if sight.root in results.inputs:
         return AliasOfInput(results.inputs[sight.root].role, view)

@@ -40,7 +40,12 @@ from aotlite.stages.s2_analyze.unsupported import (
     refuse_lost_base,
     refuse_view_in_moved_family,
 )
-from aotlite.stages.shared.memory.view_analysis import ViewAnalysis, ViewOf, behind, is_hidden
+from aotlite.stages.shared.memory.view_analysis import (
+    ViewAnalysis,
+    ViewOf,
+    behind,
+    is_through_hidden_alias,
+)
 from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
 from aotlite.stages.shared.user_frames import describe
 
@@ -155,7 +160,7 @@ class OutputAnalysis:
             is_dead_end=is_dead_end(result),
             follows_base=self._is_of_leaf(sight) and follows_base(result),
             geometry_steps=sight.moves,
-            version=result.storage.version if is_hidden(sight.chain) else None,
+            version=result.storage.version if is_through_hidden_alias(sight.chain) else None,
         )
 
     def alias(self, sight: ViewOf, view: ViewFacts) -> Alias:
@@ -173,7 +178,7 @@ class OutputAnalysis:
         version, exported = 0, False
         for output in self.sharing[sight.root]:
             other = self.captured.results[output]
-            if not is_hidden(self.seen[other.value].chain):
+            if not is_through_hidden_alias(self.seen[other.value].chain):
                 version = other.storage.version
             exported = exported or other.storage.exported
             if not _detached(self.seen[other.value].chain):

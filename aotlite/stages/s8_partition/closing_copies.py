@@ -68,6 +68,6 @@ def may_stay(each: InputMeta) -> bool:
 
     Not if its geometry, its storage or its history changes too.
     """
-    unseen = each.hidden or each.under_no_grad or not each.requires_grad
+    unseen = each.through_hidden_alias or each.under_no_grad or not each.requires_grad
     seen_by_tape = each.changes_history or not unseen
     return each.writes_data and not each.writes_metadata and not seen_by_tape

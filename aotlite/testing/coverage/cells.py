@@ -29,11 +29,12 @@ from aotlite.testing.programs.steps import Call, Step
 from aotlite.testing.programs.vocabulary import MULTI, VIEWS, kind_of_op
 
 WRITES = (
-    "pointwise", "copy", "fill", "setitem", "index", "no_grad", "detached", "hidden", "geometry",
-    "resize", "set", "tracked",
+    "pointwise", "copy", "fill", "setitem", "index", "no_grad", "detached", "hidden_alias",
+    "geometry", "resize", "set", "tracked",
 )  # fmt: skip
-"""`tracked`: pointwise with an operand that requires grad. `no_grad`, `detached` and `hidden` are
-any ops under a `no_grad` in the body, through `detach()` and through `hidden_alias()`."""
+"""`tracked`: pointwise with an operand that requires grad. `no_grad`, `detached` and
+`hidden_alias` are any ops under a `no_grad` in the body, through `detach()` and through
+`hidden_alias()`."""
 OUTPUTS = (
     "new memory", "input", "view of an input", "unsafe view", "two views of an intermediate",
     "view of a result", "twice", "detached", "multi-output view", "number",
@@ -116,7 +117,7 @@ class WatchedTensor:
     left: list[WatchedMemory] = attrs.field(factory=list)
     """The memories that `set_` took it from."""
     cut: str | None = None
-    """"detached" or "hidden", if such an op lies between it and its memory's first tensor."""
+    """"detached" or "hidden_alias", if such an op lies between it and its memory's first tensor."""
 
     def memories(self) -> list[WatchedMemory]:
         """The one it lies on, and those it lay on."""
@@ -184,9 +185,9 @@ class Watcher:
             return
         if op in VIEWS:
             source.memory.views.add(op)
-        cut = {"detach": "detached", "hidden_alias": "hidden"}.get(op, source.cut)
-        if source.cut == "hidden":
-            cut = "hidden"
+        cut = {"detach": "detached", "hidden_alias": "hidden_alias"}.get(op, source.cut)
+        if source.cut == "hidden_alias":
+            cut = source.cut
         self.objects[id(part)] = WatchedTensor(part, source.memory, is_part=op in MULTI, cut=cut)
 
     # --- the results

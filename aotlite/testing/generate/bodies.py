@@ -130,7 +130,7 @@ class Draft:
         return any(self._write(memory, kind) for _ in range(5))
 
     def _write(self, memory: WatchedMemory | None, kind: str) -> bool:
-        if kind in ("detached", "hidden"):
+        if kind in ("detached", "hidden_alias"):
             return self._cut_write(memory, kind)
         target = self.pick(memory, uncut=kind not in RESHAPING)
         if target is None:

@@ -20,7 +20,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call
 
 ATTEMPTS = 8
-OF_LEAVES = ("no_grad", "detached", "hidden", "resize", "set", "geometry")
+OF_LEAVES = ("no_grad", "detached", "hidden_alias", "resize", "set", "geometry")
 """Kinds of write that a leaf that requires grad allows."""
 
 

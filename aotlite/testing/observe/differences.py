@@ -55,13 +55,13 @@ def _seen_differences(
         for field in attrs.fields(TensorSnapshot):
             x, y = getattr(a, field.name), getattr(b, field.name)
             alone = i >= given and shared[b.storage] == 1
-            if x != y and not (alone and _is_hidden(field.name, a, b)):
+            if x != y and not (alone and _is_unobservable(field.name, a, b)):
                 x, y = _shown(x, b.dtype), _shown(y, b.dtype)
                 found.append(f"{field.name} of object {i} {when}: {x}, eager {y}")
     return found
 
 
-def _is_hidden(name: str, mine: TensorSnapshot, its: TensorSnapshot) -> bool:
+def _is_unobservable(name: str, mine: TensorSnapshot, its: TensorSnapshot) -> bool:
     """META-10: the offset and base of a result that shares no memory are not observable."""
     return name in ("base", "offset") and mine.base is None and its.base in (None, -1)
 

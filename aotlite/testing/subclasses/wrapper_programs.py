@@ -106,7 +106,7 @@ def limits_for(making: Making) -> Limits:
     """Returns the limits of programs on wrappers."""
     return Limits(
         views=tuple(view for view in VIEWS if view not in APART),
-        writes=tuple(w for w in WRITES if w not in ("hidden", "geometry", "resize", "set")),
+        writes=tuple(w for w in WRITES if w not in ("hidden_alias", "geometry", "resize", "set")),
         outputs=OUTPUTS,
         relations=tuple(r for r in RELATIONS if r != "other dtype"),
         dtypes=("float64", "float32", "int64"),

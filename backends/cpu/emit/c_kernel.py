@@ -178,7 +178,7 @@ class KernelPrinter:
         """Returns the outermost row-level operations that vary along the vector axis."""
         bit = 1 << (self.loops.vector or 0)
         found: list[Scalar] = []
-        todo, done = list(each.roots), set(self.body.hidden)
+        todo, done = list(each.roots), set(self.body.local_names)
         while todo:
             scalar = todo.pop()
             if scalar in done:
@@ -194,7 +194,7 @@ class KernelPrinter:
 
     def _renamed(self, work: PointWork) -> PointWork:
         """Returns the work with values that lie in local arrays loaded from there."""
-        memo = dict(self.body.hidden)
+        memo = dict(self.body.local_names)
         return work.changed(lambda root: replaced(root, memo))
 
     # --- passes
@@ -203,7 +203,7 @@ class KernelPrinter:
         for statement in going:
             self.body.accumulators(statement)
         computed = self.facts.computed(each.roots)
-        new = [s for s in self.passes.kept if s in computed and s not in self.body.hidden]
+        new = [s for s in self.passes.kept if s in computed and s not in self.body.local_names]
         work = self._renamed(
             PointWork(each.scans, tuple([(s, s) for s in new]), each.reduces, each.stores)
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import attrs
 
-from aotlite.backends.c_family.loop_body import HIDDEN, Body, PointWork
+from aotlite.backends.c_family.loop_body import FIRST_LOCAL_NAME, Body, PointWork
 from aotlite.backends.c_family.scalar_text import CScope, LocalElement
 from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps
 from aotlite.backends.cpu.emit.split_loops import Loop
@@ -91,7 +91,7 @@ class FiniteLoops:
     def _line(self, operand: Scalar, axis: int) -> Scalar:
         body, dtype = self.body, operand.dtype
         leaf = body.new_name(dtype)
-        text = f"usual{leaf.args[0] - HIDDEN}"
+        text = f"usual{leaf.args[0] - FIRST_LOCAL_NAME}"
         body.array(text, dtype, BLOCK)
         axes = body.facts.axes(operand) | 1 << axis
         body.facts.name_axes[leaf.args[0]] = axes

@@ -8,7 +8,7 @@ which are transposed by vector shuffles. Spec: `specs/c_printer.md`.
 from __future__ import annotations
 
 from aotlite.backends.c_family.c_types import from_memory, memory_type
-from aotlite.backends.c_family.loop_body import HIDDEN, Body, PointWork
+from aotlite.backends.c_family.loop_body import FIRST_LOCAL_NAME, Body, PointWork
 from aotlite.backends.c_family.loop_geometry import TILE, LoopGeometry
 from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelFacts, LocalElement
 from aotlite.backends.cpu.emit.loop_text import Range, in_steps
@@ -121,7 +121,7 @@ class Stager:
         number, address = load.args
         k, dtype = self.loops.vector or 0, load.dtype
         leaf = self.body.new_name(dtype)
-        text = f"tile{leaf.args[0] - HIDDEN}"
+        text = f"tile{leaf.args[0] - FIRST_LOCAL_NAME}"
         element = from_memory(dtype, self._tile(text, dtype, tile))
         axes = 1 << k | 1 << tile
         self.facts.name_axes[leaf.args[0]] = axes

@@ -162,30 +162,33 @@ def differences(compiled: View, eager: View) -> list[str]:
             found.append(f"{field}: compiled {mine}, eager {its}")
     if found:
         return found
-    hidden = _hidden_storages(eager)
+    unreachable = _unreachable_storages(eager)
     for mine, its in zip(compiled.tensors, eager.tensors, strict=True):
-        found += _tensor_differences(compiled, mine, its, hidden)
+        found += _tensor_differences(compiled, mine, its, unreachable)
     return found
 
 
-def _hidden_storages(eager: View) -> set[int]:
+def _unreachable_storages(eager: View) -> set[int]:
     """The storages that tensors lie on whose base nobody can reach (META-10)."""
     return {each.storage for each in eager.tensors if each.base == -1}
 
 
-def _tensor_differences(compiled: View, mine: Seen, its: Seen, hidden: set[int]) -> list[str]:
+def _tensor_differences(compiled: View, mine: Seen, its: Seen, unreachable: set[int]) -> list[str]:
     if mine == its:
         return []
     found = []
     for field in attrs.fields(Seen):
         a, b = getattr(mine, field.name), getattr(its, field.name)
         same = a == b or (field.name == "values" and same_numbers(a, b, its.dtype))
-        if not same and not (its.storage in hidden and _is_hidden(field.name, compiled, mine, its)):
+        may_differ = its.storage in unreachable and _is_unobservable(
+            field.name, compiled, mine, its
+        )
+        if not same and not may_differ:
             found.append(f"{its.name}.{field.name}: compiled {a}, eager {b}")
     return found
 
 
-def _is_hidden(name: str, compiled: View, mine: Seen, its: Seen) -> bool:
+def _is_unobservable(name: str, compiled: View, mine: Seen, its: Seen) -> bool:
     """META-10: the first to be seen on a storage may be its base, and start where it starts."""
     first = next(each for each in compiled.tensors if each.storage == mine.storage)
     match name:

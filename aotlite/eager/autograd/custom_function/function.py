@@ -20,7 +20,7 @@ from aotlite.eager.base.modes import STATE, no_grad
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.subclass.protocol import refuse_hidden
+from aotlite.eager.subclass.protocol import refuse_inner_function
 from aotlite.ir.errors import ArgumentError, AutogradError, noted
 
 
@@ -199,7 +199,7 @@ class _Call:
         """A result with this node as its history."""
         root = out._root
         if out.__tensor_dispatch__ is not None:
-            refuse_hidden(self.made.__name__, "the result", out, of_gradients=True)
+            refuse_inner_function(self.made.__name__, "the result", out, of_gradients=True)
         out._leaf = False
         out._node, out._index, out.facts = node, index, None
         if out.__tensor_dispatch__ is not None:

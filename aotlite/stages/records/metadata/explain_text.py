@@ -122,7 +122,7 @@ def _input_lines(each: InputMeta) -> Iterator[str]:
         yield f"  Its geometry becomes {meta_text(each.final_meta)}{moved}{how}."
     if each.writes_data:
         by = ", by the graph itself" if each.in_graph else ""
-        through = ", through a hidden alias" if each.hidden else ""
+        through = ", through a hidden alias" if each.through_hidden_alias else ""
         count = f"version counter +{each.version_bumps}"
         yield f"  Its bytes are written in place{by}{through}; {count}."
         yield f"  Its new value needs {_tangent_reason(each)}."

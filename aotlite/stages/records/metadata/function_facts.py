@@ -66,7 +66,7 @@ class InputMeta(Record):
     """A data write changed its tape edge: its new value is a differentiable result (META-16)."""
     version_bumps: int
     """The number by which a call raises the version of its storage."""
-    hidden: bool = False
+    through_hidden_alias: bool = False
     """Every data write went through a hidden alias, which its version does not count (FUN-19)."""
     changes: tuple[StateStep | MemoryStep, ...] = ()
     """The changes of its autograd state and memory at each call, in order (FUN-18, FUN-36)."""

@@ -73,7 +73,7 @@ class ViewAnalysis:
         return _fresh(node)
 
 
-def is_hidden(chain: ViewChain) -> bool:
+def is_through_hidden_alias(chain: ViewChain) -> bool:
     """Whether writes through these views do not bump the root's version: a hidden alias."""
     return any(step.op is HIDDEN_ALIAS for step in chain)
 

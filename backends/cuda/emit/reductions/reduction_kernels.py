@@ -18,7 +18,13 @@ from collections.abc import Sequence
 from aotlite.backends.c_family.axis_passes import Pass, passes
 from aotlite.backends.c_family.c_types import value_type
 from aotlite.backends.c_family.integer_bounds import IntegerBounds
-from aotlite.backends.c_family.loop_body import HIDDEN, Body, PointWork, array_type, from_array
+from aotlite.backends.c_family.loop_body import (
+    FIRST_LOCAL_NAME,
+    Body,
+    PointWork,
+    array_type,
+    from_array,
+)
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import ROW, CScope, FunctionTexts, KernelFacts
 from aotlite.backends.cuda.emit.kernel_code import IndexTypes, KernelCode, constants_of
@@ -228,10 +234,10 @@ class ReductionKernel:
 
     def _work(self, each: Pass) -> PointWork:
         """Returns the work of a pass at each point, with kept values replaced by their places."""
-        facts, hidden = self.body.facts, self.body.hidden
+        facts, local_names = self.body.facts, self.body.local_names
         computed = facts.computed(each.roots)
-        new = [s for s in self.passes.kept if s in computed and s not in hidden]
-        memo = dict(hidden)
+        new = [s for s in self.passes.kept if s in computed and s not in local_names]
+        memo = dict(local_names)
         work = PointWork(each.scans, tuple([(s, s) for s in new]), each.reduces, each.stores)
         work = work.changed(lambda root: replaced(root, memo))
         leaves = [self._keep(scalar) for scalar in new]
@@ -241,13 +247,13 @@ class ReductionKernel:
     def _keep(self, value: Scalar) -> Scalar:
         """Returns the name of a value that is computed once and stays in registers."""
         leaf = self.body.new_name(value.dtype)
-        text, axes = f"k{leaf.args[0] - HIDDEN}", self.body.facts.axes(value)
+        text, axes = f"k{leaf.args[0] - FIRST_LOCAL_NAME}", self.body.facts.axes(value)
         count = self.steps.keeping.steps * self.layout.width
         self.row.lines.append(f"{array_type(value.dtype)} {text}[{count}];")
         self.body.facts.name_axes[leaf.args[0]] = axes
         element = f"{text}[{self.steps.element}]"
         self.body.writer.places[leaf] = place_of(element, axes, value.dtype)
-        self.body.hidden[value] = leaf
+        self.body.local_names[value] = leaf
         return leaf
 
     def _partials(self, statement: Reduce | Scan, lanes: int) -> None:
