@@ -30,9 +30,9 @@ Each rule is tried on cases, the smallest first. A cell of the tables says:
 - *crashes*, *hangs*: the library ended its process, or did not return in time.
 - *fault*: the suite or the adapter made a mistake; it says nothing about the library.
 
-*Refused or right* means: the library raises and writes nothing, or its result is the one that it
-would have if all operands were copied first. The drawn rule, MEM-1, compares random chains of views
-and writes with a model of memory in plain Python, and shrinks the first chain that fails.
+*Refused or right* means: the library raises and writes nothing, or it has the result that it would
+have if all operands were copied first. MEM-1 compares random chains of views and writes with
+a model of memory in plain Python, and shrinks the first chain that fails.
 `aotlite conformance --list` states the claim of each rule.
 
 Compiled functions are those of `aotlite.compile`, of `jax.jit`, and of

@@ -188,7 +188,7 @@ def test_the_list_has_the_claims(capsys):
     assert main(["conformance", "--list", "--rules", "TEN-7d"]) == 0
     printed = capsys.readouterr().out
     assert (
-        "overlap: Writes that overlap\n  TEN-7d  overlapping copies: refused or right\n" in printed
+        "overlap: Overlapping writes\n  TEN-7d  overlapping copies: refused or right\n" in printed
     )
 
 
@@ -223,7 +223,7 @@ expected one
 
 | rule | | numpy | tests.conformance.helpers.adapters:Deviceless |
 |---|---|---|---|
-| IMM-7 | a functional update is what a write would make | absent | not run |
+| IMM-7 | a functional update has the values of a write | absent | not run |
 
 ## What numpy VERSION breaks
 
@@ -235,5 +235,5 @@ b = as_strided(a[0:], (2,), [step * a.itemsize for step in (1,)])
 # whether as_strided refused: got False, expected True
 ```
 
-`as_strided` is documented to check nothing; what is read is foreign memory.
+Documented: `as_strided` checks nothing, and reads memory past the end.
 """

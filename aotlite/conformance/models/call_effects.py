@@ -1,7 +1,7 @@
-"""The effects of a call, plain and compiled: everything that an adapter can observe of it.
+"""The effects of a plain and of a compiled call: everything that an adapter can observe.
 
-A program makes its arguments anew for each call, so that both ways start from equal states. Only
-compiled calls are recorded for a witness; plain ones define the expected effects.
+A program makes new arguments for each call, so that both calls start from equal states. Only
+compiled calls are recorded for a witness; plain calls define the expected effects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aotlite.conformance.witnesses.functions import library_of, tried
 
 @attrs.frozen(eq=False)
 class CallInputs:
-    """What a program starts from: arguments, and arrays that may feel what happens to them."""
+    """The arguments of a call, other arrays that may alias them, and the leaves they depend on."""
 
     arguments: list[Array]
     others: list[Array] = attrs.field(factory=list)
@@ -34,20 +34,20 @@ Body = Callable[..., Any]
 
 @attrs.frozen
 class EffectProgram:
-    """A function of an adapter and arrays, and what it is called with: one call for each."""
+    """A function of an adapter and arrays, and a maker of the arguments of each of its calls."""
 
     body: Body
     makes: tuple[Make, ...]
 
 
 def program(body: Body, *makes: Make) -> EffectProgram:
-    """A program that is called with each of these, on one compiled function."""
+    """Returns the program that calls one function with the arguments of each of `makes`."""
     return EffectProgram(body, makes)
 
 
 @attrs.frozen(eq=False)
 class ObservedCall:
-    """One call: what it started from, what it gave, or the error that it raised."""
+    """One call: its inputs, their versions before the call, and its results or its error."""
 
     given: CallInputs
     counts: list[Any]
@@ -56,7 +56,7 @@ class ObservedCall:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """All arrays by what a person calls them."""
+        """Name for people, such as `argument 0` -> array."""
         groups = ("argument", self.given.arguments), ("alias", self.given.others)
         named = {f"{name} {i}": each for name, group in groups for i, each in enumerate(group)}
         return named | {f"result {i}": each for i, each in enumerate(self.results)}
@@ -77,7 +77,7 @@ def compare(on: Adapter, case: EffectProgram, facets: Sequence[Facet]) -> None:
 
 
 def _define(on: Adapter, body: Body, given: CallInputs) -> Callable[..., Any]:
-    """The function, its lines written down as it runs on arrays of which none is another."""
+    """Returns the function, with its lines recorded on a run with distinct arrays."""
     library, arguments = library_of(on), given.arguments
     if len({id(each) for each in arguments}) < len(arguments):
         arguments = [library.clone(each) for each in arguments]
@@ -117,7 +117,7 @@ def _see(on: Adapter, plain: ObservedCall, compiled: ObservedCall, facets: Seque
 
 
 def _difference(got: Any, expected: Any) -> tuple[Any, Any]:
-    """Of dictionaries, the entries that are not equal."""
+    """Returns both values; of two dictionaries, the entries that differ."""
     if not isinstance(got, dict):
         return got, expected
     keys = [key for key in expected if got[key] != expected[key]]
@@ -128,7 +128,7 @@ def _refusal(call: ObservedCall) -> str:
     return "not refused" if call.error is None else "refused"
 
 
-# --- facets: what can be told of a call
+# --- facets: observable properties of a call
 
 Facet = Callable[[Adapter, ObservedCall], Any]
 
@@ -139,7 +139,7 @@ def values(on: Adapter, call: ObservedCall) -> dict[str, Any]:
 
 
 def identity(on: Adapter, call: ObservedCall) -> list[list[str]]:
-    """Which arguments and results are one object."""
+    """The groups of arguments and results that are one object."""
     if library_of(on).immutable:
         raise Absent("arrays that can be written")
     return _groups(call.arrays, lambda one, two: one is two)
@@ -156,13 +156,13 @@ def strides(on: Adapter, call: ObservedCall) -> dict[str, Any]:
 
 
 def histories(on: Adapter, call: ObservedCall) -> dict[str, tuple[bool, bool]]:
-    """Which arrays require a gradient, and which are leaves."""
+    """Whether each array requires a gradient, and whether it is a leaf."""
     arrays = call.arrays.items()
     return {name: (on.requires_grad(each), on.is_leaf(each)) for name, each in arrays}
 
 
 def counts(on: Adapter, call: ObservedCall) -> list[int]:
-    """By how much the counts of the arguments and their aliases moved."""
+    """The increases of the versions of the arguments and their aliases."""
     if not call.counts:
         raise Absent("write_count")
     arrays = [*call.given.arguments, *call.given.others]
@@ -170,7 +170,7 @@ def counts(on: Adapter, call: ObservedCall) -> list[int]:
 
 
 def sharing(on: Adapter, call: ObservedCall) -> dict[str, list[str]]:
-    """What shows a write of which array."""
+    """The arrays that show a write of each array."""
     library = library_of(on)
     seen: dict[str, list[str]] = {}
     for number, (name, written) in enumerate(call.arrays.items()):

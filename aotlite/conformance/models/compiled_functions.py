@@ -1,4 +1,4 @@
-"""The programs of the rules about compilation: their arguments and bodies."""
+"""The programs of the rules about compiled functions: their arguments and bodies."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Programs: TypeAlias = dict[str, EffectProgram]
 
 
 def same(id: str, title: str, *facets: Facet) -> Callable[[Callable[[], Programs]], Rule]:
-    """Returns a decorator: a function that gives programs becomes the rule that they do the same.
+    """Returns a decorator that makes a rule of a function that returns programs.
 
-    Its docstring is the claim. Plain and compiled calls are compared in these facets.
+    The rule: plain and compiled calls of the programs agree in these facets. Its claim is the
+    docstring of the function.
     """
 
     def declare(programs: Callable[[], Programs]) -> Rule:
@@ -29,7 +30,7 @@ def same(id: str, title: str, *facets: Facet) -> Callable[[Callable[[], Programs
     return declare
 
 
-# --- what programs start from
+# --- arguments of programs
 
 
 def new(on: Adapter, shape: Sequence[int] = (2,), first: float = 1.0) -> Array:
@@ -43,12 +44,12 @@ def one(*shape: int) -> Make:
 
 
 def two(on: Adapter) -> CallInputs:
-    """Two arrays that have nothing in common."""
+    """Two arrays that share no memory."""
     return CallInputs([new(on), new(on, (2,), 10.0)])
 
 
 def twice(on: Adapter) -> CallInputs:
-    """One array in two places."""
+    """One array as two arguments."""
     a = new(on)
     return CallInputs([a, a])
 
@@ -66,7 +67,7 @@ def apart(on: Adapter) -> CallInputs:
 
 
 def interleaved(on: Adapter) -> CallInputs:
-    """Two views of one base with gaps, in which the other lies."""
+    """Two interleaved views of one base, which share no element."""
     base = new(on, (4,))
     return CallInputs([on.slice(base, 0, 0, 4, 2), on.slice(base, 0, 1, 4, 2)], [base])
 
@@ -78,7 +79,7 @@ def base_and_view(on: Adapter) -> CallInputs:
 
 
 def part(on: Adapter) -> CallInputs:
-    """A view; the base and a sibling look on."""
+    """A view; the base and another view of it are observed."""
     base = new(on, (4,))
     return CallInputs([on.narrow(base, 0, 1, 2)], [base, on.narrow(base, 0, 0, 2)])
 
@@ -108,7 +109,7 @@ def two_leaves(on: Adapter) -> CallInputs:
 
 
 def view_with_history(on: Adapter) -> CallInputs:
-    """A view of an array with a history, which looks on."""
+    """A view of an array with a history, which is observed too."""
     x = leaf(on, (3,))
     base = on.mul(x, 1.0)
     return CallInputs([on.narrow(base, 0, 0, 2)], [base], [x])
@@ -121,7 +122,7 @@ def overlapping_with_history(on: Adapter) -> CallInputs:
     return CallInputs([on.narrow(base, 0, 0, 2), on.narrow(base, 0, 1, 2)], [base], [x])
 
 
-# --- what they do
+# --- bodies of programs
 
 
 def itself(on: Adapter, *arrays: Array) -> Any:
@@ -175,7 +176,7 @@ def new_tail_twice(on: Adapter, a: Array) -> Any:
 
 
 def through(view: Callable[[Adapter, Array], Array]) -> Callable[..., Any]:
-    """The body that doubles a view of its argument, and returns what is read afterwards."""
+    """Returns a body that doubles a view of its argument, and returns the argument plus one."""
 
     def body(on: Adapter, a: Array) -> Any:
         on.mul_(view(on, a), 2.0)

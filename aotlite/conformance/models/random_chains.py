@@ -1,7 +1,7 @@
 """Random chains of views and writes on one memory, as plain data, the same in every run.
 
-A step names its array by a number modulo the number of arrays, and a step that does not fit is left
-out. So each part of a program is a program, and shrinking is simple.
+A step names its array by a number modulo the number of arrays, and an impossible step is skipped.
+So each part of a program is a program, and shrinking is simple.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from aotlite.conformance.models.memory_model import NoView, Shape, View, dense
 from aotlite.conformance.models.model_arrays import Step
 
 Action: TypeAlias = tuple[int, Step]
-"""Which array, and what is done to it."""
+"""The number of an array, and a step on it."""
 Program: TypeAlias = tuple[Shape, tuple[Action, ...]]
-"""The shape of the first array, and what is done."""
+"""The shape of the first array, and the actions."""
 
 BASES: tuple[Shape, ...] = ((2,), (3,), (4,), (2, 2), (2, 3), (3, 2), (2, 2, 2), (1, 3), (6,))
 PER_LENGTH = 100
@@ -26,14 +26,14 @@ WRITES = ("add_", "mul_", "setitem", "copy_", "poke", "fill_")
 
 
 def programs() -> Iterator[Program]:
-    """Programs by their length, from two steps up."""
+    """Programs, shortest first, from two steps up."""
     for length in range(2, LONGEST + 1):
         for number in range(PER_LENGTH):
             yield draw(random.Random(1000 * length + number), length)
 
 
 def draw(source: random.Random, length: int) -> Program:
-    """One program: views of views, writes through any of them, a copy now and then."""
+    """One program: views of views, writes through any of them, few copies."""
     shape = source.choice(BASES)
     live = [dense([0] * math.prod(shape), shape)]
     actions: list[Action] = []
@@ -53,7 +53,7 @@ def draw(source: random.Random, length: int) -> Program:
 
 
 def possible_views(view: View) -> Iterator[tuple[Step, list[View]]]:
-    """Every view that the model can make of another with small arguments."""
+    """Every possible view of a view, with small arguments."""
     for step in _steps(view.shape):
         try:
             made: Any = getattr(view, step[0])(*step[1:])
@@ -85,7 +85,7 @@ def _steps(shape: Shape) -> Iterator[Step]:
 
 
 def smaller(program: Program) -> Iterator[Program]:
-    """Programs with less in them: a step fewer, smaller numbers, a smaller base."""
+    """Simpler programs: a step less, smaller numbers of arrays, a smaller base."""
     shape, actions = program
     for index in range(len(actions)):
         for shift in (1, 0):  # the step may have made an array, which later numbers count

@@ -1,4 +1,4 @@
-"""Random views and writes as plain data, from one step up: the cases of rules about histories."""
+"""Random views and writes as plain data, from one step up: cases of the rules of gradients."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import View, dense
 
 Program: TypeAlias = tuple[int, tuple[tuple[Any, ...], ...], int]
-"""The size of the leaves, steps (kind, which array, method, operand), and which array results."""
+"""The size of the leaves, steps (kind, array, method, operand), and the number of the result."""
 
 PER_LENGTH = 40
 LONGEST = 6
 
 
 def drawn() -> Iterator[Program]:
-    """Programs by the number of their steps, the same in every run."""
+    """Programs, those of fewest steps first, the same in every run."""
     for length in range(1, LONGEST + 1):
         for seed in range(PER_LENGTH):
             yield program(random.Random(1000 * length + seed), length)
 
 
 def few() -> Iterator[Program]:
-    """Every fourth of them, for rules that take a second a case."""
+    """Every fourth program of `drawn`, for rules that take a second a case."""
     return itertools.islice(drawn(), 0, None, 4)
 
 
 def enact(on: Adapter, program: Program, base: Array, w: Array) -> Array:
-    """Does what a program says, from a base of its size, with a second array to read."""
+    """Runs a program on a base of its size, with a second array `w` to read."""
     _, steps, result = program
     live = [base]
     for kind, source, name, operand in steps:
@@ -48,7 +48,7 @@ def enact(on: Adapter, program: Program, base: Array, w: Array) -> Array:
 
 
 def smaller(program: Program) -> Iterator[Program]:
-    """The program with one step less; a view goes with what is done to it."""
+    """The programs with one step less, where no other step needs the dropped one."""
     size, steps, result = program
     for dropped, step in enumerate(steps):
         views = [i for i, each in enumerate(steps) if each[0] == "view"]
@@ -65,14 +65,14 @@ def _used(step: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _moved(step: tuple[Any, ...], gone: int) -> tuple[Any, ...]:
-    """The step where the array of this number is no longer."""
+    """The step with its array numbers as they are after the array `gone` is dropped."""
     kind, source, name, operand = step
     operand = operand - (operand > gone) if kind == "copy" else operand
     return kind, source - (source > gone), name, operand
 
 
 def program(draw: random.Random, length: int) -> Program:
-    """One program: what it writes does not overlap itself, so that every step is legal."""
+    """One program. It writes no array that overlaps itself, so that every step is legal."""
     size = draw.randint(1, min(length + 1, 4))
     live = [dense(list(range(size)), (size,))]
     steps: list[tuple[Any, ...]] = []
@@ -101,7 +101,7 @@ def _write(draw: random.Random, live: list[View], source: int, size: int) -> tup
 
 
 def _views(a: View) -> Iterator[tuple[str, tuple[Any, ...], View]]:
-    """Every view op that fits an array, with arguments, and the view."""
+    """Every possible view op on an array: name, arguments and view."""
     for name, arguments in _candidates(a.shape):
         yield name, arguments, getattr(a, name)(*arguments)
 

@@ -1,7 +1,7 @@
-"""Scenarios that run on a library and on the model of duals: values and gradients must agree.
+"""Scenarios that run on a library and on the model of dual numbers: both must agree.
 
 A scenario is a function of an adapter that makes leaves, computes, and returns a result and the
-leaves. It contains only what is legal everywhere; what a library may refuse is a rule of its own.
+leaves. It contains no call that a library may refuse; rules of their own test those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aotlite.conformance.models.model_arrays import Chain, Step
 from aotlite.conformance.rules import expect
 
 Scenario: TypeAlias = Callable[..., tuple[Array, Sequence[Array]]]
-"""story(on, *case) -> (result, leaves)."""
+"""scenario(on, *case) -> (result, leaves)."""
 
 VIEWS: tuple[Chain, ...] = (
     ((1,), ()),
@@ -52,7 +52,7 @@ def numbers(shape: Sequence[int], first: float = 1.0) -> Any:
 
 
 def leaf(on: Adapter, shape: Sequence[int], first: float = 1.0) -> Array:
-    """A new leaf of consecutive numbers that collects gradients."""
+    """A new leaf of consecutive numbers that requires a gradient."""
     x = on.from_list(numbers(shape, first), "float64")
     on.requires_grad_(x, True)
     return x
@@ -66,7 +66,7 @@ def viewed(on: Adapter, base: Array, steps: Sequence[Step]) -> Array:
 
 
 def shape_of(case: Chain) -> tuple[int, ...]:
-    """The shape of what a chain ends in."""
+    """The shape of the last view of a chain."""
     shape, steps = case
     view = dense([0] * math.prod(shape), shape)
     for name, *arguments in steps:
@@ -100,12 +100,12 @@ def flat(values: Any) -> Iterator[float]:
 
 
 def see(on: Adapter, a: Array | None, expected: Any, what: str) -> None:
-    """Compares an array, or the None in its place, with values."""
+    """Compares an array, or None, with values."""
     expect(None if a is None else on.to_list(a), expected, what)
 
 
 def agree(on: Adapter, story: Scenario, *case: Any) -> None:
-    """Compares a story's values and gradients with the model's."""
+    """Compares a scenario's values and gradients with the model's."""
     result, leaves = story(on, *case)
     model = DualModel()
     expected, model_leaves = story(model, *case)
@@ -118,9 +118,9 @@ def agree(on: Adapter, story: Scenario, *case: Any) -> None:
 
 
 def see_gradient(on: Adapter, x: Array, wanted: Any) -> None:
-    """Compares what a leaf has collected; nothing counts as zeros."""
+    """Compares the gradient of a leaf; None counts as zeros."""
     found = on.grad(x)
     if found is None:
-        expect(any(flat(wanted)), False, "whether the gradient that did not arrive is not zero")
+        expect(any(flat(wanted)), False, "whether a gradient of None should not be zero")
     else:
         expect(on.to_list(found), wanted, "the gradient")

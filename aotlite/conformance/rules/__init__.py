@@ -1,8 +1,7 @@
-"""Rules: their class, how to write them, and how they are found and selected.
+"""The class `Rule`, the decorator that declares rules, and the functions that list them.
 
-A rule is a claim about any array library, with cases from the smallest up, so that the first case
-that fails is the smallest witness. Each group of rules has a module; `all_rules` reads the modules
-of `_MODULES`.
+A rule is a claim about any array library. Its cases are ordered from the smallest, so that the
+first case that fails is the smallest witness. Each group of rules has a module in `_MODULES`.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ _MODULES: dict[str, str] = {
     "memory.views": "Views share memory",
     "memory.geometry": "Geometry of views",
     "mutation.writes": "Writes in place",
-    "mutation.overlap": "Writes that overlap",
-    "memory.index": "Picking by lists and masks",
-    "functional": "Ops that make new arrays",
-    "memory.copies": "Copies that are asked for",
-    "memory.dtypes": "The same bytes as another dtype",
-    "mutation.errors": "Refusals leave things as they were",
+    "mutation.overlap": "Overlapping writes",
+    "memory.index": "Advanced indexing",
+    "functional": "Functional ops",
+    "memory.copies": "Copies",
+    "memory.dtypes": "Views of another dtype",
+    "mutation.errors": "Refused writes change nothing",
     "immutable": "Immutable arrays",
     "memory.exchange": "Exchange with NumPy, DLPack and buffers",
     "mutation.random_chains": "Random chains of views and writes",
-    "differentiation.autograd": "Histories",
+    "differentiation.autograd": "Gradients of in-place writes",
     "differentiation.gradients": "Gradients",
     "differentiation.vjp": "Gradients in the functional form",
     "mutation.versions": "Version counters",
     "compiled.compilation": "Compiled functions",
     "compiled.training": "Compiled functions with gradients",
-    "compiled.environment": "Compiled functions and what lies around them",
+    "compiled.environment": "Compiled functions: outside variables, side effects, donation",
 }
 """Module under this package -> the title of its group of rules in reports, in order."""
 
 GROUPS: dict[str, str] = {path.rpartition(".")[2]: title for path, title in _MODULES.items()}
-"""Group, the last word of its module's name -> its title."""
+"""Group (the last part of its module's name) -> its title."""
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "autograd": ("requires_grad_",),
@@ -61,7 +60,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Rule:
-    """A claim and its check. `check(adapter, case)` returns, or raises `RuleBroken`."""
+    """A claim and its check: `check(adapter, case)` raises `RuleBroken` if the claim is false."""
 
     id: str
     title: str
@@ -70,9 +69,9 @@ class Rule:
     cases: Callable[[], Iterable[Any]]
     group: str
     smaller: Callable[[Any], Iterable[Any]] | None = None
-    """Returns smaller cases, for rules with random cases: a breach is then shrunk."""
+    """Returns the smaller variants of a random case, with which a failure is shrunk; else None."""
     choice: bool = False
-    """Whether libraries may keep it or not: reports say "yes" or "no", never "breaks"."""
+    """Whether a library is free to keep the rule: reports say "yes" or "no", never "breaks"."""
 
 
 def rule(
@@ -83,10 +82,10 @@ def rule(
     smaller: Callable[[Any], Iterable[Any]] | None = None,
     choice: bool = False,
 ) -> Callable[[Check], Rule]:
-    """Returns a decorator that makes a `Rule` of a check, whose docstring is the claim.
+    """Returns a decorator that makes a `Rule` of a check; the check's docstring is the claim.
 
-    `cases`, a sequence or a function, smallest first: the check is called with each of them.
-    `choice`: a library may keep the rule or not, and is right either way.
+    `cases`: a sequence, or a function that returns one, smallest first; the check gets each case.
+    `choice`: a library is right whether it keeps the rule or not.
     """
 
     def declare(check: Check) -> Rule:
@@ -99,7 +98,7 @@ def rule(
 
 
 class RuleBroken(AssertionError):
-    """Raised if a rule does not hold: `what` was compared, the value, and the expected one."""
+    """Raised if a rule does not hold. `what` names the compared value."""
 
     def __init__(self, what: str, got: object, expected: object) -> None:
         super().__init__(f"{what} is {got}, expected {expected}")
@@ -113,9 +112,9 @@ def expect(got: object, expected: object, what: str) -> None:
 
 
 def attempt(call: Callable[..., object], *arguments: object) -> Exception | None:
-    """Calls a function. Returns the library's error if it refuses, None if it runs.
+    """Calls a function. Returns the library's error, or None if the call succeeds.
 
-    *Err* `ToolFault` if the error is a fault of the suite or the adapter.
+    Raises `ToolFault` if the error comes from the suite or the adapter.
     """
     try:
         call(*arguments)
@@ -128,7 +127,7 @@ def attempt(call: Callable[..., object], *arguments: object) -> Exception | None
 
 
 def refuses(call: Callable[..., object], *arguments: object) -> bool:
-    """Whether a library refuses a call, with whatever error."""
+    """Whether a library refuses a call, by any error."""
     return attempt(call, *arguments) is not None
 
 

@@ -1,4 +1,4 @@
-"""Shapes, layouts and arguments from the smallest up, as plain data."""
+"""Shapes, layouts and arguments of cases as plain data, smallest first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYOUTS: dict[int, tuple[tuple[Step, ...], ...]] = {
 
 
 def layouts(shapes: Sequence[Shape] = SHAPES) -> Iterator[Chain]:
-    """Every shape in every layout that it can have; a layout may make it smaller."""
+    """Every shape in every possible layout. A layout may reduce the shape."""
     for shape in shapes:
         for steps in LAYOUTS[len(shape)]:
             if is_possible((shape, steps)):
@@ -30,7 +30,7 @@ def layouts(shapes: Sequence[Shape] = SHAPES) -> Iterator[Chain]:
 
 
 def views(name: str, arguments: Sequence[tuple[object, ...]]) -> Iterator[Chain]:
-    """Every layout followed by the view `name`, with all arguments that fit."""
+    """Every layout followed by the view `name`, with each of the arguments that are possible."""
     for (shape, steps), given in itertools.product(layouts(), arguments):
         case = shape, (*steps, (name, *given))
         if is_possible(case):

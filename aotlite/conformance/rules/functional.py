@@ -1,4 +1,4 @@
-"""Ops that make new arrays: they leave their operands alone, and their results are new memory."""
+"""Functional ops: they do not change their operands, and their results are new memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPS: tuple[str, ...] = ("add", "mul", "neg", "sum", "sort", "concat", "clone")
 
 
 def apply(on: Adapter, op: str, a: Array) -> Array:
-    """One of `OPS` on an array, such that it could tempt: a sum with 0, parts of one array."""
+    """Applies one of `OPS`, with arguments that invite a library to return `a` or a view of it."""
     match op:
         case "add":
             return on.add(a, 0)
@@ -37,15 +37,15 @@ def apply(on: Adapter, op: str, a: Array) -> Array:
 
 
 def operands() -> Iterator[tuple[str, Chain]]:
-    """Every op on every layout of at least one dimension."""
+    """Every op with every layout of at least one dimension."""
     for case in layouts():
         if case[0]:
             yield from ((op, case) for op in OPS)
 
 
-@rule("FUN-A1", "a functional op leaves its operand alone", operands)
+@rule("FUN-A1", "a functional op does not change its operand", operands)
 def leaves(on: Adapter, case: tuple[str, Chain]) -> None:
-    """Operand and base have the values of before, also where the op sorts or sums."""
+    """The operand and its base keep their values, also where the op sorts or sums."""
     op, layout = case
     base, [twin] = chain(on, layout, rise=-1)
     apply(on, op, twin.array)
@@ -55,7 +55,7 @@ def leaves(on: Adapter, case: tuple[str, Chain]) -> None:
 
 @rule("FUN-A2", "a functional op's result is new memory", operands)
 def new_memory(on: Adapter, case: tuple[str, Chain]) -> None:
-    """Later writes to the operand do not show in the result, also where the op changes nothing."""
+    """Later writes to the operand do not show in the result, even where the op changes nothing."""
     demand_writes(on)
     op, layout = case
     _, [twin] = chain(on, layout)
@@ -66,14 +66,14 @@ def new_memory(on: Adapter, case: tuple[str, Chain]) -> None:
 
 
 def write_operand(on: Adapter, twin: Modelled) -> None:
-    """Writes the ends of an operand."""
+    """Writes the first and the last element of an operand."""
     poke(on, twin, 100)
     poke(on, twin, 200, last=True)
 
 
-@rule("FUN-A3", "a functional op's result can be written alone", operands)
+@rule("FUN-A3", "a write to a functional op's result does not reach the operand", operands)
 def written_alone(on: Adapter, case: tuple[str, Chain]) -> None:
-    """A write to the result does not reach the operand, or is refused."""
+    """The write changes the result alone, or is refused."""
     demand_writes(on)
     op, layout = case
     base, [twin] = chain(on, layout)
@@ -86,7 +86,7 @@ def written_alone(on: Adapter, case: tuple[str, Chain]) -> None:
     (op, shape) for op in OPS for shape in ((2,), (2, 2), (3,)) if op != "sum"
 ])  # fmt: skip
 def no_own_overlap(on: Adapter, case: tuple[str, Shape]) -> None:
-    """The result of an op on an expanded array has a place for each element."""
+    """The result of an op on an expanded array has memory for each element."""
     op, shape = case
     _, [twin] = chain(on, ((1,), (("expand", shape),)))
     made = apply(on, op, twin.array)
@@ -97,15 +97,15 @@ def no_own_overlap(on: Adapter, case: tuple[str, Shape]) -> None:
         expect(flat, [100, *[0] * (len(flat) - 1)], "the elements of the result")
 
 
-@rule("FUN-A5", "one operand given twice is read twice", [(1,), (2,), (2, 2), ()])
+@rule("FUN-A5", "one array may be both operands", [(1,), (2,), (2, 2), ()])
 def twice(on: Adapter, case: Shape) -> None:
-    """`add(a, a)` is twice `a`, new, and leaves `a` alone."""
+    """`add(a, a)` is `2 * a` in new memory, and does not change `a`."""
     twin = new(on, case, first=1)
     made = on.add(twin.array, twin.array)
     doubled = twin.view.values()
     see(on, twin, "the operand after the op")
     said = maybe(on.shares_memory, twin.array, made)
-    expect(bool(said), False, "whether the library says that memory is shared")
+    expect(bool(said), False, "the result of shares_memory")
     write_operand(on, twin)
     result = on.to_list(made)
     while isinstance(result, list) and result and isinstance(result[0], list):

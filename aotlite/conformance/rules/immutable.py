@@ -1,4 +1,4 @@
-"""Immutable arrays: no way to write them, and functional updates that leave them alone."""
+"""Immutable arrays: no call writes them; functional updates return new arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHAPES: tuple[Shape, ...] = ((1,), (2,), (2, 2), (64,))
 
 
 def frozen(on: Adapter, shape: Shape, dtype: str = "int64") -> tuple[Array, Any]:
-    """An array that nobody can write, and its values."""
+    """Returns an immutable array and its values."""
     size = len(dense([], shape).addresses())
     values = nested(list(range(size)), shape)
     return on.frozen(values, dtype), values
@@ -30,11 +30,11 @@ def assignment(on: Adapter, case: Shape) -> None:
     expect(on.to_list(a), values, "the array after the refusal")
 
 
-@rule("IMM-2", "`a += b` writes `a` itself, or leaves it alone", [
+@rule("IMM-2", "`a += b` writes `a` in place, or does not change it", [
     (shape, kind) for shape in SHAPES[:3] for kind in ("frozen", "ordinary")
 ])  # fmt: skip
 def augmented(on: Adapter, case: tuple[Shape, str]) -> None:
-    """Augmented assignment binds the same object, changed, or another, and `a` as it was."""
+    """If `+=` binds another object, the old one keeps its values."""
     shape, kind = case
     twin = new(on, shape)
     a = frozen(on, shape)[0] if kind == "frozen" else twin.array
@@ -62,7 +62,7 @@ def in_place(on: Adapter, case: tuple[Shape, str]) -> None:
     for made in (("narrow", 0, 0, 1), ("view", shape), ("unsqueeze", 0))
 ])  # fmt: skip
 def views(on: Adapter, case: tuple[Shape, Any]) -> None:
-    """A write through a view raises, or reaches something else: the array keeps its values."""
+    """A write through a view raises, or writes a copy: the array keeps its values."""
     shape, (name, *arguments) = case
     a, values = frozen(on, shape)
     view = getattr(on, name)(a, *arguments)
@@ -74,18 +74,18 @@ def views(on: Adapter, case: tuple[Shape, Any]) -> None:
     (shape, way) for shape in SHAPES for way in ("to_numpy", "dlpack_to_numpy", "memoryview")
 ])  # fmt: skip
 def through_numpy(on: Adapter, case: tuple[Shape, str]) -> None:
-    """What NumPy, DLPack and the buffer protocol give of it is read-only, a copy, or refused."""
+    """The exports to NumPy, DLPack and buffers are refused, read-only, or copies."""
     shape, way = case
     a, values = frozen(on, shape)
     attempt(lambda: on.assign_item(getattr(on, way)(a), (0,) * len(shape), 9))
-    expect(on.to_list(a), values, "the array after the write through what was exported")
+    expect(on.to_list(a), values, "the array after the write")
 
 
-@rule("IMM-6", "an immutable array made of NumPy's memory never changes", [
+@rule("IMM-6", "an immutable array made from NumPy's memory never changes", [
     (size, way) for size in (1, 2, 16, 64, 1024) for way in ("convert", "from_dlpack", "from_numpy")
 ])  # fmt: skip
 def from_writable(on: Adapter, case: tuple[int, str]) -> None:
-    """Where arrays are immutable, what NumPy writes later does not show in them."""
+    """In a library whose arrays are all immutable, NumPy's later writes do not show in them."""
     size, way = case
     if not on.immutable:
         raise Absent("arrays that are all immutable")
@@ -101,9 +101,9 @@ UPDATES: tuple[tuple[Shape, Any], ...] = (
 )  # fmt: skip
 
 
-@rule("IMM-7", "a functional update is what a write would make", UPDATES)
+@rule("IMM-7", "a functional update has the values of a write", UPDATES)
 def update(on: Adapter, case: tuple[Shape, Any]) -> None:
-    """`set_at` gives the new values, and leaves its operand."""
+    """`set_at` returns the new values, and does not change its operand."""
     shape, key = case
     twin = new(on, shape)
     made = on.set_at(twin.array, key, 9)
@@ -113,9 +113,13 @@ def update(on: Adapter, case: tuple[Shape, Any]) -> None:
     expect(on.to_list(made), twin.values(), "the update")
 
 
-@rule("IMM-8", "functional additions to one place all count", [[0], [0, 0], [0, 1, 0], [1, 1, 1]])
+@rule(
+    "IMM-8",
+    "functional accumulation adds once for each mention of an index",
+    [[0], [0, 0], [0, 1, 0], [1, 1, 1]],
+)
 def update_twice(on: Adapter, case: list[int]) -> None:
-    """`add_at` of places named twice adds twice, and leaves its operand."""
+    """`add_at` with an index given twice adds twice, and does not change its operand."""
     twin = new(on, (2,))
     made = on.add_at(twin.array, case, 5)
     see(on, twin, "the operand after the update")
@@ -124,9 +128,9 @@ def update_twice(on: Adapter, case: list[int]) -> None:
     expect(on.to_list(made), twin.values(), "the update")
 
 
-@rule("IMM-9", "a functional update outside is refused", [(1, 1), (1, -2), (2, 2)])
+@rule("IMM-9", "a functional update out of bounds is refused", [(1, 1), (1, -2), (2, 2)])
 def update_outside(on: Adapter, case: tuple[int, int]) -> None:
-    """`set_at` of a place out of bounds raises, and is neither dropped nor moved inside."""
+    """`set_at` with an index out of bounds raises; it is neither dropped nor clamped."""
     count, place = case
     twin = new(on, (count,))
     expect(refuses(on.set_at, twin.array, place, 9), True, "whether the update was refused")

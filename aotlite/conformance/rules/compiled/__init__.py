@@ -1,1 +1,1 @@
-"""Rules of compiled functions: their effects are those of the plain call."""
+"""Rules of compiled functions: a compiled call has the effects of the plain call."""

@@ -1,7 +1,7 @@
-"""Compiled functions: every call has the effects of the plain one (GEN-1).
+"""Compiled functions: every call has the effects of the plain call (GEN-1).
 
-Each rule compares what can be told of a call, on programs in which it is at stake. In a witness the
-function comes first; its arguments are made anew for each call.
+Each rule runs programs plain and compiled, and compares some facets of the calls. A witness defines
+the function first, and makes new arguments for each call.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from aotlite.conformance.rules import attempt, expect, rule
 from aotlite.conformance.witnesses.functions import told
 
 
-@same("META-14", "a returned argument is that argument", values, identity)
+@same("META-14", "a returned argument is the same object", values, identity)
 def returned() -> Programs:
-    """An argument that a function returns comes back as the object that was given."""
+    """A function that returns its argument returns the object that was passed."""
     return {
         "returned": program(itself, one(1)),
         "two returned": program(itself, two),
@@ -70,9 +70,9 @@ def returned() -> Programs:
     }
 
 
-@same("META-13a", "results that share memory still do", values, sharing)
+@same("META-13a", "results that share memory plain share it compiled", values, sharing)
 def shared() -> Programs:
-    """A write of one result shows in the others that it shows in without compilation."""
+    """A write of one result shows in the same other results as after a plain call."""
     return {
         "base and view": program(new_and_tail, one(2)),
         "two views": program(two_tails, one(2)),
@@ -84,12 +84,12 @@ def shared() -> Programs:
 
 @same("META-13b", "one object returned twice is one object", values, identity)
 def returned_twice() -> Programs:
-    """What a function returns in two places comes back as one object."""
+    """One array that a function returns twice is one object for the caller."""
     return {
         "new": program(new_twice, one(2)),
         "argument": program(lambda on, a: (a, a), one(2)),
         "view of the argument": program(tail_twice, one(2)),
-        "view of what is new": program(new_tail_twice, one(2)),
+        "view of a new array": program(new_tail_twice, one(2)),
         "with a history": program(new_twice, computed),
         "view, with a history": program(new_tail_twice, computed),
     }
@@ -97,7 +97,7 @@ def returned_twice() -> Programs:
 
 @same("RT-6", "a result that views an argument shares its memory", values, sharing)
 def view_results() -> Programs:
-    """Writes through such a result reach the argument and its aliases, and the other way round."""
+    """A write of the result shows in the argument and its aliases, and the reverse."""
     return {
         "narrow": program(tail, one(2)),
         "of a view": program(tail, part),
@@ -109,9 +109,9 @@ def view_results() -> Programs:
     }
 
 
-@same("CMP-1", "results have the geometry of the plain ones", values, shapes, strides)
+@same("CMP-1", "results have the geometry of the plain results", values, shapes, strides)
 def geometry() -> Programs:
-    """Shapes and strides of results are those of the plain call."""
+    """Results have the shapes and strides of the plain call."""
     return {
         "new": program(lambda on, a: on.mul(a, 2.0), one(2, 2)),
         "of a transpose": program(lambda on, a: on.mul(on.transpose(a, 0, 1), 2.0), one(2, 3)),
@@ -134,21 +134,21 @@ VIEWS: dict[str, Callable[[Adapter, Array], Array]] = {
 }
 
 
-@same("FUN-17", "a write of an argument is seen by the caller", values)
+@same("FUN-17", "a write of an argument reaches the caller", values)
 def writes() -> Programs:
-    """What a function writes to an argument, through whatever view, all aliases of it show."""
+    """A write of an argument, or of a view of it, shows in all aliases of the argument."""
     argument = {f"through {name}": program(through(view), one(2)) for name, view in VIEWS.items()}
     of_view = {
         f"of a view, through {name}": program(through(view), part)
         for name, view in VIEWS.items()
-        if name != "as_strided"  # which sees the base
+        if name != "as_strided"  # as it reads the base
     }
     return argument | of_view
 
 
-@same("FUN-7", "writes of what is inside are seen inside", values)
+@same("FUN-7", "writes of a new array show in its views, and the reverse", values)
 def inner() -> Programs:
-    """A write of an array that the function made shows in its views, and one of a view in it."""
+    """Inside the function, a new array and its views show each other's writes."""
     return {
         "through a view": program(inner_write, one(2)),
         "of the base of a view": program(inner_base_write, one(2)),
@@ -157,9 +157,9 @@ def inner() -> Programs:
     }
 
 
-@same("FUN-9", "a write of windows with gaps keeps the gaps", values)
+@same("FUN-9", "a write of an unfold with gaps keeps the gaps", values)
 def windows() -> Programs:
-    """Elements between windows keep their values when the windows are written."""
+    """Elements between the windows of `unfold` keep their values."""
     return {
         "of size 1": program(through(lambda on, a: on.unfold(a, 0, 1, 2)), one(3)),
         "of size 2": program(through(lambda on, a: on.unfold(a, 0, 2, 3)), one(5)),
@@ -168,7 +168,7 @@ def windows() -> Programs:
 
 @same("FUN-12", "a written argument keeps its strides inside", values)
 def strided() -> Programs:
-    """What is read by strides after a write is what the plain function reads."""
+    """`as_strided` after a write reads the elements that the plain function reads."""
     return {
         "as_strided of a gapped view": program(
             lambda on, a: (on.add_(a, 1.0), on.clone(on.as_strided(a, (2,), (2,), 0)))[1],
@@ -181,9 +181,9 @@ def strided() -> Programs:
     }
 
 
-@same("DUP-2", "one array in two places is written once", values, identity)
+@same("DUP-2", "one array given as two arguments is written once", values, identity)
 def duplicates() -> Programs:
-    """Where one array is given for two arguments, a write of one is a write of both."""
+    """A write of one of the two arguments is a write of both."""
     return {
         "written, then read": program(doubled_and_read, twice),
         "both written": program(read_and_doubled, twice),
@@ -191,9 +191,9 @@ def duplicates() -> Programs:
     }
 
 
-@same("SYN-1", "a write of an argument is seen in those that overlap it", values)
+@same("SYN-1", "a write of an argument shows in overlapping arguments", values)
 def overlaps() -> Programs:
-    """Arguments that share elements show each other's writes, and others do not."""
+    """Arguments show each other's writes exactly where they share elements."""
     return {
         f"{name}, {order}": program(body, make)
         for name, make in (
@@ -207,9 +207,14 @@ def overlaps() -> Programs:
     }
 
 
-@same("SYN-9", "a view of one of two that overlap is a view of that one", values, sharing)
+@same(
+    "SYN-9",
+    "a result that views one of two overlapping arguments has its elements",
+    values,
+    sharing,
+)
 def overlap_views() -> Programs:
-    """A result that views an argument has that argument's elements, whatever else is written."""
+    """The result has the elements of the argument that it views, not of the other one."""
     return {
         "overlapping": program(
             lambda on, a, b: (on.mul_(a, 2.0), on.narrow(b, 0, 0, 1))[1], overlapping
@@ -221,9 +226,9 @@ def overlap_views() -> Programs:
     }
 
 
-@same("DUP-5", "called again with other aliases, it is right again", values, identity)
+@same("DUP-5", "a second call with other aliases is right", values, identity)
 def other_aliases() -> Programs:
-    """One compiled function sees which of its arguments share memory at each call."""
+    """Each call of a compiled function checks which of its arguments share memory."""
     return {
         "apart, then one": program(doubled_and_read, two, twice),
         "one, then apart": program(doubled_and_read, twice, two),
@@ -241,12 +246,12 @@ def _times_two(on: Adapter, a: Array) -> Any:
 
 @same(
     "GRD-1a",
-    "called again with other sizes and dtypes, it is right again",
+    "a second call with other sizes or dtypes is right",
     values,
     shapes,
 )
 def other_sizes() -> Programs:
-    """One compiled function takes arguments of other shapes, layouts and dtypes."""
+    """One compiled function can be called with other shapes, layouts and dtypes."""
     return {
         "size": program(_times_two, one(2), one(3), one(1), one(0)),
         "dimensions": program(_times_two, one(2), one(2, 2), one(1, 2), one()),
@@ -268,14 +273,14 @@ def other_sizes() -> Programs:
 
 @same(
     "RT-3",
-    "a change of an argument's geometry is seen by the caller",
+    "a change of an argument's geometry reaches the caller",
     values,
     identity,
     shapes,
     strides,
 )
 def reshaped() -> Programs:
-    """What changes its shape in place has it after the call; its aliases keep theirs."""
+    """An argument has its new shape after the call; its aliases keep theirs."""
     return {
         "transposed": program(lambda on, a: on.transpose_(a, 0, 1), one(1, 2)),
         "transposed and written": program(
@@ -292,9 +297,9 @@ def reshaped() -> Programs:
     }
 
 
-@same("CMP-10", "functional updates are those of the plain call", values)
+@same("CMP-10", "functional updates have the results of the plain call", values)
 def updates() -> Programs:
-    """Updates that make new arrays give the same compiled, and leave their operands alone."""
+    """`set_at` and `add_at` return the plain values, and do not change their operands."""
     return {
         "set": program(lambda on, a: on.set_at(a, 0, 5.0), one(2)),
         "set, of both": program(lambda on, a, b: (on.set_at(a, 0, 5.0), on.add(a, b)), twice),
@@ -306,9 +311,9 @@ def updates() -> Programs:
     }
 
 
-@rule("CMP-11", "drawn programs do compiled what they do plain", few, smaller=smaller)
+@rule("CMP-11", "random programs have the results of the plain call", few, smaller=smaller)
 def drawn(on: Adapter, case: Program) -> None:
-    """Any sequence of views, and of writes through any of them, leaves the values of the plain."""
+    """Any sequence of views and of writes through them has the values of the plain call."""
 
     def make(on: Adapter) -> CallInputs:
         return CallInputs([new(on, case[:1]), new(on, case[:1], 10.0)])
@@ -317,22 +322,22 @@ def drawn(on: Adapter, case: Program) -> None:
     compare(on, program(lambda on, a, b: enact(on, case, a, b), make), facets)
 
 
-# --- what is refused
+# --- refusals
 
 
 def _expanded(on: Adapter, a: Array) -> Any:
     return on.mul_(on.expand(a, (2, 1)), 2.0)
 
 
-@same("FUN-8", "what is refused plain is refused compiled", values)
+@same("FUN-8", "a call that is refused plain is refused compiled", values)
 def refusals() -> Programs:
-    """A write that the plain function is refused, the compiled one is too, and changes nothing."""
+    """The compiled call refuses the writes that the plain call refuses, and changes nothing."""
     return {
         "of an expanded array": program(_expanded, one(1)),
         "of a larger shape": program(
             lambda on, a, b: on.add_(a, b), lambda on: CallInputs([new(on, (1,)), new(on, (2,))])
         ),
-        "by what overlaps in part": program(
+        "by an operand that overlaps in part": program(
             lambda on, a: on.add_(on.narrow(a, 0, 1, 1), on.narrow(on.expand(a, (2, 2)), 1, 0, 2)),
             one(2),
         ),
@@ -342,9 +347,9 @@ def refusals() -> Programs:
     }
 
 
-@rule("RT-10", "a refused call leaves its arguments alone", ("shape", "index"))
+@rule("RT-10", "a refused call does not change its arguments", ("shape", "index"))
 def untouched(on: Adapter, case: str) -> None:
-    """Where a compiled call raises, nothing that the function has written before is written."""
+    """If a compiled call raises, the writes before the error have not happened."""
     a, b = new(on, (2,)), new(on, (3,))
 
     def body(on: Adapter, a: Array, b: Array) -> Any:
@@ -357,12 +362,12 @@ def untouched(on: Adapter, case: str) -> None:
     expect(on.to_list(a), [1.0, 2.0], "the argument after the refused call")
 
 
-# --- counts
+# --- versions
 
 
-@same("FUN-23", "a call counts the writes that the plain one counts", values, counts)
+@same("FUN-23", "a call counts the writes that the plain call counts", values, counts)
 def counted() -> Programs:
-    """The counts of arguments and of their aliases move as without compilation."""
+    """The versions of arguments and of their aliases increase as by the plain call."""
     return {
         "not written": program(lambda on, a: on.mul(a, 2.0), one(2)),
         "one write": program(doubled, one(2)),
@@ -380,5 +385,5 @@ def counted() -> Programs:
 
 @same("FUN-19", "a hidden write stays hidden", values, counts)
 def hidden() -> Programs:
-    """A write through a hidden alias of an argument is seen, and not counted."""
+    """A write through a hidden alias of an argument reaches the caller and is not counted."""
     return {"hidden": program(through(lambda on, a: on.hidden_alias(a)), one(2))}

@@ -1,4 +1,4 @@
-"""Compiled functions and what lies around them: variables, Python objects, donated memory."""
+"""Compiled functions: outside variables, side effects on Python objects, donated memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from aotlite.conformance.witnesses.functions import defined, library_of, say
 # --- variables
 
 
-@rule("CMP-2", "an array from outside is written", (1, 2))
+@rule("CMP-2", "an outside array is written at every call", (1, 2))
 def closure_written(on: Adapter, case: int) -> None:
-    """A function that writes an array it was not given writes it at every call."""
+    """Each call of a function that writes an outside array writes it."""
     library = library_of(on)
     kept, a = new(on, (2,), 10.0), new(on)
 
@@ -33,9 +33,9 @@ def closure_written(on: Adapter, case: int) -> None:
 Outside = dict[str, Any]
 
 
-@rule("CMP-3", "another array in its place is read, or refused", ("variable", "list", "dict"))
+@rule("CMP-3", "a rebound outside array is read, or refused", ("variable", "list", "dict"))
 def closure_rebound(on: Adapter, case: str) -> None:
-    """A variable that a function finds outside is looked up at every call, and what lists hold."""
+    """An outside variable, list item or dict item is looked up at every call."""
     library = library_of(on)
     variable, second, a = new(on, (1,), 10.0), new(on, (1,), 20.0), new(on, (1,))
     listed, mapped = [variable], {"key": variable}
@@ -59,14 +59,14 @@ _MADE = {"variable": "{}", "list": "[{}]", "dict": "dict(key={})", "attribute": 
 
 
 def _rebinding(on: Adapter, case: str, function: Callable[..., Any], value: Any) -> None:
-    """Lines that define a function of something outside."""
+    """Adds the lines to the witness that define a function of an outside value."""
     say(on, f"v = {_MADE[case]}\ndef function(x):\n    return x + {_PLACES[case]}", value,
         function=function)  # fmt: skip
 
 
-@rule("CMP-4", "another number in its place is read, or refused", ("variable", "list", "dict"))
+@rule("CMP-4", "a rebound outside number is read, or refused", ("variable", "list", "dict"))
 def number_rebound(on: Adapter, case: str) -> None:
-    """So is a number that a function finds outside."""
+    """An outside number, in a variable, list or dict, is looked up at every call."""
     library = library_of(on)
     a = new(on, (1,))
     variable = 2.0
@@ -87,14 +87,14 @@ def number_rebound(on: Adapter, case: str) -> None:
 
 
 class Holder:
-    """An object of no known kind, with an attribute."""
+    """An object with an attribute, of a class that no library knows."""
 
     it: float = 2.0
 
 
 @rule("CMP-4b", "an object's attribute is looked up at every call", ("attribute",), choice=True)
 def attribute_rebound(on: Adapter, case: str) -> None:
-    """So is an attribute of an object that the library does not know; many say that it is not."""
+    """The object is of a class that the library does not know. Many libraries document a no."""
     library, holder, a = library_of(on), Holder(), new(on, (1,))
 
     def function(x: Array) -> Any:
@@ -110,7 +110,7 @@ def attribute_rebound(on: Adapter, case: str) -> None:
 
 
 def _calls_seen(on: Adapter, calls: int) -> int:
-    """How often the Python of a function that is compiled runs in some calls."""
+    """Returns how often the Python code of a compiled function runs in `calls` calls."""
     library, seen, a = library_of(on), [], new(on, (1,))
 
     def function(x: Array) -> Any:
@@ -125,21 +125,21 @@ def _calls_seen(on: Adapter, calls: int) -> int:
     return len(seen)
 
 
-@rule("CMP-5a", "Python effects happen at every call", (1, 2, 3), choice=True)
+@rule("CMP-5a", "Python side effects happen at every call", (1, 2, 3), choice=True)
 def effects_each_call(on: Adapter, case: int) -> None:
-    """What a function does to Python objects, as `list.append`, each compiled call does."""
+    """Each compiled call repeats the side effects on Python objects, such as `list.append`."""
     expect(_calls_seen(on, case), case, f"the length of `seen` after {case} calls")
 
 
-@rule("CMP-5b", "Python effects happen once", (1, 2, 3), choice=True)
+@rule("CMP-5b", "Python side effects happen once", (1, 2, 3), choice=True)
 def effects_once(on: Adapter, case: int) -> None:
-    """Python runs when the function is compiled, and in no later call."""
+    """The Python code runs when the function is compiled, and in no later call."""
     expect(_calls_seen(on, case), 1, f"the length of `seen` after {case} calls")
 
 
-@rule("CMP-6", "an argument for results is written", ((1,), (2,), (2, 2), (0,)))
+@rule("CMP-6", "an argument can receive the result", ((1,), (2,), (2, 2), (0,)))
 def out_argument(on: Adapter, case: tuple[int, ...]) -> None:
-    """A function that copies its result into an argument gives that memory back, filled."""
+    """A function that copies its result into an argument and returns it writes that memory."""
     a, out = new(on, case), new(on, case, 50.0)
 
     def body(on: Adapter, a: Array, out: Array) -> Any:
@@ -147,14 +147,14 @@ def out_argument(on: Adapter, case: tuple[int, ...]) -> None:
 
     function, _ = defined(on, body, [a, on.clone(out)])
     result = on.call(on.compile(function), [a, out])
-    expect(on.to_list(out), on.to_list(on.mul(a, 2.0)), "the argument for the result")
+    expect(on.to_list(out), on.to_list(on.mul(a, 2.0)), "the argument that receives the result")
     on.fill_(out, 7.0)
     expect(on.to_list(result), on.to_list(out), "the result after a write of that argument")
 
 
-@rule("CMP-7", "what is not written keeps its values", (1, 2, 0))
+@rule("CMP-7", "an argument that is only read keeps its values", (1, 2, 0))
 def arguments_kept(on: Adapter, case: int) -> None:
-    """No compiled call changes an argument that the function only reads."""
+    """A compiled call changes no argument that the function does not write."""
     a, b = new(on, (case,)), new(on, (case,), 10.0)
     function, _ = defined(on, lambda on, a, b: on.add(on.mul(a, 2.0), b), [a, b])
     before = on.to_list(a), on.to_list(b)
@@ -165,18 +165,18 @@ def arguments_kept(on: Adapter, case: int) -> None:
 # --- identity
 
 
-@rule("CMP-8", "a returned argument is the same object", (1, 2, 0), choice=True)
+@rule("CMP-8", "a returned argument is the same object (`is`)", (1, 2, 0), choice=True)
 def argument_identity(on: Adapter, case: int) -> None:
-    """Also where arrays cannot be written, so that only `is` can tell. See META-14."""
+    """META-14, tested with immutable arrays too."""
     a = new(on, (case,))
     function, _ = defined(on, lambda on, a: a, [a])
     result = on.call(on.compile(function), [a])
     expect(result is a, True, "whether the result is the argument")
 
 
-@rule("CMP-9", "a result returned twice is one object", (1, 2, 0), choice=True)
+@rule("CMP-9", "a result returned twice is one object (`is`)", (1, 2, 0), choice=True)
 def result_identity(on: Adapter, case: int) -> None:
-    """Also where arrays cannot be written. See META-13b."""
+    """META-13b, tested with immutable arrays too."""
     a = new(on, (case,))
     function, _ = defined(on, lambda on, a: (y := on.mul(a, 2.0), y), [a])
     first, second = on.call(on.compile(function), [a])
@@ -186,9 +186,9 @@ def result_identity(on: Adapter, case: int) -> None:
 # --- donated memory
 
 
-@rule("DON-1", "a donated argument is gone, or as it was", (1, 2))
+@rule("DON-1", "a donated argument is deleted, or unchanged", (1, 2))
 def donated(on: Adapter, case: int) -> None:
-    """The result is right; reading the argument afterwards is refused, or gives its values."""
+    """The result is right; a later read of the argument is refused, or gives its values."""
     a = new(on, (case,))
     function, result = defined(on, lambda on, a: on.mul(a, 2.0), [a])
     expected = on.to_list(result)
@@ -197,12 +197,12 @@ def donated(on: Adapter, case: int) -> None:
     expect(on.to_list(made), expected, "the result")
     read: list[Any] = []
     if attempt(lambda: read.append(on.to_list(a))) is None:
-        expect(read, [given], "the argument that could still be read")
+        expect(read, [given], "the donated argument")
 
 
-@rule("DON-2", "an array donated and given once more is refused, or right", (1, 2))
+@rule("DON-2", "an array that is donated and also another argument: refused or right", (1, 2))
 def donated_twice(on: Adapter, case: int) -> None:
-    """Where the donated argument is another argument too, the result is right or refused."""
+    """With one array as the donated and as the other argument, the call is refused or right."""
     a = new(on, (case,))
     function, result = defined(on, lambda on, a, b: on.add(on.mul(a, 2.0), b), [a, a])
     expected = on.to_list(result)
@@ -214,10 +214,10 @@ def donated_twice(on: Adapter, case: int) -> None:
 
 @rule("DON-3", "a copy outlives a donated array", ("clone", "to_numpy"))
 def copies_survive(on: Adapter, case: str) -> None:
-    """A copy, and memory that was lent before, keep their values when the array is donated."""
+    """A copy made before the donation, also by `to_numpy`, keeps its values."""
     a = new(on)
     lent = on.clone(a) if case == "clone" else on.to_numpy(a)
     function, _ = defined(on, lambda on, a: on.mul(a, 2.0), [a])
     on.call(on.compile_donating(function), [a])
     found = on.to_list(lent) if case == "clone" else lent.tolist()
-    expect(found, [1.0, 2.0], f"what {case} gave, after the donation")
+    expect(found, [1.0, 2.0], f"the result of {case} after the donation")

@@ -44,9 +44,9 @@ from aotlite.conformance.rules.differentiation.gradients import copied, doubled_
 from aotlite.conformance.witnesses.functions import defined
 
 
-@same("RT-2", "gradients go through what was written", values, histories, gradients)
+@same("RT-2", "gradients go through written arguments", values, histories, gradients)
 def written() -> Programs:
-    """Gradients of a leaf, through arguments that a compiled function has written, are right."""
+    """Gradients of leaves through arguments that a compiled function wrote are right."""
     return {
         "not written": program(lambda on, a: on.mul(a, a), only_leaf),
         "written": program(doubled, computed),
@@ -73,9 +73,9 @@ def _detached_write(on: Adapter, a: Array) -> Any:
     return on.mul(a, a)
 
 
-@same("FUN-20", "a write without history stays one", values, histories, gradients)
+@same("FUN-20", "a write without history adds none", values, histories, gradients)
 def written_without() -> Programs:
-    """What is written under no_grad, or through detach, changes no gradient of what was there."""
+    """A write under no_grad or through `detach` does not change the array's history."""
     return {
         "under no_grad": program(_no_grad_write, computed),
         "a leaf under no_grad": program(_no_grad_write, only_leaf),
@@ -86,13 +86,13 @@ def written_without() -> Programs:
 
 @same(
     "GRD-1b",
-    "called again with other gradients required, it is right again",
+    "a second call with other leaves is right",
     values,
     histories,
     gradients,
 )
 def other_histories() -> Programs:
-    """One compiled function takes arguments that require a gradient, and others."""
+    """Each argument of one compiled function may require a gradient in one call only."""
     return {
         "none, then a leaf": program(lambda on, a: on.mul(a, a), one(2), only_leaf, computed),
         "a leaf, then none": program(lambda on, a: on.mul(a, a), only_leaf, one(2)),
@@ -110,9 +110,16 @@ def other_histories() -> Programs:
     }
 
 
-@same("FUN-15", "an array and its detached alias stay two", values, identity, histories, gradients)
+@same(
+    "FUN-15",
+    "an array and its detached alias are two results",
+    values,
+    identity,
+    histories,
+    gradients,
+)
 def detached() -> Programs:
-    """What is returned with and without history comes back so."""
+    """Each result has a history exactly if the plain result has one."""
     return {
         "both": program(lambda on, a: (y := on.mul(a, 2.0), on.detach(y)), only_leaf),
         "detached first": program(lambda on, a: (on.detach(y := on.mul(a, 2.0)), y), only_leaf),
@@ -120,9 +127,9 @@ def detached() -> Programs:
     }
 
 
-@same("FUN-36", "a change of what requires a gradient is seen", values, histories)
+@same("FUN-36", "a change of requires_grad reaches the caller", values, histories)
 def flags() -> Programs:
-    """An argument that the function makes a leaf, or detaches in place, is so after the call."""
+    """`requires_grad_` and `detach_` of an argument hold after the call."""
     return {
         "made a leaf": program(
             lambda on, a: (on.requires_grad_(a, True), on.mul(a, 2.0))[1], one(2)
@@ -131,9 +138,9 @@ def flags() -> Programs:
     }
 
 
-@rule("TAN-8", "a leaf that does not lead to the loss has no gradient", ("first", "second"))
+@rule("TAN-8", "a leaf off the graph of the loss has no gradient", ("first", "second"))
 def one_result_used(on: Adapter, case: str) -> None:
-    """Of two results one is used: leaves that lead to the other alone collect nothing."""
+    """If one of two results is used, leaves that lead to the other alone have no gradient."""
     leaves = [leaf(on, (2,)), leaf(on, (2,), 10.0)]
     function, _ = defined(on, lambda on, a, b: (on.mul(a, 2.0), on.mul(b, 3.0)), leaves)
     results = on.call(on.compile(function), leaves)
@@ -143,9 +150,9 @@ def one_result_used(on: Adapter, case: str) -> None:
     see(on, on.grad(leaves[used]), [2.0 + used] * 2, "the gradient of the leaf")
 
 
-@rule("META-12", "each of several views has its own backward", ("split", "unbind"))
+@rule("META-12", "each of several views of one op has its own backward", ("split", "unbind"))
 def parts(on: Adapter, case: str) -> None:
-    """Parts that a compiled function returns can be differentiated one after the other."""
+    """The parts that `split` or `unbind` returned can be differentiated one after the other."""
     x = leaf(on, (2,))
     b = on.mul(x, 2.0)
 
@@ -161,9 +168,9 @@ def parts(on: Adapter, case: str) -> None:
     expect(on.to_list(on.grad(x)), [2.0, 2.0], "the gradient")
 
 
-@rule("SAV-2", "a saved argument that was written is noticed", ("argument", "result", "view"))
+@rule("SAV-2", "a write of a saved argument is noticed", ("argument", "result", "view"))
 def saved_written(on: Adapter, case: str) -> None:
-    """What a compiled function saves, written before the backward: an error, or not read."""
+    """A backward after a write of a saved value raises, or is right."""
     x, w = leaf(on, (2,)), on.from_list([3.0, 4.0], "float64")
     if case == "result":
         function, _ = defined(on, lambda on, a, b: on.exp(a), [x, w])
@@ -179,7 +186,7 @@ def saved_written(on: Adapter, case: str) -> None:
         expect(on.to_list(on.grad(x)), right, "the gradient that was not refused")
 
 
-@rule("SAV-5b", "a compiled graph that is kept can be used again", (1, 2))
+@rule("SAV-5b", "a retained compiled graph can be used again", (1, 2))
 def kept(on: Adapter, case: int) -> None:
     """Two backwards through one compiled call add up."""
     x = leaf(on, (case,))
@@ -191,9 +198,9 @@ def kept(on: Adapter, case: int) -> None:
     expect(on.to_list(on.grad(x)), [6.0] * case, "the gradient")
 
 
-@rule("DBL-1b", "second derivatives of compiled functions are refused, or right", (1, 2))
+@rule("DBL-1b", "second derivatives of compiled functions: refused or right", (1, 2))
 def second_order(on: Adapter, case: int) -> None:
-    """A compiled cube has the second derivative 6 x, or says that it has none."""
+    """The second derivative of a compiled `x ** 3` is `6 * x`, or refused."""
     x = leaf(on, (case,))
     function, _ = defined(on, lambda on, a: on.mul(on.mul(a, a), a), [x])
     y = on.call(on.compile(function), [x])
@@ -208,9 +215,9 @@ def second_order(on: Adapter, case: int) -> None:
         expect(found, [[6.0, 12.0][:case]], "the second derivative that was not refused")
 
 
-@rule("AUT-8", "the gradient of a compiled function is that of the plain one", (1, 2, 0))
+@rule("AUT-8", "the vjp of a compiled function is that of the plain function", (1, 2, 0))
 def functional(on: Adapter, case: int) -> None:
-    """In the functional form too."""
+    """`vjp` returns the gradients of the plain function."""
     a, b = (on.from_list([first + i for i in range(case)], "float64") for first in (1.0, 10.0))
     function, _ = defined(on, lambda on, a, b: on.mul(on.mul(a, a), b), [a, b])
     given = on.from_list([1.0] * case, "float64")
@@ -219,9 +226,9 @@ def functional(on: Adapter, case: int) -> None:
     expect([*map(on.to_list, found)], [*map(on.to_list, plain)], "the gradients")
 
 
-@rule("CMP-12", "drawn programs have the gradients of the plain ones", few, smaller=smaller)
+@rule("CMP-12", "random programs have the gradients of the plain call", few, smaller=smaller)
 def drawn(on: Adapter, case: Program) -> None:
-    """So do their gradients, through whatever was written."""
+    """Any sequence of views and of writes through them has the gradients of the plain call."""
 
     def make(on: Adapter) -> CallInputs:
         x, w = leaf(on, case[:1]), leaf(on, case[:1], 10.0)
@@ -231,7 +238,7 @@ def drawn(on: Adapter, case: Program) -> None:
     compare(on, program(lambda on, a, b: enact(on, case, a, b), make), facets)
 
 
-# --- functions with a gradient of their own, compiled
+# --- custom functions, compiled
 
 
 def as_it_is(ctx: Any, a: Array) -> Array:
@@ -240,7 +247,7 @@ def as_it_is(ctx: Any, a: Array) -> Array:
 
 
 def _custom(on: Adapter, forward: Callable[..., Any], body: Body, make: Make) -> None:
-    """Compares a program that calls a custom function, the backward of which is `tenfold`."""
+    """Compares a program that calls a custom function with the backward `tenfold`."""
     function = on.custom(forward, tenfold)
     facets = (values, gradients, histories, identity)
     compare(on, program(lambda on, a: body(on, a, function), make), facets)
@@ -253,19 +260,21 @@ CUSTOM: dict[str, Body] = {
 }
 
 
-@rule("FUN-38", "what a custom function writes has its gradient, compiled too", tuple(CUSTOM))
+@rule(
+    "FUN-38", "an argument that a custom function writes has its gradient, compiled", tuple(CUSTOM)
+)
 def custom_dirty(on: Adapter, case: str) -> None:
-    """An argument that a custom function writes keeps the function's backward."""
+    """The compiled call keeps the backward of a custom function that writes its argument."""
     _custom(on, doubled_in_place, CUSTOM[case], computed)
 
 
-@rule("META-8", "a custom function's view has its gradient, compiled too", tuple(CUSTOM))
+@rule("META-8", "a view that a custom function returns has its gradient, compiled", tuple(CUSTOM))
 def custom_view(on: Adapter, case: str) -> None:
-    """A view of the argument that a custom function returns keeps the function's backward."""
+    """The compiled call keeps the backward of a custom function that returns a view."""
     _custom(on, as_it_is, CUSTOM[case], computed)
 
 
-@rule("TEN-31d", "a custom function's gradient is used, compiled too", tuple(CUSTOM))
+@rule("TEN-31d", "a custom function's gradient is used, compiled", tuple(CUSTOM))
 def custom_used(on: Adapter, case: str) -> None:
-    """So does a result of its own."""
+    """The compiled call keeps the backward of a custom function that returns a new array."""
     _custom(on, copied, CUSTOM[case], only_leaf)

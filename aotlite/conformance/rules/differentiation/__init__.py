@@ -1,1 +1,1 @@
-"""Rules of gradients: histories of writes in place, what is collected where, `vjp`."""
+"""Rules of gradients: of in-place writes, their accumulation in leaves, `vjp`."""

@@ -1,6 +1,6 @@
-"""Histories: what writes in place do to gradients, and what is refused (TEN-4, TEN-14 to TEN-24).
+"""Gradients of in-place writes, and the writes that are refused (TEN-4, TEN-14 to TEN-25).
 
-Most rules are stories told twice, on the library and on the model of duals.
+Most rules run one program on the library and on a model of dual numbers, and compare.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = (1, 2, 0)
 
 
 def refused(on: Adapter, write: tuple[str, object], target: Array, what: str) -> None:
-    """Expects a write to be refused, and the array to keep its values."""
+    """Expects that a write is refused and that the array keeps its values."""
     before = on.to_list(target)
     name, operand = write
     error = attempt(getattr(on, name), target, operand)
@@ -41,7 +41,7 @@ def refused(on: Adapter, write: tuple[str, object], target: Array, what: str) ->
 
 @rule("TEN-4a", "detach shares memory", VIEWS)
 def detach_shares(on: Adapter, case: Chain) -> None:
-    """A write through a detached alias is seen in the array, and the other way round."""
+    """A write through a detached alias shows in the array, and the reverse."""
     shape, steps = case
     base = on.from_list(numbers(shape), "float64")
     view = viewed(on, base, steps)
@@ -54,7 +54,7 @@ def detach_shares(on: Adapter, case: Chain) -> None:
 
 @rule("TEN-4b", "detach cuts the history", SIZES)
 def detach_cuts(on: Adapter, case: int) -> None:
-    """No gradient goes through a detached alias, and it is a leaf that requires none."""
+    """A detached alias is a leaf that requires no gradient, and passes none on."""
     x = leaf(on, (case,))
     alias = on.detach(on.mul(x, 1.0))
     expect(on.requires_grad(alias), False, "whether the alias requires a gradient")
@@ -69,7 +69,7 @@ def _times_detached(on: Adapter, size: int) -> tuple[Array, list[Array]]:
 
 @rule("TEN-4c", "a write through detach changes values, not gradients", VIEWS)
 def write_through_detach(on: Adapter, case: Chain) -> None:
-    """After a write through a detached alias the array has the new values and its old history."""
+    """After a write through a detached alias the array has new values and its old history."""
     agree(on, _write_detached, case)
 
 
@@ -80,9 +80,9 @@ def _write_detached(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
     return b, [x]
 
 
-@rule("TEN-5a", "a hidden alias shares memory and is not noticed", SIZES)
+@rule("TEN-5a", "a hidden alias shares memory, and its writes are not noticed", SIZES)
 def hidden_write(on: Adapter, case: int) -> None:
-    """A write through a hidden alias changes values; saved ones too, without an error."""
+    """A write through a hidden alias changes saved values too, without an error."""
     x = leaf(on, (case,))
     b = on.mul(x, 1.0)
     y = on.mul(b, b)
@@ -90,7 +90,7 @@ def hidden_write(on: Adapter, case: int) -> None:
     expect(on.to_list(b), [3.0 * each for each in numbers((case,))], "the array")
     on.backward(y, on.from_list([1.0] * case, "float64"))
     gradient = [6.0 * each for each in numbers((case,))]
-    expect(on.to_list(on.grad(x)), gradient, "the gradient, of the values that are there now")
+    expect(on.to_list(on.grad(x)), gradient, "the gradient, with the new values")
 
 
 # --- leaves
@@ -98,15 +98,17 @@ def hidden_write(on: Adapter, case: int) -> None:
 
 @rule("TEN-14a", "only floats can be leaves", ("int64", "int32", "bool"))
 def integers_refused(on: Adapter, case: str) -> None:
-    """Integers and truth values cannot require a gradient."""
+    """Integers and booleans cannot require a gradient."""
     a = on.from_list([True] if case == "bool" else [1], case)
     error = attempt(on.requires_grad_, a, True)
     expect(error is not None, True, "whether a gradient of integers is refused")
 
 
-@rule("TEN-14b", "a leaf is what has no history", ("new", "leaf", "view of new", "sum", "view"))
+@rule(
+    "TEN-14b", "an array without history is a leaf", ("new", "leaf", "view of new", "sum", "view")
+)
 def leaves(on: Adapter, case: str) -> None:
-    """What is new and what requires no gradient are leaves; what a leaf leads to is not."""
+    """An array that requires no gradient is a leaf; a result that requires one is not."""
     x = on.from_list([1.0, 2.0], "float64") if "new" in case else leaf(on, (2,))
     made = {"sum": lambda: on.add(x, 1.0), "leaf": lambda: x, "new": lambda: x}
     array = made.get(case, lambda: on.view(x, (2, 1)))()
@@ -116,7 +118,7 @@ def leaves(on: Adapter, case: str) -> None:
 
 @rule("TEN-14c", "a history cannot be switched off", SIZES)
 def history_stays(on: Adapter, case: int) -> None:
-    """What is not a leaf cannot stop requiring a gradient; `detach` is the way."""
+    """`requires_grad_(False)` of an array that is no leaf is refused; `detach` is the way."""
     y = on.mul(leaf(on, (case,)), 2.0)
     error = attempt(on.requires_grad_, y, False)
     expect(error is not None, True, "whether it is refused")
@@ -125,23 +127,23 @@ def history_stays(on: Adapter, case: int) -> None:
 
 @rule("TEN-15a", "writing a leaf is refused", tuple(itertools.product(SIZES, NUMBER_WRITES)))
 def leaf_write(on: Adapter, case: tuple[int, tuple[str, object]]) -> None:
-    """A leaf that requires a gradient cannot be written while histories are kept."""
+    """A leaf that requires a gradient cannot be written while gradients are recorded."""
     size, write = case
     refused(on, write, leaf(on, (size,)), "a write of a leaf")
 
 
 @rule("TEN-15b", "writing a view of a leaf is refused", VIEWS[1:])
 def leaf_view_write(on: Adapter, case: Chain) -> None:
-    """No view of a leaf that requires a gradient can be written either."""
+    """A view of a leaf that requires a gradient cannot be written either."""
     x = leaf(on, case[0])
     view = viewed(on, x, case[1])
     refused(on, ("mul_", 2.0), view, "a write of a view of a leaf")
     expect(on.to_list(x), numbers(case[0]), "the leaf")
 
 
-@rule("TEN-15c", "a leaf can be written without histories", VIEWS)
+@rule("TEN-15c", "a leaf can be written under no_grad", VIEWS)
 def leaf_write_no_grad(on: Adapter, case: Chain) -> None:
-    """Under no_grad a leaf takes new values, stays a leaf, and later gradients are of those."""
+    """The leaf stays a leaf, and later gradients use its new values."""
     agree(on, _leaf_written, case)
 
 
@@ -152,12 +154,12 @@ def _leaf_written(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
     return on.mul(x, x), [x]
 
 
-# --- writes of what has a history
+# --- writes of arrays with a history
 
 
-@rule("TEN-16a", "a write keeps the object and renews its history", WRITES)
+@rule("TEN-16a", "a write keeps the object and extends its history", WRITES)
 def write_renews(on: Adapter, case: tuple[str, object]) -> None:
-    """The result of a write is the array itself; its gradient is that of old value and write."""
+    """A write returns the array itself; gradients go to its old value and the operand."""
     for size in SIZES:
         agree(on, _written_whole, size, case)
 
@@ -170,9 +172,9 @@ def _written_whole(on: Adapter, size: int, write: tuple[str, object]) -> tuple[A
     return b, [x, w]
 
 
-@rule("TEN-16b", "what is written with a history has one", SIZES)
+@rule("TEN-16b", "a write of an operand with a history gives the array a history", SIZES)
 def write_begins(on: Adapter, case: int) -> None:
-    """An array that required no gradient does so after a write of something that does."""
+    """An array requires a gradient after an operand that requires one is written to it."""
     agree(on, _becomes, case)
 
 
@@ -184,11 +186,11 @@ def _becomes(on: Adapter, size: int) -> tuple[Array, list[Array]]:
 
 
 @rule(
-    "TEN-17a", "a write of a view is in its base's gradient",
+    "TEN-17a", "a write of a view is part of its base's gradient",
     tuple(itertools.product(VIEWS, WRITES)),
 )  # fmt: skip
 def view_write(on: Adapter, case: tuple[Chain, tuple[str, object]]) -> None:
-    """The gradient of a base knows what was written through a view of it."""
+    """The gradient of a base includes the writes through its views."""
     agree(on, _written_view, *case)
 
 
@@ -201,7 +203,7 @@ def _written_view(on: Adapter, case: Chain, write: tuple[str, object]) -> tuple[
 
 @rule("TEN-17b", "a write of a view gives its base a history", VIEWS)
 def view_write_begins(on: Adapter, case: Chain) -> None:
-    """A base that required no gradient does so after such a write of a view of it."""
+    """A base requires a gradient after an operand that requires one is written to its view."""
     agree(on, _view_becomes, case)
 
 
@@ -212,9 +214,9 @@ def _view_becomes(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
     return b, [w]
 
 
-@rule("TEN-18a", "a write of a base is in its views' gradients", VIEWS)
+@rule("TEN-18a", "a write of a base is part of its views' gradients", VIEWS)
 def base_write(on: Adapter, case: Chain) -> None:
-    """A view taken before a write of its base has the new values and the new history."""
+    """A view made before a write of its base has the new values and the new history."""
     agree(on, _written_base, case)
 
 
@@ -226,9 +228,9 @@ def _written_base(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
     return view, [x]
 
 
-@rule("TEN-18b", "a write of a view is in its siblings' gradients", VIEWS)
+@rule("TEN-18b", "a write of a view is part of overlapping views' gradients", VIEWS)
 def sibling_write(on: Adapter, case: Chain) -> None:
-    """So has a view that overlaps the one that was written."""
+    """A view of the same base that overlaps the written view has the new values and history."""
     agree(on, _written_sibling, case)
 
 
@@ -244,7 +246,7 @@ def _written_sibling(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
 
 
 def _parts(on: Adapter, case: tuple[str, int]) -> tuple[Array, Array, Array]:
-    """A leaf, a base computed from it, and the first part of the base."""
+    """Returns a leaf, a base computed from it, and the first part of the base."""
     method, size = case
     x = leaf(on, (size,))
     b = on.mul(x, 1.0)
@@ -255,25 +257,25 @@ def _parts(on: Adapter, case: tuple[str, int]) -> tuple[Array, Array, Array]:
 PARTS = (("split", 1), ("unbind", 1), ("split", 2), ("unbind", 2))
 
 
-@rule("TEN-19a", "one of several views cannot be written", PARTS)
+@rule("TEN-19a", "one of several views of one op cannot be written", PARTS)
 def part_write(on: Adapter, case: tuple[str, int]) -> None:
-    """A write of one of the views that one op gave is refused, and changes nothing."""
+    """A write of a part that `split` or `unbind` returned is refused, and changes nothing."""
     _, b, part = _parts(on, case)
     refused(on, ("mul_", 2.0), part, "a write of one of several views")
     expect(on.to_list(b), numbers((case[1],)), "the base")
 
 
-@rule("TEN-19b", "nor can a view of it", PARTS)
+@rule("TEN-19b", "a view of one of several views cannot be written", PARTS)
 def part_view_write(on: Adapter, case: tuple[str, int]) -> None:
-    """A view of such a part is refused a write like the part."""
+    """A write of a view of a part is refused like a write of the part."""
     _, b, part = _parts(on, case)
     refused(on, ("mul_", 2.0), on.view(part, (1, 1)), "a write of a view of one of several views")
     expect(on.to_list(b), numbers((case[1],)), "the base")
 
 
-@rule("TEN-19c", "without gradients it can be written", PARTS)
+@rule("TEN-19c", "without gradients, one of several views can be written", PARTS)
 def plain_part_write(on: Adapter, case: tuple[str, int]) -> None:
-    """Where no gradient is required, a write of one of several views is like any other."""
+    """A part of an array that requires no gradient can be written like any other view."""
     method, size = case
     b = on.from_list(numbers((size,)), "float64")
     part = (on.split(b, 1, 0) if method == "split" else on.unbind(b, 0))[0]
@@ -281,9 +283,9 @@ def plain_part_write(on: Adapter, case: tuple[str, int]) -> None:
     expect(on.to_list(b), [5.0, *numbers((size,))[1:]], "the base")
 
 
-@rule("TEN-19d", "a view made without histories cannot be written with them", VIEWS[1:])
+@rule("TEN-19d", "a view made under no_grad cannot be written outside", VIEWS[1:])
 def no_grad_view_write(on: Adapter, case: Chain) -> None:
-    """A view that was made under no_grad of what has a history: a write outside is refused."""
+    """Such a view of an array with a history can be written under no_grad only."""
     b = on.mul(leaf(on, case[0]), 1.0)
     with on.no_grad():
         view = viewed(on, b, case[1])
@@ -297,9 +299,9 @@ def _filled(values: Any, number: float) -> Any:
     return [_filled(each, number) for each in values] if isinstance(values, list) else number
 
 
-@rule("TEN-20", "after a write of the base, one of several views has no gradient", PARTS)
+@rule("TEN-20", "after a write of the base, one of several views: refused or right", PARTS)
 def part_after_write(on: Adapter, case: tuple[str, int]) -> None:
-    """The base can be written; a gradient through the part is refused then, or right."""
+    """The base can be written; a backward through a part is then refused, or right."""
     x, b, part = _parts(on, case)
     on.mul_(b, 3.0)
     values = on.to_list(part)
@@ -314,9 +316,9 @@ def part_after_write(on: Adapter, case: tuple[str, int]) -> None:
 # --- modes
 
 
-@rule("TEN-21a", "nothing gets a history under no_grad", SIZES)
+@rule("TEN-21a", "no result has a history under no_grad", SIZES)
 def no_grad_result(on: Adapter, case: int) -> None:
-    """What is computed under no_grad requires no gradient."""
+    """A result computed under no_grad is a leaf that requires no gradient."""
     x = leaf(on, (case,))
     with on.no_grad():
         y = on.mul(x, 2.0)
@@ -326,7 +328,7 @@ def no_grad_result(on: Adapter, case: int) -> None:
 
 @rule("TEN-21b", "a write under no_grad changes values, not gradients", VIEWS)
 def no_grad_write(on: Adapter, case: Chain) -> None:
-    """What is written under no_grad keeps the history that it had."""
+    """An array written under no_grad keeps its history."""
     agree(on, _no_grad_written, case)
 
 
@@ -340,7 +342,7 @@ def _no_grad_written(on: Adapter, case: Chain) -> tuple[Array, list[Array]]:
 
 @rule("TEN-22a", "an inference array cannot be saved", SIZES)
 def inference_saved(on: Adapter, case: int) -> None:
-    """What was made in inference mode is refused where a gradient would have to read it."""
+    """An op or its backward refuses an inference array that the gradient reads."""
     with on.inference_mode():
         i = on.from_list(numbers((case,)), "float64")
     x = leaf(on, (case,))
@@ -349,9 +351,9 @@ def inference_saved(on: Adapter, case: int) -> None:
     expect(error is not None, True, "whether saving it is refused")
 
 
-@rule("TEN-22b", "an inference array cannot be written outside", SIZES)
+@rule("TEN-22b", "an inference array cannot be written outside inference mode", SIZES)
 def inference_written(on: Adapter, case: int) -> None:
-    """Outside of inference mode it cannot be written, inside it can."""
+    """It can be written in inference mode."""
     with on.inference_mode():
         i = on.from_list(numbers((case,)), "float64")
         on.mul_(i, 2.0)
@@ -364,14 +366,14 @@ def inference_written(on: Adapter, case: int) -> None:
 
 @rule("TEN-23a", "a view cannot be detached in place", VIEWS[1:])
 def view_detached(on: Adapter, case: Chain) -> None:
-    """`detach_` of a view is refused: its base would still lead to it."""
+    """`detach_` of a view is refused, as writes of its base would still give it a history."""
     view = viewed(on, on.mul(leaf(on, case[0]), 1.0), case[1])
     expect(attempt(on.detach_, view) is not None, True, "whether it is refused")
 
 
-@rule("TEN-23b", "a view can be a leaf of its own", VIEWS[1:])
+@rule("TEN-23b", "a view can be a leaf", VIEWS[1:])
 def view_leaf(on: Adapter, case: Chain) -> None:
-    """A view of what requires no gradient can become a leaf; the base does not, and both share."""
+    """A view of a base can require a gradient where the base does not; they share memory."""
     base = on.from_list(numbers(case[0]), "float64")
     view = viewed(on, base, case[1])
     on.requires_grad_(view, True)
@@ -388,16 +390,16 @@ GEOMETRY = (("transpose_", 0, 1), ("unsqueeze_", 0))
 
 @rule("TEN-24a", "the geometry of a leaf cannot be changed", GEOMETRY)
 def leaf_geometry(on: Adapter, case: tuple[Any, ...]) -> None:
-    """A leaf that requires a gradient keeps its shape while histories are kept."""
+    """`transpose_` and `unsqueeze_` refuse a leaf that requires a gradient."""
     x = leaf(on, (1, 2))
     error = attempt(getattr(on, case[0]), x, *case[1:])
     expect(error is not None, True, "whether it is refused")
     expect(on.to_list(x), [[1.0, 2.0]], "the leaf")
 
 
-@rule("TEN-24b", "a change of geometry is in the gradient", GEOMETRY)
+@rule("TEN-24b", "a change of geometry is part of the gradient", GEOMETRY)
 def geometry_history(on: Adapter, case: tuple[Any, ...]) -> None:
-    """After a change of geometry the gradient goes back in the old one; older views keep theirs."""
+    """The gradient reaches the leaf in the old geometry; older views keep their geometry."""
     name, *arguments = case
     x = leaf(on, (2, 2))
     b = on.mul(x, 1.0)
@@ -411,9 +413,9 @@ def geometry_history(on: Adapter, case: tuple[Any, ...]) -> None:
     expect(on.to_list(on.grad(x)), expected, "the gradient")
 
 
-@rule("TEN-25a", "what requires a gradient is not resized", ("leaf", "computed"))
+@rule("TEN-25a", "an array that requires a gradient is not resized", ("leaf", "computed"))
 def resized(on: Adapter, case: str) -> None:
-    """`resize_` is refused where it would take elements from a history, under no_grad too."""
+    """`resize_` refuses an array that requires a gradient, under no_grad too."""
     x = leaf(on, (2,))
     a = x if case == "leaf" else on.mul(x, 1.0)
     with on.no_grad():
@@ -422,12 +424,12 @@ def resized(on: Adapter, case: str) -> None:
     expect(on.to_list(a), [1.0, 2.0], "the array")
 
 
-# --- drawn
+# --- random programs
 
 
-@rule("TEN-17z", "drawn views and writes have right gradients", drawn, smaller=smaller)
+@rule("TEN-17z", "random views and writes have the right gradients", drawn, smaller=smaller)
 def drawn_writes(on: Adapter, case: Program) -> None:
-    """Any sequence of views, and of writes through any of them, has the gradients of the model."""
+    """Any sequence of views and of writes through them has the gradients of the model."""
     agree(on, _drawn_story, case)
 
 

@@ -1,4 +1,4 @@
-"""Gradients: saved values, what is collected where, and functions with gradients of their own."""
+"""Gradients: saved values, accumulation in leaves, and custom functions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAVING: dict[str, Callable[..., tuple[Array, Array]]] = {
     "sin": lambda on, b: (on.sin(b), b),
     "matmul": lambda on, b: (on.view(on.matmul(b, on.clone(b)), (1,)), b),
 }
-"""Name -> of an array, a result and the value that its gradient has to read."""
+"""Name -> function from an array to a result and the value that its gradient reads."""
 
 HIDDEN_WAYS = ("detach", "view of detach", "no_grad", "view under no_grad")
 
@@ -42,7 +42,7 @@ HIDDEN_WAYS = ("detach", "view of detach", "no_grad", "view under no_grad")
     tuple(itertools.product(SAVING, HIDDEN_WAYS)),
 )
 def saved_written(on: Adapter, case: tuple[str, str]) -> None:
-    """A gradient that has to read what was written since raises; it is never silently wrong."""
+    """A backward that reads a value written since raises; it is never silently wrong."""
     op, way = case
     x, saved, y = _saved(on, op)
     size = len(on.to_list(y))
@@ -60,15 +60,15 @@ def saved_written(on: Adapter, case: tuple[str, str]) -> None:
 
 
 def _saved(on: Adapter, op: str) -> tuple[Array, Array, Array]:
-    """A leaf, what the gradient reads, and the result."""
+    """Returns a leaf, the value that the gradient reads, and the result."""
     x = leaf(on, (2,))
     y, saved = SAVING[op](on, on.mul(x, 1.0))
     return x, saved, y
 
 
-@rule("TEN-12b", "a second backward is refused, or adds the same", SIZES)
+@rule("TEN-12b", "a second backward is refused, or adds the same gradient", SIZES)
 def second_backward(on: Adapter, case: int) -> None:
-    """A backward through what the first one has freed is never silently something else."""
+    """A backward through a freed graph is never silently wrong."""
     x = leaf(on, (case,))
     y = on.mul(x, x)
     on.backward(y, ones(on, case))
@@ -78,9 +78,9 @@ def second_backward(on: Adapter, case: int) -> None:
     see(on, on.grad(x), twice, "the gradient after the second backward")
 
 
-@rule("SAV-5", "a graph that is kept can be used again", SIZES)
+@rule("SAV-5", "a retained graph can be used again", SIZES)
 def kept_graph(on: Adapter, case: int) -> None:
-    """Backwards that keep the graph add their gradients up."""
+    """Two backwards through a retained graph add up."""
     x = leaf(on, (case,))
     y = on.mul(x, x)
     on.backward_kept(y, ones(on, case))
@@ -88,10 +88,10 @@ def kept_graph(on: Adapter, case: int) -> None:
     see(on, on.grad(x), [4.0 * each for each in numbers((case,))], "the gradient")
 
 
-@rule("TEN-13", "a saved result is freed with its last name", ("exp", "view"))
+@rule("TEN-13", "a saved result is freed with its last reference", ("exp", "view"))
 def freed(on: Adapter, case: str) -> None:
-    """What an op saves of its own result makes no cycle that waits for the garbage collector."""
-    library = library_of(on)  # a recorder would keep what it has seen
+    """An op that saves its own result makes no reference cycle."""
+    library = library_of(on)  # a recorder would keep the arrays alive
     x = leaf(on, (2,))
     was_enabled = gc.isenabled()
     gc.disable()
@@ -105,32 +105,32 @@ def freed(on: Adapter, case: str) -> None:
             gc.enable()
 
 
-# --- what is collected
+# --- accumulation in leaves
 
 
 @rule("TEN-27", "a leaf's hook runs once, with the sum", SIZES)
 def hook_once(on: Adapter, case: int) -> None:
-    """A leaf that is used twice collects once, when both gradients are there."""
+    """The hook of a leaf that is used twice runs once, with the sum of both gradients."""
     x = leaf(on, (case,))
     arrived: list[Array] = []
     on.on_gradient(x, arrived.append)
     y = on.add(on.mul(x, 2.0), on.mul(x, 3.0))
     on.backward(y, ones(on, case))
-    expect([on.to_list(each) for each in arrived], [[5.0] * case], "what the hook was called with")
+    expect([on.to_list(each) for each in arrived], [[5.0] * case], "the arguments of the hook")
 
 
 @rule("TEN-28a", "no gradient is not a gradient of zeros", SIZES)
 def none_stays(on: Adapter, case: int) -> None:
-    """A leaf that does not lead to the result has collected nothing; one that does, zeros too."""
+    """The gradient of a leaf off the graph is None, that of a leaf multiplied by 0 zeros."""
     x, other = leaf(on, (case,)), leaf(on, (case,))
     on.backward(on.mul(x, 0.0), ones(on, case))
     see(on, on.grad(other), None, "the gradient of the other leaf")
-    see(on, on.grad(x), [0.0] * case, "the gradient of the leaf that counts for nothing")
+    see(on, on.grad(x), [0.0] * case, "the gradient of the leaf multiplied by 0")
 
 
-@rule("TEN-29a", "gradients add up", SIZES)
+@rule("TEN-29a", "gradients accumulate", SIZES)
 def accumulated(on: Adapter, case: int) -> None:
-    """A second backward adds to what a leaf has collected."""
+    """A second backward adds to the gradient of a leaf."""
     x = leaf(on, (case,))
     on.backward(on.mul(x, 2.0), ones(on, case))
     on.backward(on.mul(x, 3.0), ones(on, case))
@@ -145,24 +145,24 @@ PASSING: dict[str, Callable[..., Array]] = {
     "transpose": lambda on, a: on.transpose(on.unsqueeze(a, 0), 0, 1),
     "concat": lambda on, a: on.concat([a], 0),
 }
-"""Ops whose gradient is the one that arrives, in another shape at most."""
+"""Ops whose backward returns its gradient, reshaped at most."""
 
 
-@rule("TEN-29b", "what is collected is not the caller's memory", tuple(PASSING))
+@rule("TEN-29b", "a leaf's gradient is not the caller's memory", tuple(PASSING))
 def own_memory(on: Adapter, case: str) -> None:
-    """Writing the gradient that was given to `backward` changes no gradient that was collected."""
+    """A write of the gradient passed to `backward` changes no leaf's gradient."""
     x = leaf(on, (2,))
     y = PASSING[case](on, x)
     given = on.from_list([[1.0], [1.0]] if case == "transpose" else [1.0, 1.0], "float64")
     on.backward(y, given)
     see(on, on.grad(x), [1.0, 1.0], "the gradient")
     on.fill_(given, 9.0)
-    see(on, on.grad(x), [1.0, 1.0], "the gradient after a write of the one that was given")
+    see(on, on.grad(x), [1.0, 1.0], "the gradient after a write of the passed one")
 
 
-@rule("TEN-29c", "no two leaves collect in one memory", tuple(PASSING))
+@rule("TEN-29c", "no two leaves share the memory of their gradients", tuple(PASSING))
 def separate_memory(on: Adapter, case: str) -> None:
-    """A second backward through one leaf changes no other leaf's gradient."""
+    """A second backward to one leaf does not change the gradient of another."""
     x, other = leaf(on, (2,)), leaf(on, (2,))
     y = on.add(PASSING[case](on, x), PASSING[case](on, other))
     on.backward(y, on.from_list([[1.0], [1.0]] if case == "transpose" else [1.0, 1.0], "float64"))
@@ -178,18 +178,22 @@ def times(ctx: Any, a: Array, w: Array) -> Array:
 
 
 def saved_itself(ctx: Any, g: Array) -> tuple[Array, None]:
-    """A backward that returns what was saved: right where `g` is one."""
+    """A backward that returns the saved array: right where `g` is one."""
     return ctx.saved_tensors[0], None
 
 
 def saved_view(ctx: Any, g: Array) -> tuple[Array, None]:
-    """A backward that returns a view of what was saved."""
+    """A backward that returns a view of the saved array."""
     return ctx.saved_tensors[0].view(-1), None
 
 
-@rule("TEN-29d", "nor in the memory of an operand", ("mul", "saved", "view of saved"))
+@rule(
+    "TEN-29d",
+    "a leaf's gradient is not the memory of an operand",
+    ("mul", "saved", "view of saved"),
+)
 def operand_memory(on: Adapter, case: str) -> None:
-    """Writing a gradient that was collected changes nothing that the function has read."""
+    """A write of a leaf's gradient changes no operand of the function."""
     x, w = leaf(on, (2,)), on.from_list([3.0, 4.0], "float64")
     if case == "mul":
         y = on.mul(x, w)
@@ -201,31 +205,31 @@ def operand_memory(on: Adapter, case: str) -> None:
     see(on, w, [3.0, 4.0], "the operand after a write of the gradient")
 
 
-@rule("TEN-29e", "a backward adds in place", SIZES)
+@rule("TEN-29e", "a backward accumulates in place", SIZES)
 def adds_in_place(on: Adapter, case: int) -> None:
-    """Who holds the gradient object of a leaf sees what later backwards add."""
+    """Later backwards add to the same gradient object of a leaf."""
     x = leaf(on, (case,))
     on.backward(on.mul(x, 2.0), ones(on, case))
     held = on.grad(x)
     on.backward(on.mul(x, 3.0), ones(on, case))
-    see(on, held, [5.0] * case, "the gradient that was held")
+    see(on, held, [5.0] * case, "the old gradient object")
     expect(on.grad(x) is held, True, "whether it is still the leaf's gradient")
 
 
-@rule("TEN-29f", "a backward that is recorded adds out of place", SIZES)
+@rule("TEN-29f", "a recorded backward accumulates out of place", SIZES)
 def adds_outside(on: Adapter, case: int) -> None:
-    """A backward whose gradients have histories leaves the gradient object that was there alone."""
+    """A backward with `create_graph` does not write the old gradient object of a leaf."""
     x = leaf(on, (case,))
     on.backward(on.mul(x, 2.0), ones(on, case))
     held = on.grad(x)
     on.backward_recorded(on.mul(x, x), ones(on, case))
-    see(on, held, [2.0] * case, "the gradient that was held")
+    see(on, held, [2.0] * case, "the old gradient object")
     see(on, on.grad(x), [2.0 * each + 2.0 for each in numbers((case,))], "the gradient")
 
 
-@rule("TEN-40", "a retained gradient is that of the value now", SIZES)
+@rule("TEN-40", "a retained gradient is that of the present value", SIZES)
 def retained(on: Adapter, case: int) -> None:
-    """After a write, the gradient that an array retains is that of its new value."""
+    """After a write, an array retains the gradient of its new value."""
     x = leaf(on, (case,))
     b = on.mul(x, 2.0)
     on.retain_grad(b)
@@ -235,7 +239,7 @@ def retained(on: Adapter, case: int) -> None:
     see(on, on.grad(x), [6.0] * case, "the gradient of the leaf")
 
 
-# --- functions with a gradient of their own
+# --- custom functions
 
 
 def copied(ctx: Any, a: Array) -> Array:
@@ -244,13 +248,13 @@ def copied(ctx: Any, a: Array) -> Array:
 
 
 def tenfold(ctx: Any, g: Array) -> Array:
-    """A backward that can be told from the true one."""
+    """A backward that is wrong on purpose, so that a check sees that it ran."""
     return g * 10.0
 
 
 @rule("TEN-30a", "a custom function's gradient is used", VIEWS)
 def custom_used(on: Adapter, case: Chain) -> None:
-    """The function's own backward counts, whatever is written to its result afterwards."""
+    """The function's own backward runs, also after a write of its result."""
     x = leaf(on, case[0])
     y = on.call(on.custom(copied, tenfold), [x])
     on.mul_(viewed(on, y, case[1]), 1.0)
@@ -266,7 +270,7 @@ def sum_of_two(ctx: Any, a: Array, b: Array) -> Array:
 
 
 def one_gradient(ctx: Any, g: Array) -> Array:
-    """A backward that returns too few."""
+    """A backward that returns one gradient too few."""
     return g
 
 
@@ -284,9 +288,9 @@ def wrong_number(on: Adapter, case: int) -> None:
     expect(error is not None, True, "whether it is refused")
 
 
-@rule("TEN-30c", "what a custom function saves is checked", HIDDEN_WAYS[::2])
+@rule("TEN-30c", "a write of a value that a custom function saved is noticed", HIDDEN_WAYS[::2])
 def custom_saved(on: Adapter, case: str) -> None:
-    """A value that a custom function has saved, written before the backward, is an error."""
+    """A backward that reads a saved value written since raises, or is right."""
     x, w = leaf(on, (2,)), on.from_list([3.0, 4.0], "float64")
     y = on.call(on.custom(times, saved_itself), [x, w])
     on.fill_(on.detach(w) if case == "detach" else w, 9.0)
@@ -302,9 +306,9 @@ def doubled_in_place(ctx: Any, a: Array) -> Array:
     return a
 
 
-@rule("TEN-30d", "what a custom function writes has its gradient", SIZES)
+@rule("TEN-30d", "an argument that a custom function writes has its gradient", SIZES)
 def custom_dirty(on: Adapter, case: int) -> None:
-    """An argument that the function has written and marked is its result, with its backward."""
+    """An argument that the function writes and marks dirty has the function's backward."""
     x = leaf(on, (case,))
     b = on.mul(x, 1.0)
     result = on.call(on.custom(doubled_in_place, tenfold), [b])
@@ -314,9 +318,9 @@ def custom_dirty(on: Adapter, case: int) -> None:
     see(on, on.grad(x), [10.0] * case, "the gradient")
 
 
-@rule("TEN-31a", "one array in two slots gets both gradients", SIZES)
+@rule("TEN-31a", "one array given as two arguments gets both gradients", SIZES)
 def two_slots(on: Adapter, case: int) -> None:
-    """A leaf that is given to a custom function twice collects the sum."""
+    """A leaf that is both arguments of a custom function accumulates both gradients."""
     x = leaf(on, (case,))
     y = on.call(on.custom(sum_of_two, two_gradients), [x, x])
     on.backward(y, ones(on, case))
@@ -324,20 +328,20 @@ def two_slots(on: Adapter, case: int) -> None:
 
 
 def cube(ctx: Any, a: Array) -> Array:
-    """Forward of a custom function that saves what lies between argument and result."""
+    """Forward of a custom function that saves an intermediate value."""
     square = a * a
     ctx.save_for_backward(square)
     return square * a
 
 
 def thrice_square(ctx: Any, g: Array) -> Array:
-    """The right first derivative, of which the second cannot be known."""
+    """The right first derivative; a second one would need the history of the saved value."""
     return ctx.saved_tensors[0] * g * 3.0
 
 
-@rule("TEN-31b", "second derivatives of saved inner values are refused, or right", (1, 2))
+@rule("TEN-31b", "second derivatives through saved intermediate values: refused or right", (1, 2))
 def saved_inner(on: Adapter, case: int) -> None:
-    """What a custom function saves has no history; a gradient through it is not silently zero."""
+    """A saved value without history is not silently a constant to a second derivative."""
     x = leaf(on, (case,))
     y = on.mul(x, on.call(on.custom(cube, thrice_square), [x]))  # x ** 4
     slope = on.gradient_of(y, x, ones(on, case))
@@ -348,28 +352,28 @@ def saved_inner(on: Adapter, case: int) -> None:
 
 
 def doubled_gradient(ctx: Any, g: Array) -> Array:
-    """A backward that writes the gradient that it gets."""
+    """A backward that writes its gradient argument."""
     return g.mul_(2.0)
 
 
-@rule("TEN-31c", "a backward that writes its gradient is refused, or harms no other", SIZES[:2])
+@rule("TEN-31c", "a backward that writes its gradient argument: refused or right", SIZES[:2])
 def gradient_written(on: Adapter, case: int) -> None:
-    """What one backward does to the gradient it gets, no other branch sees, nor the caller."""
+    """The write changes neither the caller's gradient nor that of another branch."""
     x, other = leaf(on, (case,)), leaf(on, (case,))
     y = on.add(on.call(on.custom(copied, doubled_gradient), [on.mul(x, 1.0)]), on.mul(other, 1.0))
     given = ones(on, case)
     error = attempt(on.backward, y, given)
     if error is None:
-        see(on, given, [1.0] * case, "the gradient that was given")
+        see(on, given, [1.0] * case, "the gradient passed to backward")
         see(on, on.grad(other), [1.0] * case, "the gradient of the other branch")
 
 
 # --- second derivatives
 
 
-@rule("DBL-1", "second derivatives know writes through views", (1, 2, 3))
+@rule("DBL-1", "second derivatives include writes through views", (1, 2, 3))
 def second_order(on: Adapter, case: int) -> None:
-    """x * x, of which a view was multiplied by x: third powers there, squares elsewhere."""
+    """A view of `x * x` is multiplied by `x`: the value is `x ** 3` there, `x ** 2` elsewhere."""
     x = leaf(on, (case,))
     b = on.mul(x, x)
     on.mul_(on.narrow(b, 0, 0, 1), on.narrow(x, 0, 0, 1))

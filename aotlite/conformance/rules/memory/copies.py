@@ -1,4 +1,4 @@
-"""Copies that are asked for: `clone`, `copy=`, `astype`, `deepcopy`, pickles."""
+"""Copies: `clone`, `copy=`, `astype`, `deepcopy`, pickles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from aotlite.conformance.unsupported import Absent
 
 
 def check_copies(on: Adapter, case: Chain, make: Callable[[Adapter, Array], Array]) -> None:
-    """A copy has the values, and neither side sees later writes of the other."""
+    """Checks that a copy has the values, and that neither array shows later writes to the other."""
     demand_writes(on)
     base, [twin] = chain(on, case)
     before = twin.values()
@@ -42,7 +42,7 @@ def check_copies(on: Adapter, case: Chain, make: Callable[[Adapter, Array], Arra
 
 
 def deeply_copied(on: Adapter, arrays: list[Array]) -> Any:
-    """What deepcopy makes of arrays; arrays that take no copies have no such thing."""
+    """Returns a deep copy of a list of arrays. Raises `Absent` if the arrays do not support it."""
     try:
         return on.deepcopy(arrays)
     except TypeError as error:
@@ -51,7 +51,7 @@ def deeply_copied(on: Adapter, arrays: list[Array]) -> Any:
 
 
 def through_pickle(on: Adapter, arrays: list[Array]) -> Any:
-    """What comes out of a pickle of arrays; arrays that cannot go into one have no such thing."""
+    """Returns a list of arrays, pickled and loaded. Raises `Absent` if they cannot be pickled."""
     try:
         return on.pickled(arrays)
     except (TypeError, AttributeError, pickle.PicklingError) as error:
@@ -60,7 +60,7 @@ def through_pickle(on: Adapter, arrays: list[Array]) -> Any:
 
 
 def copies(id: str, title: str, claim: str, make: Callable[[Adapter, Array], Array]) -> Rule:
-    """The rule that something copies, in every layout."""
+    """Returns the rule that `make` copies an array of any layout."""
 
     def check(on: Adapter, case: Chain) -> None:
         check_copies(on, case, make)
@@ -75,54 +75,54 @@ clone = copies(
 asarray_true = copies(
     "COP-2",
     "asarray(copy=True) copies",
-    "A conversion that is told to copy does, also where nothing is to be converted.",
+    "A conversion with `copy=True` copies, even where it has nothing to convert.",
     lambda on, a: on.asarray(a, True),
 )
 astype_true = copies(
     "COP-3",
     "astype(copy=True) copies",
-    "A conversion to the dtype that an array has copies if it is told to.",
+    "A conversion to the array's own dtype copies with `copy=True`.",
     lambda on, a: on.astype(a, "int64", True),
 )
 astype_other = copies(
     "COP-4",
-    "astype of another dtype copies, whatever copy= says",
-    "Other elements need other memory: writes to the original do not show.",
+    "astype of another dtype copies, also with copy=False",
+    "Another dtype needs new memory: writes to the original do not show.",
     lambda on, a: on.astype(a, "float64", False),
 )
 deepcopy = copies(
     "COP-5",
     "deepcopy copies",
-    "Python's deepcopy gives new memory, of views too.",
+    "Python's `deepcopy` of an array or a view returns new memory.",
     lambda on, a: deeply_copied(on, [a])[0],
 )
 pickled = copies(
     "COP-6",
     "a pickle copies",
-    "What comes out of a pickle is new memory, of views too.",
+    "A loaded pickle of an array or a view is new memory.",
     lambda on, a: through_pickle(on, [a])[0],
 )
 
 
-@rule("COP-7", "asarray(copy=False) shares", lambda: layouts())
+@rule("COP-7", "asarray(copy=False) shares memory", lambda: layouts())
 def asarray_false(on: Adapter, case: Chain) -> None:
-    """A conversion that is told not to copy gives the array itself, or a view."""
+    """A conversion with `copy=False` returns the array itself, or a view."""
     _, [twin] = chain(on, case)
     made = on.asarray(twin.array, False)
     follow(on, twin, [Modelled(made, twin.view)])
 
 
-@rule("COP-8", "asarray(copy=None) shares", lambda: layouts(), choice=True)
+@rule("COP-8", "asarray(copy=None) shares memory", lambda: layouts(), choice=True)
 def asarray_none(on: Adapter, case: Chain) -> None:
-    """A conversion that may copy does not, where there is nothing to convert."""
+    """A conversion with `copy=None` does not copy if it has nothing to convert."""
     _, [twin] = chain(on, case)
     made = on.asarray(twin.array, None)
     follow(on, twin, [Modelled(made, twin.view)])
 
 
-@rule("COP-9", "astype(copy=False) of the same dtype shares", lambda: layouts())
+@rule("COP-9", "astype(copy=False) of the same dtype shares memory", lambda: layouts())
 def astype_false(on: Adapter, case: Chain) -> None:
-    """A conversion to the dtype that an array has gives the array itself, or a view."""
+    """A conversion to the array's own dtype returns the array itself, or a view."""
     _, [twin] = chain(on, case)
     made = on.astype(twin.array, "int64", False)
     follow(on, twin, [Modelled(made, twin.view)])
@@ -137,7 +137,7 @@ RESHAPED: tuple[tuple[Chain, Shape], ...] = (
 
 @rule("COP-10", "reshape(copy=True) copies", RESHAPED)
 def reshape_true(on: Adapter, case: tuple[Chain, Shape]) -> None:
-    """A reshape that is told to copy does, also where strides could say the shape."""
+    """A reshape with `copy=True` copies, even where strides allow a view."""
     layout, shape = case
     base, [twin] = chain(on, layout)
     made = on.reshape_copy(twin.array, shape, True)
@@ -146,9 +146,9 @@ def reshape_true(on: Adapter, case: tuple[Chain, Shape]) -> None:
     expect(on.to_list(made), before, "the copy after the write")
 
 
-@rule("COP-11", "reshape(copy=False) shares or refuses", RESHAPED)
+@rule("COP-11", "reshape(copy=False) shares memory or refuses", RESHAPED)
 def reshape_false(on: Adapter, case: tuple[Chain, Shape]) -> None:
-    """A reshape that is told not to copy is a view, and raises where none can be."""
+    """A reshape with `copy=False` returns a view, and raises where strides do not allow one."""
     layout, shape = case
     base, [twin] = chain(on, layout)
     try:
@@ -161,11 +161,11 @@ def reshape_false(on: Adapter, case: tuple[Chain, Shape]) -> None:
         follow(on, base, [Modelled(made, view)])
 
 
-@rule("COP-12", "a copy of an expanded array has a place for each element", [
+@rule("COP-12", "a copy of an expanded array has memory for each element", [
     (way, shape) for shape in ((2,), (2, 2)) for way in ("clone", "asarray")
 ])  # fmt: skip
 def copy_expanded(on: Adapter, case: tuple[str, Shape]) -> None:
-    """A write to one element of a copy shows in no other, whatever the original's strides."""
+    """A write to one element of the copy changes no other element."""
     way, shape = case
     _, [twin] = chain(on, ((1,), (("expand", shape),)))
     makers: dict[str, Callable[[Array], Array]] = {
@@ -188,7 +188,7 @@ def aliases() -> Iterator[tuple[Shape, Any]]:
 
 
 def keeps_aliasing(on: Adapter, case: tuple[Shape, Any], copy: Callable[[Any], Any]) -> None:
-    """An array and its view, copied together, are an array and its view again."""
+    """Checks that an array and its view, copied together, share memory again."""
     shape, made = case
     base = new(on, shape)
     [view] = step(on, base, *made)
@@ -201,19 +201,19 @@ def keeps_aliasing(on: Adapter, case: tuple[Shape, Any], copy: Callable[[Any], A
 
 @rule("COP-13", "deepcopy keeps aliasing inside one copy", aliases, choice=True)
 def deepcopy_aliases(on: Adapter, case: tuple[Shape, Any]) -> None:
-    """`deepcopy([a, a[:1]])` gives two arrays that share memory."""
+    """`deepcopy([a, a[:1]])` returns two arrays that share memory."""
     keeps_aliasing(on, case, partial(deeply_copied, on))
 
 
 @rule("COP-14", "a pickle keeps aliasing inside one dump", aliases, choice=True)
 def pickle_aliases(on: Adapter, case: tuple[Shape, Any]) -> None:
-    """`[a, a[:1]]` through one pickle gives two arrays that share memory."""
+    """`[a, a[:1]]`, pickled and loaded, are two arrays that share memory."""
     keeps_aliasing(on, case, partial(through_pickle, on))
 
 
-@rule("COP-15", "one object twice in a deepcopy is one object after it", [(1,), (2, 2)])
+@rule("COP-15", "deepcopy of one array given twice returns one array twice", [(1,), (2, 2)])
 def deepcopy_identity(on: Adapter, case: Shape) -> None:
-    """`deepcopy([a, a])` holds one new array twice."""
+    """`deepcopy([a, a])` returns a list of one new array, twice."""
     twin = new(on, case)
     first, second = deeply_copied(on, [twin.array, twin.array])
     expect(first is second, True, "whether both are one object")

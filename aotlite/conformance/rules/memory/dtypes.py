@@ -1,4 +1,4 @@
-"""The same bytes as another dtype (TEN-6)."""
+"""Views of another dtype (TEN-6)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ PAIRS: tuple[tuple[str, str], ...] = (
 
 
 def seen(shape: Shape, dtype: str, other: str, changed: bool) -> Any:
-    """What NumPy's bytes of consecutive numbers, the first perhaps 100, are as another dtype."""
+    """Returns the bytes of 0, 1, 2, ... read as another dtype; with `changed`, of 100, 1, 2, ..."""
     numbers = np.arange(math.prod(shape), dtype=dtype).reshape(shape)
     if changed:
         numbers.reshape(-1)[0] = 100
     return np.frombuffer(numbers.tobytes(), other).reshape(*shape[:-1], -1).tolist()
 
 
-@rule("TEN-6a", "another dtype of the same bytes is a view", [
+@rule("TEN-6a", "a view of another dtype shares memory", [
     (shape, *pair) for shape in ((2,), (4,), (2, 2), (1, 4)) for pair in PAIRS
     if shape[-1] * SIZES[pair[0]] % SIZES[pair[1]] == 0
 ])  # fmt: skip
 def shares(on: Adapter, case: tuple[Shape, str, str]) -> None:
-    """The last dimension scales with the sizes, and later writes show as bytes."""
+    """The last dimension scales with the item sizes, and later writes show as bytes."""
     shape, dtype, other = case
     twin = new(on, shape, dtype)
     made = on.view_dtype(twin.array, other)
@@ -42,11 +42,11 @@ def shares(on: Adapter, case: tuple[Shape, str, str]) -> None:
     expect(on.to_list(made), seen(shape, dtype, other, True), "the bytes after the write")
 
 
-@rule("TEN-6b", "writes through another dtype reach the bytes", [
+@rule("TEN-6b", "a write through a view of another dtype reaches the bytes", [
     (shape, *pair) for shape in ((1,), (2,), (2, 2)) for pair in PAIRS[:5]
 ])  # fmt: skip
 def writes(on: Adapter, case: tuple[Shape, str, str]) -> None:
-    """Zeros written as another dtype are zeros in the array."""
+    """Zeros written through the view are zeros in the array."""
     shape, dtype, other = case
     twin = new(on, shape, dtype, first=1)
     made = on.view_dtype(twin.array, other)
@@ -56,14 +56,14 @@ def writes(on: Adapter, case: tuple[Shape, str, str]) -> None:
     expect(on.to_list(twin.array), zero.to_list(), "the array after zeros were written")
 
 
-@rule("TEN-6c", "another dtype of gapped bytes is refused", [
+@rule("TEN-6c", "a view of another dtype refuses a gapped last dimension", [
     ((2, 2), (("transpose", 0, 1),), "int32", "int64"),
     ((4,), (("slice", 0, 0, 4, 2),), "int32", "int64"),
     ((4,), (("slice", 0, 0, 4, 2),), "int32", "int8"),
     ((2, 4), (("slice", 1, 0, 4, 2),), "int32", "int64"),
 ])  # fmt: skip
 def gapped(on: Adapter, case: tuple[Shape, Any, str, str]) -> None:
-    """A last dimension with gaps cannot be read as elements of another size."""
+    """A last dimension with gaps has no elements of another item size."""
     if on.immutable:
         raise Absent("views")
     shape, steps, dtype, other = case
@@ -71,12 +71,12 @@ def gapped(on: Adapter, case: tuple[Shape, Any, str, str]) -> None:
     expect(refuses(on.view_dtype, twin.array, other), True, "whether the view was refused")
 
 
-@rule("TEN-6d", "bytes that do not divide are refused", [
+@rule("TEN-6d", "a view of another dtype refuses bytes that do not divide", [
     ((1,), "int32", "int64"), ((3,), "int8", "int16"), ((2, 1), "int32", "int64"),
     ((), "int64", "int32"),
 ])  # fmt: skip
 def indivisible(on: Adapter, case: tuple[Shape, str, str]) -> None:
-    """A last dimension that is no whole number of elements cannot be read as them."""
+    """The bytes of the last dimension must be a whole number of elements."""
     shape, dtype, other = case
     twin = new(on, shape, dtype)
     expect(refuses(on.view_dtype, twin.array, other), True, "whether the view was refused")

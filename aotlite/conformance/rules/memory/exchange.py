@@ -1,4 +1,4 @@
-"""Exchange with NumPy, DLPack and buffers: shares where it says so, in both directions."""
+"""Exchange with NumPy, DLPack and buffers: memory is shared in both directions, or copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = (1, 2, 64)
 
 
 def mutual(on: Adapter, source: Array, made: Array) -> None:
-    """Two one-dimensional arrays, one of NumPy: each sees the other's writes."""
+    """Checks that a one-dimensional NumPy array and an array of the library share memory."""
     on.assign_item(source, 0, 100)
     got = on.to_list(made)
     expect(got[0], 100, "the first element after the write to the other side")
@@ -27,29 +27,29 @@ def mutual(on: Adapter, source: Array, made: Array) -> None:
     expect(on.numpy_values(source)[0], 200, "the other side's first element after a write")
 
 
-@rule("EXC-1", "from_numpy shares both ways", SIZES)
+@rule("EXC-1", "from_numpy shares memory both ways", SIZES)
 def from_numpy(on: Adapter, case: int) -> None:
-    """Writes of NumPy and of the library show on the other side."""
+    """A write by NumPy shows in the library's array, and the reverse."""
     source = on.numpy_source(case)
     mutual(on, source, on.from_numpy(source))
 
 
-@rule("EXC-2", "to_numpy shares both ways", SIZES)
+@rule("EXC-2", "to_numpy shares memory both ways", SIZES)
 def to_numpy(on: Adapter, case: int) -> None:
-    """What NumPy writes into the memory of an array shows there, and the other way round."""
+    """A write by NumPy shows in the library's array, and the reverse."""
     twin = new(on, (case,))
     seen = on.to_numpy(twin.array)
     on.setitem(twin.array, 0, 200)
-    expect(on.numpy_values(seen)[0], 200, "what NumPy sees of the write")
+    expect(on.numpy_values(seen)[0], 200, "the first element of NumPy's array after the write")
     on.assign_item(seen, 0, 100)
     expect(on.to_list(twin.array)[0], 100, "the first element after NumPy's write")
 
 
 @rule("EXC-3", "to_numpy keeps every layout", lambda: layouts())
 def numpy_layouts(on: Adapter, case: Chain) -> None:
-    """NumPy sees the values of transposed and gapped arrays in their places."""
+    """NumPy reads transposed and gapped arrays with the right values."""
     _, [twin] = chain(on, case)
-    expect(on.numpy_values(on.to_numpy(twin.array)), twin.values(), "what NumPy sees")
+    expect(on.numpy_values(on.to_numpy(twin.array)), twin.values(), "NumPy's values")
 
 
 NUMPY_KEYS: tuple[Any, ...] = (
@@ -60,7 +60,7 @@ NUMPY_KEYS: tuple[Any, ...] = (
 
 @rule("EXC-4", "from_numpy of every layout: refused or right", NUMPY_KEYS)
 def from_layouts(on: Adapter, case: Any) -> None:
-    """Gapped and backward arrays of NumPy have their values, or are refused."""
+    """NumPy arrays with gaps or negative strides have the right values, or are refused."""
     source = on.index_numpy(on.numpy_source(4), case)
     made: list[Array] = []
     if attempt(lambda: made.append(on.from_numpy(source))) is None:
@@ -71,7 +71,7 @@ def from_layouts(on: Adapter, case: Any) -> None:
     (size, way) for size in SIZES for way in ("from_numpy", "convert", "from_dlpack")
 ])  # fmt: skip
 def read_only(on: Adapter, case: tuple[int, str]) -> None:
-    """An array of NumPy that may not be written is refused, copied, or not written."""
+    """A read-only NumPy array is refused, copied, or not written."""
     size, way = case
     source = on.numpy_read_only(size)
     made: list[Array] = []
@@ -80,43 +80,43 @@ def read_only(on: Adapter, case: tuple[int, str]) -> None:
     expect(on.numpy_values(source), list(range(size)), "the read-only memory after the attempt")
 
 
-@rule("EXC-6", "from_dlpack shares both ways", SIZES)
+@rule("EXC-6", "from_dlpack shares memory both ways", SIZES)
 def from_dlpack(on: Adapter, case: int) -> None:
-    """An array on NumPy's memory by DLPack sees its writes, and the other way round."""
+    """A write by NumPy shows in the array that DLPack made of its memory, and the reverse."""
     if on.immutable:
         raise Absent("arrays that can be written")
     source = on.numpy_source(case)
     mutual(on, source, on.from_dlpack(source))
 
 
-@rule("EXC-7", "NumPy's from_dlpack shares", SIZES)
+@rule("EXC-7", "NumPy's from_dlpack shares memory", SIZES)
 def dlpack_to_numpy(on: Adapter, case: int) -> None:
-    """What NumPy gets by DLPack sees later writes of the library."""
+    """The NumPy array that DLPack made shows later writes by the library."""
     twin = new(on, (case,))
     seen = on.dlpack_to_numpy(twin.array)
     on.setitem(twin.array, 0, 200)
-    expect(on.numpy_values(seen)[0], 200, "what NumPy sees of the write")
+    expect(on.numpy_values(seen)[0], 200, "the first element of NumPy's array after the write")
 
 
 @rule("EXC-8", "DLPack keeps every layout", lambda: layouts())
 def dlpack_layouts(on: Adapter, case: Chain) -> None:
-    """NumPy sees the values of transposed and gapped arrays in their places."""
+    """NumPy reads transposed and gapped arrays with the right values."""
     _, [twin] = chain(on, case)
-    expect(on.numpy_values(on.dlpack_to_numpy(twin.array)), twin.values(), "what NumPy sees")
+    expect(on.numpy_values(on.dlpack_to_numpy(twin.array)), twin.values(), "NumPy's values")
 
 
-@rule("EXC-9", "DLPack to itself shares", SIZES)
+@rule("EXC-9", "from_dlpack of the library's own array shares memory", SIZES)
 def dlpack_itself(on: Adapter, case: int) -> None:
-    """A library's own array by DLPack sees later writes to it."""
+    """The new array shows later writes to the original."""
     twin = new(on, (case,))
     made = on.from_dlpack(twin.array)
     on.setitem(twin.array, 0, 200)
     expect(on.to_list(made)[0], 200, "the first element after the write")
 
 
-@rule("EXC-10", "from_buffer shares a writable buffer", SIZES)
+@rule("EXC-10", "from_buffer shares the memory of a writable buffer", SIZES)
 def from_buffer(on: Adapter, case: int) -> None:
-    """Bytes that Python writes show in the array."""
+    """A write to the Python buffer shows in the array."""
     buffer = on.python_bytes(case, True)
     made = on.from_buffer(buffer, "uint8")
     on.assign_item(buffer, 0, 100)
@@ -125,7 +125,7 @@ def from_buffer(on: Adapter, case: int) -> None:
 
 @rule("EXC-11", "an immutable buffer is never written", (2, 64))
 def read_only_buffer(on: Adapter, case: int) -> None:
-    """Python's `bytes` are refused, copied, or not written. (Single bytes are shared by all.)"""
+    """Python's `bytes` are refused, copied, or not written. (Python shares single bytes.)"""
     buffer = on.python_bytes(case, False)
     made: list[Array] = []
     if attempt(lambda: made.append(on.from_buffer(buffer, "uint8"))) is None:
@@ -133,20 +133,20 @@ def read_only_buffer(on: Adapter, case: int) -> None:
     expect(list(buffer), list(range(case)), "the bytes after the attempt")
 
 
-@rule("EXC-12", "the buffer protocol shares", SIZES)
+@rule("EXC-12", "the buffer protocol shares memory", SIZES)
 def memoryview(on: Adapter, case: int) -> None:
-    """A memoryview of an array sees later writes to it."""
+    """A memoryview of an array shows later writes to the array."""
     twin = new(on, (case,))
     seen = on.memoryview(twin.array)
     on.setitem(twin.array, 0, 200)
-    expect(seen[0], 200, "what the memoryview sees")
+    expect(seen[0], 200, "the first element of the memoryview")
 
 
-@rule("EXC-13", "memory outlives whoever made it", [
+@rule("EXC-13", "shared memory outlives NumPy's array", [
     (size, way) for size in (1, 64, 4096) for way in ("from_numpy", "from_dlpack", "convert")
 ])  # fmt: skip
 def outlives(on: Adapter, case: tuple[int, str]) -> None:
-    """An array on NumPy's memory keeps its values when NumPy's array is gone."""
+    """An array on NumPy's memory keeps its values after NumPy's array is deleted."""
     size, way = case
     made = on.from_dying_numpy(way, size)
     gc.collect(0)
@@ -154,9 +154,9 @@ def outlives(on: Adapter, case: tuple[int, str]) -> None:
     expect(on.to_list(made), list(range(size)), f"the values, with {len(others)} other arrays")
 
 
-@rule("EXC-14", "sharing with NumPy is mutual", SIZES)
+@rule("EXC-14", "conversion from NumPy shares both ways, or copies", SIZES)
 def conversion(on: Adapter, case: int) -> None:
-    """The ordinary conversion shares both ways, or copies: never one way."""
+    """The library's default conversion never shares writes in one direction alone."""
     source = on.numpy_source(case)
     made = on.convert(source)
     on.assign_item(source, 0, 100)
@@ -165,10 +165,10 @@ def conversion(on: Adapter, case: int) -> None:
     expect(on.numpy_values(source)[0] == 200, shared, "whether NumPy sees the library's write")
 
 
-@rule("EXC-15", "an array held by NumPy cannot be moved away", [(1,), (2,)])
+@rule("EXC-15", "resize_ does not free memory that NumPy shares", [(1,), (2,)])
 def not_moved(on: Adapter, case: Shape) -> None:
-    """After the array grew, or refused to, NumPy still reads what was there."""
+    """After `resize_`, or its refusal, NumPy still reads the old values."""
     twin = new(on, case, first=1)
     seen = on.to_numpy(twin.array)
     attempt(on.resize_, twin.array, (4096,))
-    expect(on.numpy_values(seen), twin.values(), "what NumPy sees")
+    expect(on.numpy_values(seen), twin.values(), "NumPy's values")

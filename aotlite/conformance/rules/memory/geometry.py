@@ -1,4 +1,4 @@
-"""Where elements lie: shapes, strides and addresses of views (TEN-1), and geometry in place."""
+"""Geometry: shapes, strides and addresses of views (TEN-1), and its changes in place."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ def many_views() -> Iterator[Chain]:
     yield from views("split", [(1, 0), (2, 1)])
 
 
-@rule("TEN-1a", "views have the shape that they should", many_views)
+@rule("TEN-1a", "views have the right shape", many_views)
 def shapes(on: Adapter, case: Chain) -> None:
-    """The shape of a view follows from the shape of its base and the arguments alone."""
+    """The shape of a view depends on its base's shape and the arguments alone."""
     for twin in chain(on, case)[1]:
         expect(tuple(on.shape(twin.array)), twin.view.shape, "the shape")
 
 
-@rule("TEN-1b", "views have the strides that they should", many_views)
+@rule("TEN-1b", "views have the right strides", many_views)
 def strides(on: Adapter, case: Chain) -> None:
-    """A view's strides are composed from its base's, wherever a dimension has two places."""
+    """A view's strides follow from its base's in each dimension of two or more elements."""
     for twin in chain(on, case)[1]:
         got = tuple(on.strides(twin.array))
-        expect(steps(twin, got), steps(twin, twin.view.strides), "the strides that matter")
+        expect(steps(twin, got), steps(twin, twin.view.strides), "the strides")
 
 
 def steps(twin: Modelled, strides: tuple[int, ...]) -> dict[int, int]:
-    """Dimension -> stride, where the stride decides an address."""
+    """Dimension -> stride, for the dimensions whose stride affects an address."""
     shape = twin.view.shape
     return {dim: strides[dim] for dim, size in enumerate(shape) if size > 1 and 0 not in shape}
 
 
-@rule("TEN-1c", "views begin where they should", many_views)
+@rule("TEN-1c", "views have the right offset", many_views)
 def addresses(on: Adapter, case: Chain) -> None:
-    """The first element of a view lies at its base's address plus the offset in bytes."""
+    """The address of a view's first element is its base's address plus the offset in bytes."""
     base, made = chain(on, case)
     start = on.data_pointer(base.array)
     for twin in made:
@@ -66,17 +66,17 @@ def addresses(on: Adapter, case: Chain) -> None:
     (1,), (2,), (2, 2), (2, 3), (1, 2, 3)
 ])  # fmt: skip
 def dense(on: Adapter, case: Shape) -> None:
-    """An array made of values has contiguous strides."""
+    """An array made from values has contiguous strides."""
     twin = new(on, case)
     got = tuple(on.strides(twin.array))
-    expect(steps(twin, got), steps(twin, twin.view.strides), "the strides that matter")
+    expect(steps(twin, got), steps(twin, twin.view.strides), "the strides")
 
 
 @rule("TEN-1e", "geometry past the end of memory is refused", [
     ((1,), (2,), (1,), 0), ((1,), (1,), (1,), 1), ((2,), (2,), (2,), 0), ((4,), (2, 2), (2, 2), 0),
 ])  # fmt: skip
 def past_the_end(on: Adapter, case: tuple[Shape, Shape, Shape, int]) -> None:
-    """`as_strided` refuses to reach past the memory that there is. (No case reads there.)"""
+    """`as_strided` refuses geometry past the end of its memory. (No case reads there.)"""
     shape, *geometry = case
     twin = new(on, shape)
     expect(refuses(on.as_strided, twin.array, *geometry), True, "whether as_strided refused")
@@ -90,23 +90,23 @@ BACKWARDS: tuple[tuple[Any, ...], ...] = (
 
 
 def backward_indices() -> Iterator[Chain]:
-    """Negative steps in every layout."""
+    """Indices with negative steps, in every layout."""
     yield from views("getitem", BACKWARDS)
 
 
 @rule("TEN-1f", "an index with a negative step is a view", backward_indices, choice=True)
 def backwards(on: Adapter, case: Chain) -> None:
-    """`a[::-1]` reads backwards, and shows what is written to `a` later."""
+    """`a[::-1]` is in reverse order, and shows later writes to `a`."""
     check_shares(on, case)
 
 
-@rule("TEN-24c", "geometry in place changes one object only", [
+@rule("TEN-24c", "an in-place change of geometry changes one object only", [
     (shape, name, arguments)
     for shape in ((1, 2), (2, 2), (2, 3), (0, 2))
     for name, arguments in (("transpose_", (0, 1)), ("unsqueeze_", (0,)), ("unsqueeze_", (1,)))
 ])  # fmt: skip
 def geometry_in_place(on: Adapter, case: tuple[Shape, str, tuple[int, ...]]) -> None:
-    """`transpose_` and `unsqueeze_` leave the base's shape and values, and stay views of it."""
+    """`transpose_` and `unsqueeze_` of a view keep its base's shape and values, and its memory."""
     shape, name, arguments = case
     base = new(on, shape)
     [twin] = step(on, base, "narrow", 0, 0, shape[0])

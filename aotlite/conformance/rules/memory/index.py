@@ -1,4 +1,4 @@
-"""Picking with lists and masks: reads copy, writes are in place (IDX of the specs)."""
+"""Advanced indexing, by lists and masks: reads copy, writes are in place (IDX in the specs)."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ PICKS: tuple[tuple[int, list[int]], ...] = (
 MASKS: tuple[list[bool], ...] = ([True], [False], [True, False], [True, True], [False, True, True])
 
 
-@rule("IDX-1a", "picking by a list copies", [(n, where, rest) for n, where in PICKS
+@rule("IDX-1a", "indexing by a list copies", [(n, where, rest) for n, where in PICKS
     for rest in ((), (2,))])  # fmt: skip
 def pick_copies(on: Adapter, case: tuple[int, list[int], Shape]) -> None:
-    """`a[[0]]` is new memory, also where a view could say it: later writes do not show in it."""
+    """`a[[0]]` is new memory, even where a view could express it: later writes do not show."""
     count, places, rest = case
     base = new(on, (count, *rest))
     rows = base.view.to_list()
     expected = [rows[place] for place in places]
     made = on.pick(base.array, places)
-    expect(on.to_list(made), expected, "what was picked")
+    expect(on.to_list(made), expected, "the selection")
     poke(on, base, 100)
     poke(on, base, 200, last=True)
-    expect(on.to_list(made), expected, "what was picked after the write")
+    expect(on.to_list(made), expected, "the selection after the write")
 
 
-@rule("IDX-1b", "picking by a mask copies", MASKS)
+@rule("IDX-1b", "indexing by a mask copies", MASKS)
 def mask_copies(on: Adapter, case: list[bool]) -> None:
-    """`a[mask]` is new memory, also where all is taken."""
+    """`a[mask]` is new memory, even where the mask selects every element."""
     base = new(on, (len(case),))
     expected = [value for value, holds in zip(base.view.values(), case, strict=True) if holds]
     made = on.pick_mask(base.array, case)
-    expect(on.to_list(made), expected, "what was picked")
+    expect(on.to_list(made), expected, "the selection")
     poke(on, base, 100)
     poke(on, base, 200, last=True)
-    expect(on.to_list(made), expected, "what was picked after the write")
+    expect(on.to_list(made), expected, "the selection after the write")
 
 
-@rule("IDX-1c", "writing what was picked leaves the array", PICKS[:7])
+@rule("IDX-1c", "a write of a selection leaves the array unchanged", PICKS[:7])
 def write_picked(on: Adapter, case: tuple[int, list[int]]) -> None:
-    """A write into `a[[0]]` held by a name does not reach `a`, or is refused."""
+    """With `b = a[[0]]`, a write to `b` does not reach `a`, or is refused."""
     count, places = case
     base = new(on, (count,))
     made = on.pick(base.array, places)
     attempt(on.setitem, made, ..., 100)
-    see(on, base, "the array after the write to what was picked")
+    see(on, base, "the array after the write to the selection")
 
 
 LAYOUTS: tuple[tuple[Shape, tuple[Step, ...]], ...] = (
@@ -59,11 +59,11 @@ LAYOUTS: tuple[tuple[Shape, tuple[Step, ...]], ...] = (
 )  # fmt: skip
 
 
-@rule("IDX-1d", "assignment to a list of places is in place", [
+@rule("IDX-1d", "assignment by a list writes in place", [
     (layout, places) for layout in LAYOUTS for places in ([0], [1], [1, 0], [-1])
 ])  # fmt: skip
 def put_writes(on: Adapter, case: tuple[Any, list[int]]) -> None:
-    """`a[[0, 1]] = value` writes the array, and through a view its base."""
+    """`a[[0, 1]] = value` writes `a`, and where `a` is a view, its base."""
     layout, places = case
     base, [twin] = chain(on, layout)
     rows = [twin.view.select(0, place) for place in places]
@@ -74,9 +74,9 @@ def put_writes(on: Adapter, case: tuple[Any, list[int]]) -> None:
     see(on, base, "the base after the assignment")
 
 
-@rule("IDX-1e", "assignment to a mask is in place", MASKS)
+@rule("IDX-1e", "assignment by a mask writes in place", MASKS)
 def put_mask_writes(on: Adapter, case: list[bool]) -> None:
-    """`a[mask] = number` writes where the mask holds, through views too."""
+    """`a[mask] = number` writes where the mask is true, through views too."""
     base, [twin] = chain(on, ((2 * len(case),), (("slice", 0, 0, 2 * len(case), 2),)))
     on.put_mask(twin.array, case, 7)
     for index, holds in enumerate(case):
@@ -85,11 +85,11 @@ def put_mask_writes(on: Adapter, case: list[bool]) -> None:
     see(on, base, "the base after the assignment")
 
 
-@rule("IDX-6a", "of values that meet in one place the last stays", [
+@rule("IDX-6a", "of several values for one index the last one stays", [
     (1, [0, 0]), (2, [0, 1, 0]), (2, [1, -1]), (2, [0] * 40), (3, [2, 1, 2, 1, 2])
 ])  # fmt: skip
 def last_wins(on: Adapter, case: tuple[int, list[int]]) -> None:
-    """`a[[0, 0]] = [5, 6]` leaves 6 there."""
+    """`a[[0, 0]] = [5, 6]` leaves 6 in `a[0]`."""
     count, places = case
     base, operand = new(on, (count,)), new(on, (len(places),), first=5)
     on.put(base.array, places, operand.array)
@@ -98,11 +98,11 @@ def last_wins(on: Adapter, case: tuple[int, list[int]]) -> None:
     see(on, base, "the array after the assignment")
 
 
-@rule("IDX-6b", "accumulation counts every mention of a place", [
+@rule("IDX-6b", "accumulation adds once for each mention of an index", [
     (1, [0]), (1, [0, 0]), (2, [0, 1, 0]), (2, [1, -1, 1]), (1, [0] * 40)
 ])  # fmt: skip
 def accumulates(on: Adapter, case: tuple[int, list[int]]) -> None:
-    """Adding to `[0, 0]` adds twice."""
+    """Accumulation into the indices `[0, 0]` adds to `a[0]` twice."""
     count, places = case
     base, operand = new(on, (count,)), new(on, (len(places),), first=5)
     on.put_add(base.array, places, operand.array)
@@ -115,9 +115,9 @@ def accumulates(on: Adapter, case: tuple[int, list[int]]) -> None:
 OUTSIDE: tuple[tuple[int, list[int]], ...] = ((1, [1]), (1, [-2]), (2, [0, 2]), (2, [0, 1, -3]))
 
 
-@rule("IDX-7a", "an assignment outside is refused before anything is written", OUTSIDE)
+@rule("IDX-7a", "an assignment out of bounds is refused and writes nothing", OUTSIDE)
 def put_outside(on: Adapter, case: tuple[int, list[int]]) -> None:
-    """An index out of bounds raises, and the places before it keep their values."""
+    """An index out of bounds raises, and the elements of earlier indices keep their values."""
     count, places = case
     base, operand = new(on, (count,)), new(on, (len(places),), first=5)
     refused = refuses(on.put, base.array, places, operand.array)
@@ -125,28 +125,28 @@ def put_outside(on: Adapter, case: tuple[int, list[int]]) -> None:
     see(on, base, "the array after the refusal")
 
 
-@rule("IDX-7b", "reading outside is refused", OUTSIDE)
+@rule("IDX-7b", "a list with an index out of bounds is refused", OUTSIDE)
 def pick_outside(on: Adapter, case: tuple[int, list[int]]) -> None:
-    """A list with a place out of bounds raises, and is neither cut nor moved inside."""
+    """A read by such a list raises; the index is neither dropped nor clamped."""
     count, places = case
     base = new(on, (count,))
     expect(refuses(on.pick, base.array, places), True, "whether the read was refused")
 
 
-@rule("IDX-7c", "an integer outside is refused", [(1, 1), (1, -2), (2, 2), (0, 0)])
+@rule("IDX-7c", "an integer index out of bounds is refused", [(1, 1), (1, -2), (2, 2), (0, 0)])
 def integer_outside(on: Adapter, case: tuple[int, int]) -> None:
-    """`a[n]` of `n` places raises, and so does the assignment to it."""
+    """`a[n]` of an array of size `n` raises."""
     count, place = case
     base = new(on, (count,))
     refused = refuses(on.getitem, base.array, (place, ...))
     expect(refused, True, "whether the read was refused")
 
 
-@rule("IDX-6c", "assigning an array's own part by a list: refused or right", [
+@rule("IDX-6c", "assignment by a list of a part of the same array: refused or right", [
     (2, [1], (0, 1)), (3, [1, 2], (0, 2)), (3, [2, 0, 1], (0, 3)), (3, [0, 1], (1, 2))
 ])  # fmt: skip
 def put_own_part(on: Adapter, case: tuple[int, list[int], tuple[int, int]]) -> None:
-    """`a[[1, 2]] = a[:2]` writes what was there before, or raises."""
+    """`a[[1, 2]] = a[:2]` writes the old values of `a[:2]`, or raises."""
     count, places, window = case
     base = new(on, (count,), first=1)
     [source] = step(on, base, "narrow", 0, *window)

@@ -1,4 +1,4 @@
-"""View ops: their values, and that they share memory with what they view (TEN-2)."""
+"""View ops have the right values and share memory with their base (TEN-2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aotlite.conformance.rules.cases import layouts, views
 
 
 def check_shares(on: Adapter, case: Chain, dtype: str = "int64") -> None:
-    """What an op makes has the right values, and shows what is written to its base later."""
+    """The view has the right values and shows later writes to its base."""
     demand_writes(on)
     base, made = chain(on, case, dtype)
     for view in made:
@@ -32,17 +32,17 @@ def check_shares(on: Adapter, case: Chain, dtype: str = "int64") -> None:
 
 
 def follow(on: Adapter, base: Modelled, made: list[Modelled]) -> None:
-    """Writes the base, and sees it in the views; the library's own word must agree."""
+    """Writes the base and expects the views to show it, and `shares_memory` to be true."""
     fill(on, base, 100)
     for view in made:
         see(on, view, "the view after the write to its base")
         said = maybe(on.shares_memory, base.array, view.array)
         if said is not None and view.view.addresses():
-            expect(said, True, "what the library says of shared memory")
+            expect(said, True, "the result of shares_memory")
 
 
 def shares(id: str, name: str, title: str, *arguments: tuple[object, ...]) -> Rule:
-    """The rule that an op makes views, over all layouts and these arguments."""
+    """Returns the rule that an op returns views, for all layouts and these arguments."""
     return rule(id, title, partial(views, name, arguments))(check_shares)
 
 
@@ -75,14 +75,14 @@ getitem = shares("TEN-2o", "getitem", "a basic index is a view", *((key,) for ke
     case for case in views("unbind", [(0,), (1,)]) if len(case[0]) > 1
 ])  # fmt: skip
 def unbind(on: Adapter, case: Chain) -> None:
-    """The parts of an array of two or more dimensions show what is written to it later."""
+    """The parts of an array of two or more dimensions show later writes to it."""
     check_shares(on, case)
 
 
 @rule("TEN-2p", "an index of integers alone is a view",
     [((1,), (0,)), ((2, 2), (1, 0)), ((), ())], choice=True)  # fmt: skip
 def integers(on: Adapter, case: tuple[Shape, tuple[int, ...]]) -> None:
-    """`a[1]` of one dimension shows what is written to `a` later, as a 0-d array."""
+    """`a[1]` of a one-dimensional `a` is a 0-d array that shows later writes to `a`."""
     shape, key = case
     check_shares(on, (shape, (("getitem", key),)))
 
@@ -92,26 +92,26 @@ def integers(on: Adapter, case: tuple[Shape, tuple[int, ...]]) -> None:
     ((), (), 2), ((0,), (1,), 0), ((2, 2), (1, 2), 1),
 ])  # fmt: skip
 def strided(on: Adapter, case: tuple[Shape, Shape, int]) -> None:
-    """Any geometry inside the memory of an array shows what is written to it later."""
+    """Any geometry inside the memory of an array shows later writes to the array."""
     check_shares(on, ((5,), (("as_strided", *case),)))
 
 
-@rule("TEN-2r", "reshape shares where strides can say it", partial(views, "reshape", [
+@rule("TEN-2r", "reshape is a view where strides allow it", partial(views, "reshape", [
     (shape,) for shape in SHAPES_TO
 ]))  # fmt: skip
 def reshape(on: Adapter, case: Chain) -> None:
-    """`reshape` is a view of all arrays whose strides can say the new shape."""
+    """`reshape` returns a view wherever strides can express the new shape."""
     check_shares(on, case)
 
 
-@rule("TEN-2s", "flatten shares where strides can say it", partial(views, "flatten", [()]))
+@rule("TEN-2s", "flatten is a view where strides allow it", partial(views, "flatten", [()]))
 def flatten(on: Adapter, case: Chain) -> None:
-    """`flatten` is a view of all arrays that lie in one line."""
+    """`flatten` returns a view wherever one stride can express the result."""
     check_shares(on, case)
 
 
 def inexpressible() -> list[Chain]:
-    """Layouts that no strides make flat."""
+    """Layouts that no stride can express as one dimension."""
     return [
         ((2, 2), (("transpose", 0, 1),)),
         ((2, 2), (("narrow", 1, 0, 1), ("expand", (2, 2)))),
@@ -120,16 +120,16 @@ def inexpressible() -> list[Chain]:
     ]
 
 
-@rule("TEN-2t", "view refuses what strides cannot say", inexpressible)
+@rule("TEN-2t", "view refuses shapes that strides cannot express", inexpressible)
 def view_refuses(on: Adapter, case: Chain) -> None:
-    """`view` never copies: where no strides say the new shape it raises."""
+    """`view` never copies: it raises where no strides express the new shape."""
     _, [twin] = chain(on, case)
     expect(refuses(on.view, twin.array, (len(twin.view.values()),)), True, "whether view refused")
 
 
-@rule("TEN-2u", "reshape copies where strides cannot say it", inexpressible)
+@rule("TEN-2u", "reshape copies where strides do not allow a view", inexpressible)
 def reshape_copies(on: Adapter, case: Chain) -> None:
-    """`reshape` of other arrays is a copy, right in value, and later writes do not show in it."""
+    """`reshape` then returns a copy with the right values, in which later writes do not show."""
     base, [twin] = chain(on, case)
     try:
         twin.view.flatten()
@@ -141,9 +141,9 @@ def reshape_copies(on: Adapter, case: Chain) -> None:
         expect(on.to_list(made), flat, "the reshaped copy after the write")
 
 
-@rule("TEN-2v", "contiguous of a dense array shares", lambda: layouts())
+@rule("TEN-2v", "contiguous of a dense array shares memory", lambda: layouts())
 def contiguous(on: Adapter, case: Chain) -> None:
-    """`contiguous` of what is dense already is no copy."""
+    """`contiguous` does not copy a dense array."""
     base, [twin] = chain(on, (case[0], ()))
     made = on.contiguous(twin.array)
     follow(on, base, [Modelled(made, base.view)])
@@ -151,7 +151,7 @@ def contiguous(on: Adapter, case: Chain) -> None:
 
 @rule("TEN-2w", "contiguous of another layout copies", inexpressible)
 def contiguous_copies(on: Adapter, case: Chain) -> None:
-    """`contiguous` of what is not dense is a copy, right in value."""
+    """`contiguous` of an array that is not dense returns a copy with the right values."""
     base, [twin] = chain(on, case)
     before = twin.values()
     made = on.contiguous(twin.array)
@@ -165,7 +165,7 @@ def contiguous_copies(on: Adapter, case: Chain) -> None:
     for shape in ((1,), (2,), (), (2, 2)) for part in ("real", "imag")
 ])  # fmt: skip
 def parts(on: Adapter, case: tuple[Chain, str]) -> None:
-    """The real and imaginary parts of an array show what is written to it later."""
+    """The real and imaginary parts of an array show later writes to it."""
     (shape, ((part,),)), dtype = case
     base, [twin] = chain(on, (shape, ()), dtype)
     made = on.real(twin.array) if part == "real" else on.imag(twin.array)
@@ -174,4 +174,4 @@ def parts(on: Adapter, case: tuple[Chain, str]) -> None:
     first = expected
     while isinstance(first, list):
         first = first[0]
-    expect(first, 7, f"the {part} part of what was written")
+    expect(first, 7, f"the {part} part after the write")

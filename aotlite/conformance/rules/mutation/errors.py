@@ -1,4 +1,4 @@
-"""Refusals: what cannot be is refused, and nothing is half done (TEN-9)."""
+"""Refusals: an invalid write is refused, and changes nothing (TEN-9)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ GROWS: tuple[tuple[Shape, Shape], ...] = (
 )  # fmt: skip
 
 
-@rule("TEN-9a", "a write never grows its destination", [
+@rule("TEN-9a", "a write never broadcasts its destination", [
     (*shapes, way) for shapes in GROWS for way in WAYS
 ])  # fmt: skip
 def grows(on: Adapter, case: tuple[Shape, Shape, str]) -> None:
-    """An operand that would broadcast the destination is refused; shape and values stay."""
+    """An operand that needs a larger destination is refused; shape and values stay."""
     shape, large, way = case
     twin, operand = new(on, shape), new(on, large, first=5)
     refused = refuses(write, on, way, twin.array, operand.array)
@@ -27,15 +27,15 @@ def grows(on: Adapter, case: tuple[Shape, Shape, str]) -> None:
     see(on, twin, "the destination after the refusal")
 
 
-@rule("TEN-9b", "in-place arithmetic never loses a kind", [
+@rule("TEN-9b", "in-place arithmetic never casts to a lower kind", [
     (shape, ours, theirs, way) for shape in ((1,), (2,), ()) for way in ("add_", "mul_")
     for ours, theirs in (("int64", "float64"), ("bool", "int64"), ("float64", "complex128"))
 ])  # fmt: skip
 def loses_kind(on: Adapter, case: tuple[Shape, str, str, str]) -> None:
-    """A result of a higher kind (bool, int, float, complex) is refused, not cut; values stay."""
+    """A result of a higher kind (bool < int < float < complex) is refused; values stay."""
     shape, ours, theirs, way = case
     twin, operand = new(on, shape, ours), new(on, shape, theirs, first=5)
-    on.dtype(twin.array)  # where there are no dtypes, no kind can be lost: absent
+    on.dtype(twin.array)  # a library without dtypes lacks the method: absent
     refused = refuses(write, on, way, twin.array, operand.array)
     expect(refused, True, "whether the write was refused")
     see(on, twin, "the destination after the refusal")
@@ -55,12 +55,12 @@ def keeps_dtype(on: Adapter, case: tuple[Shape, str, str]) -> None:
     expect(maybe(on.dtype, twin.array) in (None, ours), True, f"whether the dtype is still {ours}")
 
 
-@rule("TEN-9d", "copy_ casts whatever it is given", [
+@rule("TEN-9d", "copy_ casts from any dtype", [
     (ours, theirs) for ours, theirs in (
         ("int64", "float64"), ("float64", "int64"), ("int32", "int64"), ("bool", "int64"))
 ], choice=True)  # fmt: skip
 def casts(on: Adapter, case: tuple[str, str]) -> None:
-    """A copy into another dtype converts, also to a lower kind."""
+    """`copy_` into another dtype casts, also to a lower kind."""
     ours, theirs = case
     twin, operand = new(on, (2,), ours), new(on, (2,), theirs)
     on.copy_(twin.array, operand.array)
@@ -72,7 +72,7 @@ def casts(on: Adapter, case: tuple[str, str]) -> None:
     ((2,), (1,)), ((2,), (3,)), ((2, 2), (2,)), ((2,), (2, 1)), ((1,), ()), ((2,), (4,)),
 ])  # fmt: skip
 def out_shape(on: Adapter, case: tuple[Shape, Shape]) -> None:
-    """`out=` with another number of elements raises, and keeps its shape and values."""
+    """`out=` of a shape that is not the result's raises, and keeps its shape and values."""
     shape, other = case
     a, out = new(on, shape), new(on, other, first=9)
     refused = refuses(on.add_out, a.array, a.array, out.array)
@@ -84,7 +84,7 @@ def out_shape(on: Adapter, case: tuple[Shape, Shape]) -> None:
     ("int64", "float64"), ("bool", "int64"), ("float64", "complex128")
 ])  # fmt: skip
 def out_kind(on: Adapter, case: tuple[str, str]) -> None:
-    """`out=` that cannot hold the result's kind raises, and keeps its values."""
+    """`out=` of a lower kind than the result raises, and keeps its values."""
     ours, theirs = case
     a, out = new(on, (2,), theirs), new(on, (2,), ours, first=9)
     on.dtype(out.array)
@@ -93,7 +93,7 @@ def out_kind(on: Adapter, case: tuple[str, str]) -> None:
     see(on, out, "out after the refusal")
 
 
-@rule("TEN-9e", "an assignment that does not fit is refused", [
+@rule("TEN-9e", "an assignment of a shape that does not broadcast is refused", [
     ((2,), (slice(0, 1), ...), (2,)), ((3,), (slice(1, None), ...), (3,)), ((2, 2), (0, ...), (3,)),
     ((2, 2), (..., 0), (2, 2)),
 ])  # fmt: skip

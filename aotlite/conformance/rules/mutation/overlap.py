@@ -1,6 +1,6 @@
-"""Writes whose destination overlaps itself, or what is read (TEN-7, TEN-8): refused, or right.
+"""Writes whose destination overlaps itself or an operand (TEN-7, TEN-8): refused, or right.
 
-What is right is said once: all operands are read before anything is written.
+The right result is that of reading all operands before the first write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALL = (*ARITHMETIC, "copy_", "setitem")
 
 
 def repeated() -> Iterator[tuple[str, Shape, Step]]:
-    """Arrays with a stride of 0 in a dimension of two or more places."""
+    """Arrays with a stride of 0 in a dimension of two or more elements."""
     for way in ALL:
         yield way, (1,), ("expand", (2,))
         yield way, (1,), ("as_strided", (2,), (0,), 0)
@@ -47,7 +47,7 @@ def crossing() -> Iterator[tuple[str, Shape, Step]]:
 
 
 def check_refused(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """A write with more than one value for one place is refused, and writes nothing."""
+    """Checks that a write of several values to one address is refused, and writes nothing."""
     way, shape, made = case
     base, [twin] = chain(on, (shape, (made,)))
     operand = new(on, twin.view.shape, first=5)
@@ -56,20 +56,20 @@ def check_refused(on: Adapter, case: tuple[str, Shape, Step]) -> None:
     see(on, base, "the base after the refusal")
 
 
-@rule("TEN-7a", "a write to repeated places is refused", repeated)
+@rule("TEN-7a", "a write to an expanded destination is refused", repeated)
 def write_repeated(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """In-place ops refuse a destination with a stride of 0, and leave it alone."""
+    """In-place ops refuse a destination with a stride of 0, and leave it unchanged."""
     check_refused(on, case)
 
 
-@rule("TEN-8a", "a write to crossing windows is refused", crossing)
+@rule("TEN-8a", "a write to overlapping windows is refused", crossing)
 def write_crossing(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """In-place ops refuse any destination with two indices at one address, decided exactly."""
+    """In-place ops refuse a destination exactly if two of its indices have one address."""
     check_refused(on, case)
 
 
 def interleaved() -> Iterator[tuple[str, Shape, Step]]:
-    """Odd geometry without any overlap: strides that are multiples, or not in order."""
+    """Unusual geometry without overlap: equal strides, strides in no order, sizes of 0 and 1."""
     for way in ALL:
         yield way, (1,), ("as_strided", (1,), (0,), 0)
         yield way, (2,), ("as_strided", (1, 2), (0, 1), 0)
@@ -78,9 +78,9 @@ def interleaved() -> Iterator[tuple[str, Shape, Step]]:
         yield way, (2,), ("as_strided", (2, 0), (0, 0), 0)
 
 
-@rule("TEN-8b", "a write without overlap is taken, whatever the strides", interleaved)
+@rule("TEN-8b", "a write without overlap is allowed, whatever the strides", interleaved)
 def write_apart(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """Dimensions of size 0 and 1 never overlap, and interleaved strides need not."""
+    """Dimensions of size 0 and 1 never overlap; interleaved strides may not."""
     way, shape, made = case
     base, [twin] = chain(on, (shape, (made,)))
     operand = new(on, twin.view.shape, first=5)
@@ -90,17 +90,17 @@ def write_apart(on: Adapter, case: tuple[str, Shape, Step]) -> None:
 
 
 def store(twin: Modelled, way: str, operands: list[Any]) -> None:
-    """What a write does, with all operands read before."""
+    """Writes the model, with all operands read before the write."""
     pairs = zip(twin.view.values(), operands, strict=True)
     twin.view.write([written(way, *pair) for pair in pairs])
 
 
-@rule("TEN-7b", "one value for all may be written to repeated places", [
+@rule("TEN-7b", "one number may be written to an overlapping destination", [
     (way, shape, made) for way in ("fill_", "setitem")
     for shape, made in (((1,), ("expand", (2,))), ((3,), ("as_strided", (2, 2), (1, 1), 0)))
 ], choice=True)  # fmt: skip
 def fill_repeated(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """`fill_` and the assignment of a number run where all places get one value."""
+    """`fill_` and the assignment of a number run, as all elements get one value."""
     way, shape, made = case
     base, [twin] = chain(on, (shape, (made,)))
     write(on, way, twin.array, 3)
@@ -113,7 +113,7 @@ def fill_repeated(on: Adapter, case: tuple[str, Shape, Step]) -> None:
     for again in (False, True) if shape or not again
 ])  # fmt: skip
 def itself(on: Adapter, case: tuple[str, Shape, bool]) -> None:
-    """`a.add_(a)` runs, and so does a second view of the very same elements."""
+    """`a.add_(a)` runs, also with another view of the same elements as the operand."""
     way, shape, again = case
     twin = new(on, shape)
     operand = step(on, twin, "narrow", 0, 0, shape[0])[0] if again else twin
@@ -138,15 +138,16 @@ SHIFTS: tuple[tuple[Shape, Step, Step], ...] = (
     ((40,), ("narrow", 0, 1, 39), ("narrow", 0, 0, 39)),
     ((40,), ("narrow", 0, 7, 33), ("narrow", 0, 0, 33)),
 )
-"""Base, destination, source: parts of one memory that overlap, but are not the same."""
+"""Shape of the base, destination, source: two different views, most of which overlap."""
 
 
 def shifted(ways: tuple[str, ...]) -> list[tuple[str, Shape, Step, Step]]:
+    """`SHIFTS`, each with each of some ways to write."""
     return [(way, *shift) for shift in SHIFTS for way in ways]
 
 
 def overlapping(on: Adapter, case: tuple[str, Shape, Step, Step]) -> bool:
-    """Writes a part of a memory from another; returns whether it was refused. Sees the base."""
+    """Writes one view of a base from another and checks the base; returns whether it refuses."""
     way, shape, *steps = case
     base = new(on, shape, first=1)
     target, source = (step(on, base, *each)[0] for each in steps)
@@ -161,11 +162,11 @@ def overlapping(on: Adapter, case: tuple[str, Shape, Step, Step]) -> bool:
 
 
 def refused_or_right(id: str, title: str, *ways: str) -> Rule:
-    """The rule that these ways to write are refused, or as if operands were copied first."""
+    """Returns the rule that these ways to write refuse, or read all operands first."""
 
     @rule(id, title, shifted(ways))
     def check(on: Adapter, case: tuple[str, Shape, Step, Step]) -> None:
-        """Reading and writing overlapping parts gives what a copy first would give, or raises."""
+        """A write from an overlapping view copies the old values, or raises."""
         overlapping(on, case)
 
     return check
@@ -175,7 +176,7 @@ copies = refused_or_right("TEN-7d", "overlapping copies: refused or right", "cop
 arithmetic = refused_or_right("TEN-7e", "overlapping arithmetic: refused or right", "add_", "mul_")
 
 
-@rule("TEN-7f", "overlapping source: always as if copied first", shifted(ALL[:2] + ALL[3:]),
+@rule("TEN-7f", "overlapping source: never refused", shifted(ALL[:2] + ALL[3:]),
     choice=True)  # fmt: skip
 def as_if_copied(on: Adapter, case: tuple[str, Shape, Step, Step]) -> None:
     """No write is refused because its source overlaps its destination."""
@@ -184,12 +185,12 @@ def as_if_copied(on: Adapter, case: tuple[str, Shape, Step, Step]) -> None:
 
 @rule("TEN-7g", "overlapping source: always refused", shifted(ALL[:2] + ALL[3:]), choice=True)
 def always_refused(on: Adapter, case: tuple[str, Shape, Step, Step]) -> None:
-    """Every write is refused whose source overlaps its destination and is not the same."""
+    """Every write is refused whose source overlaps its destination without being the same view."""
     expect(overlapping(on, case), True, "whether the write was refused")
 
 
 def shifts_of_one_shape() -> Iterator[tuple[Shape, Step, Step]]:
-    """Those of `SHIFTS` in which nothing is broadcast."""
+    """The members of `SHIFTS` that broadcast nothing."""
     for shape, *steps in SHIFTS:
         base = dense([0] * math.prod(shape), shape)
         out, source = (model_views(base, [each])[0] for each in steps)
@@ -199,7 +200,7 @@ def shifts_of_one_shape() -> Iterator[tuple[Shape, Step, Step]]:
 
 @rule("OUT-1", "`out=` that overlaps an input: refused or right", shifts_of_one_shape)
 def out_overlaps(on: Adapter, case: tuple[Shape, Step, Step]) -> None:
-    """`add(a, b, out=c)` with `c` over parts of `a` and `b` gives the sums of before, or raises."""
+    """`add(a, a, out=c)`, where `c` overlaps `a`, sums the old values, or raises."""
     shape, *steps = case
     base = new(on, shape, first=1)
     out, source = (step(on, base, *each)[0] for each in steps)
@@ -209,12 +210,12 @@ def out_overlaps(on: Adapter, case: tuple[Shape, Step, Step]) -> None:
     see(on, base, "the base after the call")
 
 
-@rule("OUT-2", "a running sum into its own input: refused or right", [
+@rule("OUT-2", "a cumulative sum into its own input: refused or right", [
     (shape, dim, shift) for shape in ((1,), (2,), (3,), (2, 2), (3, 2)) for dim in range(len(shape))
     for shift in (0, 1)
 ])  # fmt: skip
 def cumsum_overlaps(on: Adapter, case: tuple[Shape, int, int]) -> None:
-    """`cumsum(a, out=a)`, or into `a` shifted by one row, sums what was there, or raises."""
+    """`cumsum(a, out=a)`, or into `a` shifted by one row, sums the old values, or raises."""
     shape, dim, shift = case
     base = new(on, (shape[0] + shift, *shape[1:]), first=1)
     source = step(on, base, "narrow", 0, 0, shape[0])[0]
@@ -226,7 +227,7 @@ def cumsum_overlaps(on: Adapter, case: tuple[Shape, int, int]) -> None:
 
 
 def running_sums(view: Any, dim: int) -> list[int]:
-    """The running sums of a view's elements along a dimension, in row-major order."""
+    """The cumulative sums of a view along a dimension, in row-major order."""
     copy = view.as_strided(view.shape, view.strides, view.offset)
     memory = list(copy.memory)
     parts = copy.unbind(dim)
@@ -242,7 +243,7 @@ def running_sums(view: Any, dim: int) -> list[int]:
     (shape, dim, place) for shape in ((2, 1), (2, 2), (3, 2)) for dim in (0, 1) for place in (0, -1)
 ])  # fmt: skip
 def sum_overlaps(on: Adapter, case: tuple[Shape, int, int]) -> None:
-    """A reduction with `out=` a row or column of its input sums what was there, or raises."""
+    """A reduction into a row or column of its input sums the old values, or raises."""
     shape, dim, place = case
     base = new(on, shape, first=1)
     [out] = step(on, base, "select", dim, place)
@@ -258,7 +259,7 @@ def sum_overlaps(on: Adapter, case: tuple[Shape, int, int]) -> None:
     for which in ("left", "right", "both", "transposed")
 ])  # fmt: skip
 def matmul_overlaps(on: Adapter, case: tuple[int, str, str]) -> None:
-    """`matmul(a, b, out=a)` multiplies what was there, or raises."""
+    """`matmul(a, b, out=a)` multiplies the old values, or raises."""
     size, which, dtype = case
     a, b = new(on, (size, size), dtype, 1), new(on, (size, size), dtype, 2)
     left, right = {"left": (a, b), "right": (b, a), "both": (a, a), "transposed": (a, b)}[which]
@@ -271,7 +272,7 @@ def matmul_overlaps(on: Adapter, case: tuple[int, str, str]) -> None:
 
 
 def broadcast_self() -> Iterator[tuple[str, Shape, Step]]:
-    """An array and one row, column or element of it."""
+    """An array and one row or column of it."""
     for way in ("add_", "mul_"):
         for shape in ((2,), (2, 2), (3, 3)):
             for made in (("narrow", 0, 0, 1), ("narrow", 0, 1, 1), ("narrow", 1, 0, 1)):
@@ -281,7 +282,7 @@ def broadcast_self() -> Iterator[tuple[str, Shape, Step]]:
 
 @rule("TEN-7h", "an array with a row of itself: refused or right", broadcast_self)
 def own_row(on: Adapter, case: tuple[str, Shape, Step]) -> None:
-    """`a.add_(a[:1])` adds the row that was there, or raises."""
+    """`a.add_(a[:1])` adds the old values of the row, or raises."""
     way, shape, made = case
     overlapping(on, (way, shape, ("view", shape), made))
 
@@ -299,7 +300,7 @@ REVERSED: tuple[tuple[Shape, slice, slice], ...] = (
     (way, *keys) for keys in REVERSED for way in ("copy_", "setitem", "add_", "mul_")
 ])  # fmt: skip
 def reversed_source(on: Adapter, case: tuple[str, Shape, slice, slice]) -> None:
-    """`a[:] = a[::-1]` writes what was there before, or raises."""
+    """`a[:] = a[::-1]` writes the old values, or raises."""
     way, shape, target, source = case
     base = new(on, shape)
     if attempt(on.getitem, base.array, slice(None, None, -1)):

@@ -1,4 +1,4 @@
-"""The drawn rule: random chains of views and writes against the model of memory."""
+"""The rule with random cases: chains of views and writes, compared with the model of memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from aotlite.conformance.unsupported import Absent
 ARITHMETIC = {"add_": operator.add, "mul_": operator.mul}
 
 
-@rule("MEM-1", "drawn chains of views and writes", programs, smaller=smaller)
+@rule("MEM-1", "random chains of views and writes", programs, smaller=smaller)
 def chains(on: Adapter, case: Program) -> None:
-    """In the end all arrays have the values that the model says; a refused write wrote nothing."""
+    """In the end all arrays have the values of the model; a refused write has written nothing."""
     demand_writes(on)
     shape, actions = case
     live = [new(on, shape)]
@@ -44,7 +44,7 @@ def chains(on: Adapter, case: Program) -> None:
 
 
 def act(on: Adapter, live: list[Modelled], twin: Modelled, action: Step) -> None:
-    """Does one step. *Err* `NoView` or `Absent` where it does not fit."""
+    """Runs one step. Raises `NoView` or `Absent` where it is not possible."""
     name, *arguments = action
     if name == "clone":
         copy = dense(twin.view.values(), twin.view.shape)
@@ -60,7 +60,7 @@ def act(on: Adapter, live: list[Modelled], twin: Modelled, action: Step) -> None
 
 
 def combine(on: Adapter, live: list[Modelled], twin: Modelled, way: str, number: int) -> None:
-    """Writes from another array of the same shape, which may overlap; refusals are fine."""
+    """Writes from another array of the same shape, which may overlap. A refusal is allowed."""
     same = [each for each in live if each.view.shape == twin.view.shape and each is not twin]
     if twin.view.overlaps_itself() or not same:
         raise NoView
@@ -75,7 +75,7 @@ def combine(on: Adapter, live: list[Modelled], twin: Modelled, way: str, number:
 
 
 def one_value(on: Adapter, twin: Modelled, way: str, number: int) -> None:
-    """Writes one number to all places, which may be repeated; refusals are fine."""
+    """Writes one number to all elements, which may overlap. A refusal is allowed."""
     arguments: list[Any] = [twin.array, number] if way == "fill_" else [twin.array, ..., number]
     if attempt(getattr(on, way), *arguments) is None:
         twin.view.update(lambda _: number)

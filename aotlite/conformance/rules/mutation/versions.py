@@ -1,4 +1,4 @@
-"""Version counters: what counts as a write, and for whom (TEN-10, TEN-11)."""
+"""Version counters: which calls count as a write, and of which arrays (TEN-10, TEN-11)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRITES: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("put_add", ([0, 0], 5.0)),
     ("uniform_", ()),
 )
-"""Methods that write their first argument, an array of two, and what they are given."""
+"""Methods that write an array of two elements, their first argument; the other arguments."""
 
 
 def new(on: Adapter, shape: tuple[int, ...] = (2,)) -> Array:
@@ -33,7 +33,7 @@ def new(on: Adapter, shape: tuple[int, ...] = (2,)) -> Array:
 
 
 def write(on: Adapter, a: Array, case: tuple[str, tuple[Any, ...]]) -> None:
-    """One of `WRITES` of an array of two."""
+    """Calls one of `WRITES` on an array of two elements."""
     method, arguments = case
     given = {"itself": a, "another": None}
     operands = [given.get(each, each) if isinstance(each, str) else each for each in arguments]
@@ -42,13 +42,13 @@ def write(on: Adapter, a: Array, case: tuple[str, tuple[Any, ...]]) -> None:
 
 
 def counted(on: Adapter, a: Array, before: int, expected: int, what: str) -> None:
-    """Compares by how much the counter of an array has moved."""
-    expect(on.write_count(a) - before, expected, f"by how much the count moved {what}")
+    """Compares the increase of an array's version with the expected one."""
+    expect(on.write_count(a) - before, expected, f"the increase of the version {what}")
 
 
 @rule("TEN-10a", "each write counts once", WRITES)
 def counts_once(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
-    """An op that writes in place counts one write, whatever it writes."""
+    """Each in-place op increases the version by one, whatever it writes."""
     a = new(on)
     before = on.write_count(a)
     write(on, a, case)
@@ -57,7 +57,7 @@ def counts_once(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
 
 @rule("TEN-10b", "an `out` argument counts", ("add_out", "sum_out", "cumsum_out", "matmul_out"))
 def out_counts(on: Adapter, case: str) -> None:
-    """What an op is given to write its result into counts one write."""
+    """An op increases the version of its `out` argument by one."""
     a, out = (
         new(on, (2, 2)),
         on.from_list([9.0, 9.0] if case == "sum_out" else [[9.0] * 2] * 2, "float64"),
@@ -70,7 +70,7 @@ def out_counts(on: Adapter, case: str) -> None:
 
 @rule("TEN-10c", "views and their base count together", VIEWS)
 def views_count(on: Adapter, case: Chain) -> None:
-    """A write of a view or of the base is counted by both, and by detached aliases."""
+    """A write of a view, the base or a detached alias increases the version of all three."""
     base = new(on, case[0])
     view = viewed(on, base, case[1])
     alias = on.detach(base)
@@ -83,7 +83,7 @@ def views_count(on: Adapter, case: Chain) -> None:
 
 @rule("TEN-10d", "a write under no_grad counts", WRITES)
 def no_grad_counts(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
-    """Whether histories are kept makes no difference to the count."""
+    """A write increases the version by one under no_grad too."""
     a = new(on)
     before = on.write_count(a)
     with on.no_grad():
@@ -91,23 +91,25 @@ def no_grad_counts(on: Adapter, case: tuple[str, tuple[Any, ...]]) -> None:
     counted(on, a, before, 1, "by a write")
 
 
-@rule("TEN-10e", "a change of geometry counts, for every alias", ("transpose_", "unsqueeze_"))
+@rule(
+    "TEN-10e", "a change of geometry counts as a write of every alias", ("transpose_", "unsqueeze_")
+)
 def geometry_counts(on: Adapter, case: str) -> None:
-    """An object's new geometry counts one write, for its aliases too."""
+    """`transpose_` and `unsqueeze_` increase the version of all aliases by one."""
     a = new(on, (1, 2))
     view = on.select(a, 0, 0)
     before, of_view = on.write_count(a), on.write_count(view)
     getattr(on, case)(a, 0, *([1] if case == "transpose_" else []))
     counted(on, a, before, 1, "by a change of geometry")
-    counted(on, view, of_view, 1, "of a view, by a change of its base's geometry")
+    counted(on, view, of_view, 1, "of a view, by its base's geometry")
 
 
 READS = ("add", "mul", "clone", "view", "detach", "requires_grad_", "detach_", "to_list")
 
 
-@rule("TEN-10f", "what writes nothing counts nothing", READS)
+@rule("TEN-10f", "a call that writes nothing counts nothing", READS)
 def reads_count_nothing(on: Adapter, case: str) -> None:
-    """New arrays, views and changes of history leave the count alone."""
+    """Functional ops, views, reads and changes of history leave the version unchanged."""
     a = new(on)
     before = on.write_count(a)
     given: tuple[Any, ...] = {"add": (1.0,), "mul": (2.0,), "view": ((2, 1),)}.get(case, ())
@@ -115,18 +117,18 @@ def reads_count_nothing(on: Adapter, case: str) -> None:
     counted(on, a, before, 0, f"by {case}")
 
 
-@rule("TEN-10g", "a write of nothing counts", ("fill_", "add_", "mul_"))
+@rule("TEN-10g", "a write of an empty array counts", ("fill_", "add_", "mul_"))
 def empty_counts(on: Adapter, case: str) -> None:
-    """A write of an array without elements counts like any other."""
+    """A write of an array without elements increases its version by one."""
     a = on.from_list([], "float64")
     before = on.write_count(a)
     getattr(on, case)(a, 2.0)
     counted(on, a, before, 1, "by a write of no elements")
 
 
-@rule("TEN-10h", "a copy counts for itself", ("clone", "mul"))
+@rule("TEN-10h", "a copy has its own version", ("clone", "mul"))
 def copies_count_apart(on: Adapter, case: str) -> None:
-    """A write of a new array is not counted by what it was made of."""
+    """A write of a copy leaves the version of the original unchanged."""
     a = new(on)
     made = on.clone(a) if case == "clone" else on.mul(a, 2.0)
     before = on.write_count(a)
@@ -158,7 +160,7 @@ REFUSED = {"shape": _bad_shape, "leaf": _leaf, "expanded": _overlapping, "overla
     "TEN-10i", "a refused write counts nothing", tuple(itertools.product(REFUSED, ("add_", "mul_")))
 )
 def refused_counts_nothing(on: Adapter, case: tuple[str, str]) -> None:
-    """A write that raises has not counted."""
+    """A write that raises leaves the version unchanged."""
     a, operands = REFUSED[case[0]](on)
     before = on.write_count(a)
     error = attempt(getattr(on, case[1]), a, *operands)
@@ -167,7 +169,7 @@ def refused_counts_nothing(on: Adapter, case: tuple[str, str]) -> None:
 
 @rule("TEN-5b", "a hidden write is not counted", ("fill_", "add_"))
 def hidden_uncounted(on: Adapter, case: str) -> None:
-    """A write through a hidden alias leaves the array's count alone; the alias has its own."""
+    """A write through a hidden alias increases the version of the alias, not of the array."""
     a = new(on)
     alias = on.hidden_alias(a)
     before, of_alias = on.write_count(a), on.write_count(alias)
@@ -176,10 +178,10 @@ def hidden_uncounted(on: Adapter, case: str) -> None:
     counted(on, alias, of_alias, 1, "of the hidden alias")
 
 
-@rule("TEN-11", "inference arrays have no count", (1, 2))
+@rule("TEN-11", "inference arrays have no version", (1, 2))
 def inference_count(on: Adapter, case: int) -> None:
-    """The count of what was made in inference mode is refused, rather than wrong."""
+    """A read of the version of an array made in inference mode is refused."""
     with on.inference_mode():
         a = new(on, (case,))
     error = attempt(on.write_count, a)
-    expect(error is not None, True, "whether reading the count is refused")
+    expect(error is not None, True, "whether the read of the version is refused")

@@ -1,4 +1,4 @@
-"""Writes in place: through views, through chains of views, by every op; and what they return."""
+"""Writes in place: through views and chains of views, by every op; and the results of the ops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check_reaches(on: Adapter, case: Chain) -> None:
 
 
 def reaches(id: str, name: str, title: str, *arguments: tuple[object, ...]) -> Rule:
-    """The rule that views of an op write their base, over all layouts and these arguments."""
+    """Returns the rule that writes of an op's views reach the base, for all layouts."""
     return rule(id, title, partial(views, name, arguments))(check_reaches)
 
 
@@ -70,7 +70,7 @@ index = reaches(
 
 
 def other_views() -> Iterator[Chain]:
-    """Views that libraries hand out read-only, or as numbers."""
+    """Views that some libraries return read-only, or as scalars."""
     yield from views("diagonal", [()])
     yield from views("unfold", [(0, 1, 1), (0, 2, 1)])
     yield from views("expand", [((2,),), ((2, 2),)])
@@ -78,9 +78,9 @@ def other_views() -> Iterator[Chain]:
     yield from (case for case in views("getitem", [(0,)]) if len(case[0]) == 1)
 
 
-@rule("WRT-8", "what can be written shares both ways, or is a copy", other_views)
+@rule("WRT-8", "a writable view shares memory both ways, or is a copy", other_views)
 def both_ways(on: Adapter, case: Chain) -> None:
-    """A write that the base does not see was taken by a copy, which does not see the base."""
+    """If a write does not show in the base, writes of the base do not show in the view."""
     demand_writes(on)
     base, made = chain(on, case)
     for view in made:
@@ -94,7 +94,7 @@ def both_ways(on: Adapter, case: Chain) -> None:
 
 
 def can_be_written(id: str, name: str, *arguments: tuple[object, ...]) -> Rule:
-    """The choice that views of an op can be written."""
+    """Returns the rule (a choice) that views of an op can be written."""
     cases = partial(views, name, arguments)
     return rule(id, f"{name} can be written", cases, choice=True)(check_reaches)
 
@@ -113,7 +113,7 @@ CHAINS: tuple[Step, ...] = (
 
 
 def chains() -> Iterator[Chain]:
-    """Two views on top of each other, in every layout."""
+    """A view of a view, in every layout."""
     for first in CHAINS:
         for shape, steps in views(first[0], [first[1:]]):
             yield shape, steps
@@ -125,7 +125,7 @@ def chains() -> Iterator[Chain]:
 
 @rule("WRT-14", "a view of a view writes the base", chains)
 def chained(on: Adapter, case: Chain) -> None:
-    """However long the chain of views, a write at its end reaches the base."""
+    """A write through the last of a chain of views reaches the base."""
     check_reaches(on, case)
 
 
@@ -136,9 +136,9 @@ def pairs_of_views() -> Iterator[tuple[Shape, Step, Step]]:
         yield from ((shape, a, b) for a, b in itertools.product(possible, repeat=2))
 
 
-@rule("WRT-15", "siblings see each other's writes", pairs_of_views)
+@rule("WRT-15", "two views of one base show each other's writes", pairs_of_views)
 def siblings(on: Adapter, case: tuple[Shape, Step, Step]) -> None:
-    """Two views of one base are one memory where they overlap, and apart elsewhere."""
+    """A write shows in both views where they overlap, and nowhere else."""
     shape, *steps = case
     base = new(on, shape)
     first, second = (step(on, base, *each)[0] for each in steps)
@@ -158,9 +158,9 @@ def writes() -> Iterator[tuple[str, Chain]]:
 
 
 def write(on: Adapter, way: str, array: Any, operand: Any) -> Any:
-    """Writes an operand by one of `WRITES`; returns what the library returns.
+    """Writes an operand by one of `WRITES`; returns the library's result.
 
-    A `+=` that binds another object has written nothing: raises `Absent`.
+    Raises `Absent` if `+=` binds another object, as it has then written nothing.
     """
     match way:
         case "iadd":
@@ -181,7 +181,7 @@ def _augment(on: Adapter, array: Any, operand: Any) -> Any:
 
 
 def written(way: str, value: int, operand: int) -> int:
-    """What `write` makes of an element."""
+    """Returns the value of an element after `write`."""
     match way:
         case "add_" | "iadd" | "add_out":
             return value + operand
@@ -192,9 +192,9 @@ def written(way: str, value: int, operand: int) -> int:
     return operand
 
 
-@rule("WRT-16", "every in-place op writes its view's base", writes)
+@rule("WRT-16", "every in-place op on a view writes the base", writes)
 def every_write(on: Adapter, case: tuple[str, Chain]) -> None:
-    """Elements of the view are new, all others of the base are as they were."""
+    """The elements of the view have new values; all others of the base keep theirs."""
     way, (shape, steps) = case
     if way == "iadd" and not steps:
         steps = (("unsqueeze", 0),)
@@ -208,30 +208,30 @@ def every_write(on: Adapter, case: tuple[str, Chain]) -> None:
     see(on, operand, "the operand after the write")
 
 
-@rule("WRT-17", "an in-place op returns its very operand", [
+@rule("WRT-17", "an in-place op returns its operand", [
     (way, shape) for shape in ((1,), (), (2, 2), (0,)) for way in ("add_", "mul_", "fill_", "copy_")
 ])  # fmt: skip
 def same_object(on: Adapter, case: tuple[str, Shape]) -> None:
-    """What `add_` and its like return is the object that was written, unless it is None."""
+    """`add_`, `mul_`, `fill_` and `copy_` return the written object itself, or None."""
     way, shape = case
     twin, operand = new(on, shape), new(on, shape)
     result = write(on, way, twin.array, operand.array)
-    expect(result is twin.array or result is None, True, "whether the same object came back")
+    expect(result is twin.array or result is None, True, "whether the result is the written object")
 
 
-@rule("WRT-18", "`out=` returns the very array", [(1,), (), (2, 2), (0,)])
+@rule("WRT-18", "an op with `out=` returns `out`", [(1,), (), (2, 2), (0,)])
 def same_out(on: Adapter, case: Shape) -> None:
-    """An op with `out=` returns the object given as `out`, and writes it."""
+    """The op writes `out` and returns the same object."""
     a, out = new(on, case), new(on, case, first=9)
     result = on.add_out(a.array, a.array, out.array)
-    expect(result is out.array, True, "whether the same object came back")
+    expect(result is out.array, True, "whether the result is the written object")
     out.view.write([2 * value for value in a.view.values()])
     see(on, out, "out")
 
 
 @rule("WRT-19", "`out=` of a view writes its base", [(3,), (2, 2), (3, 2)])
 def out_view(on: Adapter, case: Shape) -> None:
-    """`out=` may be any view, gapped ones too: the base has the values."""
+    """`out=` may be a view with gaps: the base has the values."""
     base = new(on, case)
     [view] = step(on, base, "slice", 0, 0, case[0], 2)
     operand = new(on, view.view.shape, first=5)
@@ -248,9 +248,9 @@ def smaller() -> Iterator[tuple[Shape, Shape, str]]:
                 yield from ((shape, small, way) for way in ("setitem", "copy_", "add_", "mul_"))
 
 
-@rule("WRT-20", "a smaller value is broadcast into place", smaller)
+@rule("WRT-20", "the operand of a write is broadcast", smaller)
 def broadcast(on: Adapter, case: tuple[Shape, Shape, str]) -> None:
-    """The operand of a write is broadcast to the destination's shape (TEN-9)."""
+    """It is broadcast to the shape of the destination (TEN-9)."""
     shape, small, way = case
     twin, operand = new(on, shape), new(on, small, first=5)
     write(on, way, twin.array, operand.array)
@@ -259,24 +259,24 @@ def broadcast(on: Adapter, case: tuple[Shape, Shape, str]) -> None:
     see(on, twin, "the array after the write")
 
 
-@rule("WRT-21", "a write to nothing changes nothing", [
+@rule("WRT-21", "a write to an empty view changes nothing", [
     (shape, way) for shape in ((2,), (2, 2)) for way in WRITES
 ])  # fmt: skip
 def write_nothing(on: Adapter, case: tuple[Shape, str]) -> None:
-    """A write through an empty view is allowed, and leaves the base."""
+    """The write is allowed, and the base keeps its values."""
     shape, way = case
     base = new(on, shape)
     [empty] = step(on, base, "narrow", 0, 1, 0)
     operand = new(on, empty.view.shape)
     write(on, way, empty.array, operand.array)
-    see(on, base, "the base after the write to nothing")
+    see(on, base, "the base after the write to an empty view")
 
 
 @rule("WRT-22", "a 0-d array can be written", [
     (way, steps) for way in WRITES[:5] for steps in ((), (("select", 0, 0),))
 ])  # fmt: skip
 def write_point(on: Adapter, case: tuple[str, tuple[Step, ...]]) -> None:
-    """A 0-d array, or view of one element, is written in place as any other."""
+    """A 0-d array, also a view of one element, is written in place like any other."""
     way, steps = case
     base, [twin] = chain(on, ((2,) if steps else (), steps))
     operand = new(on, (), first=5)
@@ -294,9 +294,9 @@ def assignments() -> Iterator[tuple[Shape, Any, str]]:
                 yield from ((shape, key, kind) for kind in ("number", "array"))
 
 
-@rule("WRT-23", "assignment into an index is a write through that view", assignments)
+@rule("WRT-23", "assignment by a basic index is a write through the view", assignments)
 def assign(on: Adapter, case: tuple[Shape, Any, str]) -> None:
-    """`a[key] = value` gives `a` what a write through `a[key]` would."""
+    """`a[key] = value` has the effect of a write through `a[key]`."""
     shape, key, kind = case
     base = new(on, shape)
     target = base.view.getitem(key)
@@ -306,11 +306,11 @@ def assign(on: Adapter, case: tuple[Shape, Any, str]) -> None:
     see(on, base, "the array after the assignment")
 
 
-@rule("WRT-24", "views survive the death of their base", [
+@rule("WRT-24", "views outlive their base", [
     case for case in layouts(SHAPES[1:]) if case[1] and 0 not in case[0]
 ])  # fmt: skip
 def survives(on: Adapter, case: Chain) -> None:
-    """The memory lives as long as any view of it, and can still be written."""
+    """Memory lives as long as any view of it, and can still be written."""
     shape, steps = case
     base = dense(list(range(math.prod(shape))), shape)
     [view] = model_views(base, steps)
