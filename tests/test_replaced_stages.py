@@ -1,4 +1,4 @@
-"""PIP-3: every stage can be replaced by name, and a replacement is what is called."""
+"""PIP-3: every stage can be replaced by name, and a replacement is what is called where it runs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def loss(x: Any, w: Any) -> Any:
 
 def arguments() -> tuple[Any, Any]:
     return al.ones(4, 3), al.ones(3, 2).requires_grad_()
+
+
+def spent(x: Any) -> Any:
+    """Its result has a history whose saved values are freed: every backward raises."""
+    result = (x * x).sum()
+    result.backward()
+    return result
 
 
 def counted(name: str, calls: list[str]) -> Callable[..., Any]:
@@ -67,3 +74,22 @@ def test_an_unknown_stage_is_told_all_names() -> None:
     assert str(caught.value) == (
         f"compile: stages has 'desugaring', expected names among {', '.join(STAGES)}"
     )
+
+
+@pytest.mark.rules("PIP-3")
+@pytest.mark.parametrize("how", [dict, lambda **given: {"stages": given}], ids=["own", "stages"])
+@pytest.mark.parametrize(
+    "function, needs_grad, why",
+    [(abs, False, "no input requires grad"), (spent, True, "every backward raises, as in eager (")],
+)
+def test_a_partitioner_runs_only_where_there_is_a_backward(
+    how: Callable[..., Any], function: Any, needs_grad: bool, why: str
+) -> None:
+    calls: list[str] = []
+    partitioned = how(partition=counted("partition", calls))
+    without = al.compile(function, **partitioned)
+    without(al.ones(2).requires_grad_(needs_grad))
+    assert [] == calls
+    assert without.partition.no_backward.startswith(why)
+    al.compile(abs, **partitioned)(al.ones(2).requires_grad_())
+    assert ["partition"] == calls

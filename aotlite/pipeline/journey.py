@@ -6,14 +6,20 @@
     4 joint          the tape is run on fake tangents: forward and backward in one imperative graph
     5 desugar        wrapper subclasses are replaced by their inner tensors
     6 functionalize  in-place ops are replaced: no op writes any more
-    7 simplify       dead code and common subexpressions; then the user's passes
+    7 simplify       dead code, common subexpressions, needless views and scatters are removed
     8 partition      the joint graph is cut into a forward, a backward, and saved values
-    9 lower          a backend compiles each graph into a callable
+    9 lower          a backend compiles the forward; the backward when it first runs
     10 runtime       the entry: guards, the call, and every side effect of the function
 
-Each stage is one function, and none imports another. `compile(stages={"simplify": mine})` replaces
-a stage by its name in `STAGES`; `partition=` replaces the eighth. After every stage the graph is
-shown to the observers and verified (`observers`).
+Each stage is one function, and none imports another. `compile_once`, `_compiled`, `_analyzed`,
+`_convention_and_joint` and `_lowered` call them, and beside them four functions for features:
+`with_parts` (wrapper subclasses as results), `widened` (inputs of the backward alone), `with_bases`
+(inputs that overlap), `opened` (normalizations before min-cut).
+
+`compile(stages={"simplify": mine})` replaces a stage by its name in `STAGES`; `partition=` replaces
+the eighth; the user's decompositions come before the seventh, the user's passes after it. The graph
+of every stage is shown to the observers and verified (`observers`). Where stage 5 has nothing to
+replace, the graph that it returns is shown as `4 joint`.
 
 Read next, in this order: `stages/records` (what stages hand on), the `__init__` of each stage,
 `request`, `observers`, `user_code`, `partitioning`, `lowering`, `derivatives` (specs/pipeline.md).

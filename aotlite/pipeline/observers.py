@@ -44,7 +44,7 @@ _PURPOSES = {
     "4 joint": "the tape continued: forward and backward in one imperative graph",
     "5 desugar": "of dense tensors only: ops of wrapper subclasses became ops of their parts",
     "6 functionalize": "no op writes any more: input writes are outputs",
-    "7 simplify": "without dead code and repeated computations",
+    "7 simplify": "without dead code, repeated computations, needless views and scatters",
     "pass 'opened'": "normalisations in simpler ops: the cut can save one number a row of each",
     "8 partition": "which values are saved for the backward, and why",
     "8 partition, forward": "what a call runs",

@@ -2,7 +2,7 @@
 
 Input: a simplified graph. Output: a `Partition` whose halves stage 9 lowers. The rewrites: closing
 copies (FUN-21), saved-tensor hooks in the graphs (SAV-7), tokens made and sunk inside (TOK-3).
-Rules: PART-8, PART-14. Spec: `specs/s8_partition.md`.
+Rules: PIP-3, PART-8, PART-14. Spec: `specs/s8_partition.md`.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ def partitioned(graph: Graph, compilation: Compilation) -> Partition:
 def without_backward(
     graph: Graph, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, FunctionMeta]:
-    """The partition of a function without backward: the forward alone.
+    """The partition of a function without backward: the forward alone, so no partitioner runs.
 
-    With `keep_inference_input_mutations` the graph ends in `copy_` ops that write the inputs, and
-    the returned metadata says so (FUN-21).
+    Where every backward would raise (`FunctionMeta.failure`), the rest of the joint graph is
+    dropped (PIP-3, DBL-3). With `keep_inference_input_mutations` the graph ends in `copy_` ops that
+    write the inputs, and the returned metadata says so (FUN-21).
     """
     options, observers = compilation.options, compilation.observers
     graph = default_partition(graph).forward if meta.training else graph

@@ -2,14 +2,15 @@
 
     y = x[0]; y.mul_(2); z = x + 1     becomes     y2 = mul(select(x, 0, 0), 2)
                                                    x2 = select_scatter(x, y2, 0, 0)
-                                                   z = add(x2, 1); outputs: z, x2 as MutatedInput
+                                                   z = add(x2, 1); outputs: x2 as MutatedInput, z
 
-Input: an imperative graph. Output: an equal graph in which no op writes. It keeps one `Group` per
-storage (value, version, pending writes) and one `Alias` per tensor object (group, view chain):
-Note [Group and alias] in `aliases.py`. `views.py` makes aliases, `writes.py` pending writes;
-`alias_values.py` computes the newest value of an alias when it is read, by the inverses of
-`view_inverses.py`; `results.py` gives outputs memory of their own. Random ops get a seed and an
-offset (`shared/rng_inputs.py`); last, effects get tokens (`shared/effect_tokens.py`).
+Input: an imperative graph. Output: an equal graph in which no op writes. A storage that is written,
+or that as_strided reads, has a `Group` (value, version, pending writes), and each tensor object on
+it an `Alias` (group, view chain): Note [Group and alias] in `aliases.py`. `views.py` makes aliases,
+`writes.py` pending writes; `alias_values.py` computes the newest value of an alias when it is read,
+by the inverses of `view_inverses.py`; `results.py` gives outputs memory of their own. Random ops
+get a seed and an offset (`shared/rng_inputs.py`); last, effects get tokens
+(`shared/effect_tokens.py`).
 Rules: FUN-2..FUN-12, FUN-25, FUN-35, RNG-1..RNG-4, TOK-1..TOK-5. Spec: `specs/s6_functionalize.md`.
 """
 

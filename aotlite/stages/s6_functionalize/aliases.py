@@ -32,7 +32,8 @@ WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 @attrs.define(eq=False)
 class Group:
-    """The values of one storage: the root's newest value and the writes not yet folded into it."""
+    """The values of one storage: the root's newest value and the writes not yet folded into it.
+    Storages that nothing writes, and no as_strided reads, have none (`Storages.needs_alias`)."""
 
     meta: TensorMeta
     """The root's geometry in eager."""

@@ -1,4 +1,4 @@
-"""Functionalizes a view: an `Alias` with a longer chain, or a pure view op if nothing is written.
+"""Functionalizes a view: an `Alias` with a longer chain; a pure view op where there is no group.
 
 Used by stage 6 for each view op, each result of a multi-output view, and each geometry op.
 Rules: FUN-3, FUN-11, FUN-34. Spec: `specs/s6_functionalize.md`.
@@ -24,7 +24,7 @@ from aotlite.stages.shared.user_frames import describe
 def add_view(
     values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
 ) -> None:
-    """Registers a view: as an alias, or as a node if its storage is never written."""
+    """Registers a view: as an alias, or as a node if its storage needs no group."""
     if not values.storages.needs_alias(operand):
         values.env[node] = _plain_view(values, node, operand, op, rest)
         return
@@ -50,7 +50,7 @@ def add_view(
 def _plain_view(
     values: AliasValues, node: Node, operand: Node, op: ViewOp, rest: tuple[Any, ...]
 ) -> Node:
-    """The node of a view of a storage that is never written; equal views share one node."""
+    """The node of a view of a storage without a group; equal views share one node."""
     value: Node = values.read(operand)
     if op in SAME:
         return value

@@ -18,7 +18,7 @@ from aotlite.stages.s7_simplify.decompositions import Table, decompose
 def normalisations(graph: Graph) -> Table:
     """The decompositions of a graph's normalizations; empty if it has none.
 
-    An op of which a checkpoint policy saves or recomputes some call is left out.
+    An op of which some call has a hint to be saved or recomputed is left out.
     """
     found = {node.target: node.target.expands for node in graph.calls if _is_normalisation(node)}
     for node in graph.calls if found else ():

@@ -2,7 +2,8 @@
 
 Input: the simplified joint graph. Output: `MinCut`: the values to save, and the reason why each
 value is saved or recomputed. `aotlite.partition` makes the halves of it with `cut`. Costs and bans
-are in `recompute_costs.py`, the solver in `flow_network.py`. No policies, no memory budgets.
+are in `recompute_costs.py`, the solver in `flow_network.py`. Hints on nodes (`Node.recompute`, set
+by `checkpoint` and by passes) are followed. No memory budgets.
 Rules: PART-14 to PART-25. Spec: `specs/s8_mincut.md`.
 
 Note [Min-cut edges]
@@ -105,7 +106,7 @@ class MinCut:
 def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
     """The cheapest values to save such that the backward can recompute the rest (PART-14).
 
-    Raises ArgumentError if checkpoint policies allow no cut, or if `solver` returns none.
+    Raises ArgumentError if the nodes' hints allow no cut, or if `solver` returns none.
     """
     check_solver(solver)
     joint = numbered(graph)
@@ -160,6 +161,6 @@ def _no_cut(graph: Graph, costs: RecomputeCosts, path: list[int]) -> ArgumentErr
             "computed again, expected one of them"
         ),
         *notes,
-        "A checkpoint policy that recomputes a result of it forbids both, or a pass has broken the "
+        "A hint to recompute a result of it forbids both, or a pass has broken the "
         "graph. (PART-24)",
     )
