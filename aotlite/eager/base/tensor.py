@@ -79,6 +79,8 @@ class Tensor(HostValues):
     value: Any
     facts: Any
     _array: Any
+    """The array that `_data` has made; None until then, and after a change of geometry or memory.
+    Written code reads it first, which saves most calls of the property."""
     _leaf: bool
     _node: TapeNode | None
     _index: int
