@@ -45,7 +45,6 @@ class Proxy(Operand):
 
 class Results:
     """The several results of one node. Indexing or unpacking emits a `getitem` for each taken.
-
     A result that is never taken gets no `getitem`.
     """
 
@@ -73,7 +72,6 @@ class Results:
 @attrs.define(eq=False, repr=False)
 class Builder:
     """Collects nodes in execution order; `finish` returns the graph.
-
     Set `source` to the node of the earlier graph that is being translated: emitted nodes get its
     location, scope, phase, grad mode and sequence number (FUN-26, FUN-35). Without a source they
     have the phase `phase`. An input has the phase of its role: tangents are of the backward.

@@ -82,7 +82,6 @@ class Node:
     @property
     def module(self) -> str:
         """The path of the Module in which the op ran, such as `layers.0.fc`.
-
         A node of a backward has the path of the op that it differentiates. Empty in the outermost
         Module, and outside of Modules.
         """
@@ -101,7 +100,6 @@ class Node:
     @property
     def is_backward(self) -> bool:
         """Whether a backward recorded it: the function's, or one that the function ran itself.
-
         The phase of the latter is FORWARD all the same (SEQ-1).
         """
         inner = self.scope is not None and self.scope.is_backward
@@ -163,7 +161,6 @@ class Copy:
 
 def map_nodes(value: Any, function: Callable[[Node], Any]) -> Any:
     """`value`, an argument or a tuple of arguments, with `function` applied to its nodes.
-
     A tuple in which nothing changes is returned itself.
     """
     if type(value) is Node:

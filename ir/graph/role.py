@@ -272,7 +272,6 @@ class Rewritten:
 @attrs.frozen
 class Gradient:
     """Output: the gradient of an input, of a family's base, or of a result that retains its grad.
-
     The value is None where no gradient flows.
     """
 

@@ -307,7 +307,6 @@ def recast(offset: int, old: TensorMeta, new: TensorMeta) -> int:
 @attrs.define(eq=False, slots=True, repr=False)
 class MultiViewOp(Op):
     """An op with several results, all on the storage of its first operand.
-
     The rule gives for each result the equal single view, as (ViewOp, arguments after the operand).
     """
 

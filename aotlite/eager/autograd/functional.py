@@ -27,7 +27,6 @@ def backward(
     inputs: Sequence[Any] | Any = None,
 ) -> None:
     """Adds the gradients of `tensors` to the `.grad` of the leaves that they depend on.
-
     With `inputs`, only to the `.grad` of these, which need not be leaves. A missing gradient is 1
     for a tensor of one element. Raises AutogradError for tensors without history, for a graph that
     was freed, and for saved values that were modified in place.
@@ -100,7 +99,6 @@ def grad(
 
 def _formed(inputs: Any, found: Sequence[Tensor | None]) -> list[Tensor | None]:
     """The gradients, each in the gradient form of its input (SHD-15).
-
     Those of views may not have it yet; that of a leaf has it, unless a hook replaced it.
     """
     pairs = zip(_listed("grad: an input", inputs), found, strict=True)
@@ -240,7 +238,6 @@ def backward_of(
     inputs: object = None,
 ) -> None:
     """Adds the gradients of this tensor to the `.grad` of the leaves that it depends on.
-
     With `inputs` (tensors), only to the `.grad` of these; only what they need is computed.
     """
     one = single(tensor, gradient) if not create_graph and inputs is None else None

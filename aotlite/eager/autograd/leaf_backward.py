@@ -25,7 +25,6 @@ Leaves = list[AccumulateGrad | None]
 
 def single(tensor: Any, gradient: Any) -> tuple[TapeNode, list[Any], Leaves] | None:
     """(the only node behind `tensor`, its gradients, the AccumulateGrad nodes of the leaves).
-
     None where the engine is needed: more nodes, hooks, anomaly mode, other roots.
     """
     if not isinstance(tensor, Tensor):
@@ -111,7 +110,6 @@ def collect_windows(
     layouts: Sequence[tuple[TensorMeta, int]],
 ) -> None:
     """`collect` for results of kernels that are no tensors yet, each in memory of its own.
-
     With the meta of a result comes the size in bytes of a buffer that the leaf may take over; -1
     where the leaf has another layout.
     """
@@ -164,7 +162,6 @@ def _add_in_place(total: Tensor, grad: Tensor) -> None:
 
 def _places_of(inputs: Sequence[Any], leaves: Leaves) -> Sequence[int | None] | None:
     """The index among `leaves` of each input; None for an input that is not among them.
-
     None altogether where an input is not a leaf that requires grad, or none is among `leaves`.
     """
     nodes = []

@@ -75,6 +75,3 @@ class Variables:
     def by_role(self, inputs: Iterable[InputRole]) -> dict[Any, str]:
         """Variables of the tensors whose memory outlives the call: inputs and new ones."""
         return {**{role: name_of(role) for role in inputs}, **self._tensors}
-
-
-__all__ = ["Variables"]
