@@ -2,10 +2,11 @@
 
 Input: `Captured` and `FunctionMeta`. Output: `Convention`, whose inputs are
 
-    synthetic bases · other arguments and hidden inputs · parts of wrappers · seed and offset
+    synthetic bases · other arguments · other hidden inputs · seed and offset
 
-Synthetic bases replace overlapping inputs of which one is written. Seed and offset are there if
-random ops are. A tensor passed twice is one input: guards fix which arguments are the same object
+Synthetic bases replace overlapping inputs of which one is written, and inputs beyond which
+as_strided reaches. The parts of a wrapper stand in its place. Seed and offset are there if random
+ops are. A tensor passed twice is one input: guards fix which arguments are the same object
 (DUP-1, DUP-2). Spec: `specs/s3_convention.md`.
 """
 

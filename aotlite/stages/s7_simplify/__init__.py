@@ -7,6 +7,7 @@ Input and output: a pure graph; linear time.
     dead_scatters.py           a scatter that a later one overwrites is dropped
     normalizations.py          not run here: softmax and the like in simpler ops, for stage 8
     decompositions.py          not run here: the user's table, before this stage
+    linearity.py               not run here: asks whether a backward is linear, for double backward
 
 A node whose memory the caller gets is never merged with another: two results are two memories, and
 a saved value must not be a result that the caller may write (PART-15).
