@@ -21,7 +21,7 @@ class Differentiable:
 
     @optional
     def requires_grad_(self, a: Array, flag: bool) -> Array:
-        """Makes an array a leaf that collects gradients, or makes it collect none."""
+        """Makes an array require a gradient, or makes a leaf require none."""
 
     @optional
     def requires_grad(self, a: Array) -> Any:
@@ -67,15 +67,15 @@ class Differentiable:
 
     @optional
     def grad(self, a: Array) -> Any:
-        """The gradient that a leaf has collected, None before any."""
+        """The accumulated gradient of a leaf; None before the first."""
 
     @optional
     def gradient_of(self, a: Array, x: Array, gradient: Array) -> Array:
-        """The gradient of `a` for `x`, with a history; no leaf collects it."""
+        """The gradient of `x`, given that of `a`, with a history; no leaf accumulates it."""
 
     @optional
     def retain_grad(self, a: Array) -> None:
-        """Lets an array that is no leaf keep its gradient as well."""
+        """Makes an array that is no leaf keep its gradient in backwards."""
 
     @optional
     def on_gradient(self, a: Array, hook: Callable[[Array], None]) -> None:
@@ -83,7 +83,7 @@ class Differentiable:
 
     @optional
     def custom(self, forward: Callable[..., Array], backward: Callable[..., Any]) -> Any:
-        """A function with a gradient of its own: `forward(ctx, *arrays)`, `backward(ctx, grad)`.
+        """A custom function of `forward(ctx, *arrays)` and `backward(ctx, grad)`.
 
         `ctx` has PyTorch's `save_for_backward`, `saved_tensors` and `mark_dirty`.
         """
@@ -94,7 +94,7 @@ class Differentiable:
 
     @optional
     def vjp(self, function: Callable[..., Array], arrays: list[Array], gradient: Array) -> Any:
-        """The gradients of `function(*arrays)` for each of the arrays, without collecting them."""
+        """The gradients of `function(*arrays)` for each of the arrays; no leaf accumulates them."""
 
     # --- versions
 
@@ -106,7 +106,7 @@ class Differentiable:
 
     @optional
     def compile(self, function: Callable[..., Any]) -> Any:
-        """The function compiled, in the usual way of the library."""
+        """The function, compiled by the library's usual compiler."""
 
     @optional
     def compile_donating(self, function: Callable[..., Any]) -> Any:

@@ -21,7 +21,7 @@ from aotlite.conformance.unsupported import Absent
 HERE = Path(__file__).parent
 ADAPTERS = HERE / "adapters"
 WORDS = ("adapter.py", "adapter_autograd.py")
-"""The modules of this package that count as the adapter's."""
+"""The modules of this package whose errors count as the adapter's."""
 PYTHON = (*map(sysconfig.get_path, ("stdlib", "platstdlib")), "<frozen ", "<attrs generated ")
 FOREIGN = ("site-packages", "dist-packages")
 """The folders of installed libraries below Python's own."""
@@ -36,7 +36,7 @@ class Signal(Exception):
 
 
 def through(method: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Calls a method of an adapter. Errors from here on are not the suite's."""
+    """Calls a method of an adapter. Errors below this frame are not the suite's."""
     return method(*arguments)
 
 

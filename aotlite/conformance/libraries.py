@@ -22,11 +22,11 @@ LIBRARIES: dict[str, str] = {
     "torch-aot-function": f"{_ADAPTERS}.torch:AOTFunction",
     "aotlite": f"{_ADAPTERS}.aotlite:Aotlite",
 }
-"""Name of a shipped library -> the place of its adapter's class."""
+"""Name of a shipped library -> `module:Class` of its adapter."""
 
 
 def required(module: str, install: str) -> Any:
-    """Returns the module of a library. *Err* `MissingExtraError`, which says what to install."""
+    """Returns the module of a library. *Err* `MissingExtraError`, with the install command."""
     try:
         return import_module(module)
     except ImportError as error:

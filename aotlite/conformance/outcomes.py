@@ -1,4 +1,4 @@
-"""The outcomes of a rule: kept, broken, absent, death of the library, fault of the suite."""
+"""The outcomes of a rule: kept, broken, absent, crash or hang, fault of the suite."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ class Result:
 
 
 def is_broken(result: Result) -> bool:
-    """Whether a result counts against the library: a death, or a breach of a rule that is no
-    choice. A fault of the suite or the adapter never does."""
+    """Whether a result counts against the library: a crash, a hang, or a breach of a rule that is
+    no choice. A fault of the suite or the adapter never does."""
     return isinstance(result.outcome, Dies) or (
         isinstance(result.outcome, Breaks) and not result.choice
     )

@@ -13,7 +13,7 @@ from aotlite.conformance.outcomes import Breaks, Dies, Faulty, Keeps, Lacks, Res
 from aotlite.conformance.rules import GROUPS
 
 _PLAIN_WORDS = ("keeps", "absent", "not run", "yes", "no")
-"""The words that are printed without emphasis: nobody is at fault."""
+"""The words that are printed without emphasis, as they report no fault."""
 
 
 PREFACE = """# Which library keeps which rule
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def chosen(self) -> tuple[Result, ...]:
-        """The results of rules that a library may keep or not, which this one has chosen."""
+        """The results of rules that are a choice, and that the library can run."""
         return tuple(
             each
             for each in self.results

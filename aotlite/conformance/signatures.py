@@ -11,7 +11,7 @@ from aotlite.ir.errors import ArgumentError
 
 
 def checked(adapter: Adapter) -> Adapter:
-    """Returns the adapter. *Err* `ArgumentError` for a method that no rule calls, or that does not
+    """Returns the adapter. Raises `ArgumentError` for a method that no rule calls, or that does not
     take a rule's arguments. Names of an adapter's own helpers begin with an underscore."""
     for complaint in complaints(type(adapter)):
         raise ArgumentError(complaint)
@@ -19,7 +19,7 @@ def checked(adapter: Adapter) -> Adapter:
 
 
 def complaints(adapter: type[Adapter]) -> Iterator[str]:
-    """Yields what is wrong with the methods that a class adds to `Adapter`."""
+    """Yields the mistakes in the methods that a class adds to `Adapter`."""
     for name, method in inspect.getmembers(adapter, inspect.isfunction):
         asked = getattr(Adapter, name, None)
         if asked is None and not name.startswith("_"):

@@ -1,4 +1,4 @@
-"""The Array API standard's strict implementation: what a portable program may rely on."""
+"""array-api-strict, the strict implementation of the Array API standard, as the suite sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch and aotlite say in the same words: the methods of their tensors."""
+"""The adapter methods that PyTorch and aotlite share: calls of their tensors' methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aotlite.conformance.witnesses.call_source import along
 
 
 class TorchWords(Adapter):
-    """Every method that needs nothing but tensors."""
+    """The methods that call tensors' methods alone."""
 
     function: type
     """The library's `autograd.Function`."""

@@ -1,4 +1,4 @@
-"""An array library in plain Python that knows every gradient: the model of the autograd rules.
+"""An array library in plain Python with forward derivatives: the model of the autograd rules.
 
 Its memory holds dual numbers: a value, and its derivative for each element of each leaf. Views are
 those of `memory_model`, so that writes through any alias need no rule here, and gradients no graph.
@@ -84,7 +84,7 @@ class DualModel(Adapter):
         return a
 
     def slopes(self, a: Sketch, gradient: Sequence[float], x: Sketch) -> Any:
-        """The gradient of `a` for leaf `x`, given that of each element of `a`: nested lists."""
+        """The gradient of leaf `x`, given that of each element of `a`, as nested lists."""
         found = []
         for element in (element for each in x.read() for element in each.slopes):
             each = [dual.slopes.get(element, 0.0) for dual in a.read()]
@@ -134,7 +134,7 @@ class DualModel(Adapter):
 
 
 def _view(name: str) -> Callable[..., Any]:
-    """A method of `DualModel` that makes the views of `model`."""
+    """A method of `DualModel` that returns the views of `model`."""
 
     def make(self: DualModel, a: Sketch, *arguments: Any) -> Any:
         made = getattr(a.view, name)(*arguments)
@@ -168,7 +168,7 @@ def _both(a: Sketch, b: Any, op: Callable[[Dual, Dual], Dual]) -> list[Dual]:
 
 
 def _operand(a: Sketch, b: Any) -> list[Dual]:
-    """The elements of an operand of the shape of `a`, or one number for all."""
+    """The elements of an operand, broadcast to the shape of `a`."""
     if isinstance(b, Sketch):
         return Sketch(b.view.expand(a.view.shape), b.is_detached).read()
     return [Dual(float(b))] * math.prod(a.view.shape)

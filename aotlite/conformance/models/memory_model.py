@@ -19,12 +19,12 @@ Shape = tuple[int, ...]
 
 
 class NoView(Signal):
-    """Raised if no strides express a view: a library may copy or refuse here, and nothing else."""
+    """Raised if no strides express a view: a library has to copy or to refuse."""
 
 
 @attrs.frozen(eq=False)
 class View:
-    """A window on a list of numbers. Methods are named as the adapter's, and make views."""
+    """A strided view of a list of numbers. Its methods have the names of the adapter's view ops."""
 
     memory: list[Any]
     shape: Shape
@@ -34,7 +34,7 @@ class View:
     # --- reading
 
     def addresses(self) -> list[int]:
-        """The place in memory of every element, in row-major order."""
+        """The address of every element, in row-major order."""
         return [self._address(index) for index in self._indices()]
 
     def _indices(self) -> Iterator[Shape]:
@@ -69,13 +69,13 @@ class View:
             self.memory[address] = value
 
     def update(self, function: Callable[[Any], Any]) -> None:
-        """Stores what a function makes of each element."""
+        """Replaces each element by a function of it."""
         self.write([function(value) for value in self.values()])
 
     # --- views
 
     def view(self, shape: Shape) -> View:
-        """Another shape on the same elements, in row-major order. *Err* `NoView`."""
+        """Another shape of the same elements, in row-major order. Raises `NoView`."""
         _demand(math.prod(shape) == math.prod(self.shape))
         addresses = self.addresses()
         strides = _strides_of(addresses, shape)
@@ -87,7 +87,7 @@ class View:
     reshape = view
 
     def flatten(self) -> View:
-        """One dimension. *Err* `NoView`."""
+        """One dimension. Raises `NoView`."""
         return self.view((math.prod(self.shape),))
 
     def permute(self, dims: Sequence[int]) -> View:
@@ -113,7 +113,7 @@ class View:
         return View(self.memory, shape, (*[0] * new, *kept), self.offset)
 
     def slice(self, dim: int, start: int, stop: int, step: int) -> View:
-        """Every `step`-th place of a range inside the dimension."""
+        """Every `step`-th index of a range of a dimension."""
         _demand(dim < len(self.shape) and 0 <= start <= stop <= self.shape[dim])
         return self._places(dim, range(self.shape[dim])[start:stop:step])
 
@@ -129,19 +129,19 @@ class View:
         return self.slice(dim, start, start + length, 1)
 
     def flip(self, dim: int) -> View:
-        """A dimension backwards: a negative stride."""
+        """A dimension reversed: a negative stride."""
         _demand(dim < len(self.shape))
         end = max(self.shape[dim] - 1, 0) * self.strides[dim]
         strides = _with(self.strides, dim, -self.strides[dim])
         return View(self.memory, self.shape, strides, self.offset + end)
 
     def select(self, dim: int, index: int) -> View:
-        """One place of a dimension, which goes."""
+        """One index of a dimension, which is removed."""
         _demand(dim < len(self.shape) and index in range(-self.shape[dim], self.shape[dim]))
         return self.narrow(dim, range(self.shape[dim])[index], 1).squeeze(dim)
 
     def squeeze(self, dim: int) -> View:
-        """Without a dimension of size 1. *Err* `NoView` for another size."""
+        """Without a dimension of size 1. Raises `NoView` for another size."""
         _demand(dim < len(self.shape) and self.shape[dim] == 1)
         shape, strides = _without(self.shape, dim), _without(self.strides, dim)
         return View(self.memory, shape, strides, self.offset)
@@ -163,7 +163,7 @@ class View:
         return View(self.memory, shape, strides, offset)
 
     def unfold(self, dim: int, size: int, step: int) -> View:
-        """Windows of a dimension; the places in a window come last."""
+        """Windows of a dimension; the dimension of a window comes last."""
         _demand(dim < len(self.shape) and size <= self.shape[dim])
         windows = (self.shape[dim] - size) // step + 1
         shape = (*_with(self.shape, dim, windows), size)
@@ -178,7 +178,7 @@ class View:
         return [self.slice(dim, *each, 1) for each in zip(starts, ends, strict=True)]
 
     def unbind(self, dim: int) -> list[View]:
-        """Every place of a dimension."""
+        """The slices along a dimension, without it."""
         _demand(dim < len(self.shape))
         return [self.select(dim, index) for index in range(self.shape[dim])]
 
@@ -209,18 +209,18 @@ class View:
 
 
 def _demand(holds: bool) -> None:
-    """Raises `NoView` where arguments do not fit the shape."""
+    """Raises `NoView` unless the condition holds."""
     if not holds:
         raise NoView
 
 
 def dense(values: list[Any], shape: Shape) -> View:
-    """A view of a whole new memory, in row-major order."""
+    """A view of all of a new memory, in row-major order."""
     return View(values, shape, tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape))))
 
 
 def nested(values: Sequence[Any], shape: Shape) -> Any:
-    """Values in row-major order as nested lists; the one value where there is no dimension.
+    """Values in row-major order as nested lists; for a 0-d shape, the value itself.
 
     >>> nested([1, 2, 3, 4], (2, 2))
     [[1, 2], [3, 4]]
@@ -233,7 +233,7 @@ def nested(values: Sequence[Any], shape: Shape) -> Any:
 
 
 def _strides_of(addresses: list[int], shape: Shape) -> Shape:
-    """The strides that addresses would have to have in a shape: one step along each dimension."""
+    """The strides of a shape whose elements have these addresses, if such strides exist."""
     steps = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     return tuple(
         addresses[step] - addresses[0] if size > 1 and addresses else 1

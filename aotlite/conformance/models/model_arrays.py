@@ -1,4 +1,4 @@
-"""A library's array and the model's view of it together: rules make, write and compare them."""
+"""Pairs of a library's array and the model's view: rules make, write and compare them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aotlite.conformance.unsupported import Absent
 Step: TypeAlias = tuple[Any, ...]
 """A method's name and its arguments after the array: ("narrow", 0, 1, 2)."""
 Chain: TypeAlias = tuple[Shape, tuple[Step, ...]]
-"""A base's shape, and the steps from it."""
+"""The shape of a base, and the view steps from it."""
 
 
 @attrs.frozen(eq=False)
@@ -32,7 +32,7 @@ class Modelled:
 
 
 def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: int = 1) -> Modelled:
-    """A new array of numbers from `first` on, and its model."""
+    """A new array of the numbers `first`, `first + rise`, ..., and its model."""
     values: list[Any] = [first + rise * place for place in range(math.prod(shape))]
     if dtype == "bool":
         values = [value % 2 == 1 for value in values]
@@ -41,7 +41,10 @@ def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: i
 
 
 def step(on: Adapter, twin: Modelled, name: str, *arguments: Any) -> list[Modelled]:
-    """One or more views of a twin. *Err* `NoView`: the model has none, nothing is asked then."""
+    """Returns one or more views of a pair.
+
+    *Err* `NoView` if the model has none; the library is not called then.
+    """
     made = getattr(twin.view, name)(*arguments)
     if not made:
         raise NoView
@@ -55,7 +58,10 @@ def step(on: Adapter, twin: Modelled, name: str, *arguments: Any) -> list[Modell
 def chain(
     on: Adapter, case: Chain, dtype: str = "int64", rise: int = 1
 ) -> tuple[Modelled, list[Modelled]]:
-    """The base, and what the last step makes; steps before go on from their first result."""
+    """Returns the base and the results of the last step.
+
+    Each step is applied to the first result of the step before.
+    """
     shape, steps = case
     base = new(on, shape, dtype, rise=rise)
     twins = [base]
@@ -65,7 +71,7 @@ def chain(
 
 
 def is_possible(case: Chain) -> bool:
-    """Whether the model can make the chain, and it ends in something."""
+    """Whether the model can run the chain, and the last step has a result."""
     shape, steps = case
     try:
         return bool(model_views(dense([0] * math.prod(shape), shape), steps))
@@ -74,7 +80,7 @@ def is_possible(case: Chain) -> bool:
 
 
 def model_views(base: View, steps: Sequence[Step]) -> list[View]:
-    """What the last step makes in the model. *Err* `NoView`."""
+    """Returns the results of the last step in the model. Raises `NoView`."""
     views = [base]
     for name, *arguments in steps:
         made = getattr(views[0], name)(*arguments) if views else []
@@ -88,19 +94,19 @@ def see(on: Adapter, twin: Modelled, what: str) -> None:
 
 
 def demand_writes(on: Adapter) -> None:
-    """Raises `Absent` for a library whose arrays cannot be written, before any work is done."""
+    """Raises `Absent` for a library with immutable arrays. Rules call it before any work."""
     if on.immutable:
         raise Absent("writes in place")
 
 
 def fill(on: Adapter, twin: Modelled, number: Any) -> None:
-    """Writes one number into all of an array by whatever means there are, and into the model."""
+    """Writes one number to all elements of an array and of its model."""
     overwrite(on, twin.array, number)
     twin.view.update(lambda _: number)
 
 
 def overwrite(on: Adapter, array: Array, number: Any) -> None:
-    """Writes one number into all of an array by whatever means there are."""
+    """Writes one number to all elements of an array, by `setitem` or else `fill_`."""
     try:
         on.setitem(array, ..., number)
     except Absent:
@@ -111,9 +117,9 @@ def overwrite(on: Adapter, array: Array, number: Any) -> None:
 
 
 def poke(on: Adapter, twin: Modelled, number: complex, last: bool = False) -> None:
-    """Writes the first or the last element of an array, and of the model; nothing if empty.
+    """Writes the first or the last element of an array and of its model; nothing if it is empty.
 
-    All elements where the library writes no single ones.
+    Writes all elements if the library lacks `setitem`.
     """
     shape = twin.view.shape
     if 0 in shape:

@@ -1,1 +1,1 @@
-"""Breaches written down as lines of the library's own code."""
+"""Witnesses: breaches as lines of the library's own code."""

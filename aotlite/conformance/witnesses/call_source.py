@@ -1,8 +1,8 @@
 """A call of an adapter's method as lines of its library's own code, for witnesses.
 
-The method's source is the template: arguments are substituted into its statements, and what is
-constant then is folded. A method that is more than simple statements with one `return` at the end
-is spelled as a call in neutral words: `b = select(a, 0, 1)`.
+The method's source is the template: arguments are substituted into its statements, and constant
+expressions are folded. A method with other than simple statements and one `return` at the end is
+printed as a call of the adapter's method: `b = select(a, 0, 1)`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def along(dim: int, *key: Any) -> tuple[Any, ...]:
 def spell(
     name: str, method: Callable[..., Any], arguments: Mapping[str, str], result: str = ""
 ) -> tuple[list[str], str]:
-    """Lines to run, and the expression of the result: '' where the last line has it already.
+    """Returns the lines of a call, and the expression of its result: '' if the lines name it.
 
-    `name` is the method's, for neutral words; `result` is what the result will be called.
+    `name`: the name of the method. `result`: the name of the result.
     """
     statements = _statements(getattr(method, "__func__", method))
     if statements is None:
@@ -57,7 +57,7 @@ def spell(
 
 
 def source_of(function: Callable[..., Any]) -> list[str]:
-    """The lines of a function as it is written, without docstring and annotations."""
+    """Returns the source lines of a function, without docstring and annotations."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -70,7 +70,7 @@ def source_of(function: Callable[..., Any]) -> list[str]:
 
 @functools.cache
 def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
-    """The body of a function without docstring, or None where it is no template."""
+    """Returns the body of a function without docstring; None if it is no template."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
@@ -84,7 +84,7 @@ def _statements(function: Callable[..., Any]) -> tuple[ast.stmt, ...] | None:
 
 
 def _body(tree: ast.Module) -> list[ast.stmt]:
-    """The statements of a method, or of `name = lambda self, ...: ...` as a `return`."""
+    """Returns the statements of a method; for `name = lambda self, ...: ...`, one `return`."""
     match tree.body:
         case [ast.FunctionDef(body=body)]:
             return [each for each in body if not (_is_docstring(each) or _is_guard(each))]
@@ -94,7 +94,7 @@ def _body(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _is_guard(statement: ast.stmt) -> bool:
-    """Whether a statement only raises, under a condition: as where something is absent."""
+    """Whether a statement is an `if` that only raises, such as a check for an absent function."""
     match statement:
         case ast.If(body=[ast.Raise()], orelse=[]):
             return True
@@ -106,7 +106,7 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 
 class _Filled(ast.NodeTransformer):
-    """Puts the texts of arguments in the place of parameters, and folds what is constant then."""
+    """Replaces parameters by the texts of arguments, and folds constant expressions."""
 
     def __init__(self, arguments: Mapping[str, str]) -> None:
         self.arguments = arguments
@@ -114,7 +114,7 @@ class _Filled(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         node = super().visit(node)
         if isinstance(node, ast.expr) and _is_constant(node):
-            with contextlib.suppress(Exception):  # `None[0]` stays what it is
+            with contextlib.suppress(Exception):  # `None[0]` is not folded
                 return _expression(_value(node))
         return node
 
@@ -125,7 +125,7 @@ class _Filled(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)
         if _is_constant(node.test):
-            with contextlib.suppress(Exception):  # `None < 0` is the method's own mistake
+            with contextlib.suppress(Exception):  # `None < 0` is not folded
                 return node.body if _value(node.test) else node.orelse
         return node
 
@@ -166,7 +166,7 @@ def _spread(argument: ast.expr) -> list[ast.expr]:
 
 
 def _is_constant(node: ast.AST) -> bool:
-    """Whether an expression holds nothing but literals and the names of `FOLDED`."""
+    """Whether an expression contains literals and the names of `FOLDED` alone."""
     for each in ast.walk(node):
         match each:
             case ast.Name(id=name) if name not in FOLDED and name != "along":
@@ -181,13 +181,13 @@ def _is_constant(node: ast.AST) -> bool:
 def _value(node: ast.expr) -> Any:
     expression = ast.Expression(_Sliced().visit(copy.deepcopy(node)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # `None is not 3`, once it is filled in
+        warnings.simplefilter("ignore", SyntaxWarning)  # `None is not 3`, after substitution
         code = compile(ast.fix_missing_locations(expression), __file__, "eval")
     return eval(code, {**FOLDED, "along": along, "__builtins__": {}})
 
 
 class _Sliced(ast.NodeTransformer):
-    """Writes `1:3` as `slice(1, 3, None)`: alone, or in a tuple, it is no expression."""
+    """Replaces `1:3` by `slice(1, 3, None)`, which is an expression outside of an index too."""
 
     def visit_Slice(self, node: ast.Slice) -> ast.expr:
         self.generic_visit(node)
@@ -206,7 +206,7 @@ def _expression(value: object) -> ast.expr:
 
 
 def index_text(key: object) -> str:
-    """An index as people write it between brackets: a tuple of one reads as the one.
+    """Returns an index as people write it between brackets, without a tuple's parentheses.
 
     >>> index_text((slice(1, None), ..., 0))
     '1:, ..., 0'
@@ -224,7 +224,7 @@ def _part_text(part: object) -> str:
 
 
 def is_constant(value: object) -> bool:
-    """Whether `written` says all of a value: numbers, texts, slices, and containers of these."""
+    """Whether `written` can print a value: numbers, texts, slices, and containers of these."""
     match value:
         case slice():
             return all(map(is_constant, (value.start, value.stop, value.step)))
@@ -238,7 +238,7 @@ def is_constant(value: object) -> bool:
 
 
 def written(value: object) -> str:
-    """A constant as an expression that gives it, with `np` for NumPy: of nan and infinities, too.
+    """Returns an expression of a constant, with `np` for NumPy; nan and infinities too.
 
     >>> written((slice(1, None), 0, float("inf")))
     "(slice(1, None), 0, float('inf'))"
@@ -262,7 +262,7 @@ def written(value: object) -> str:
 
 
 def _is_sum(value: complex) -> bool:
-    """Whether `x+yj` gives the number: it has no infinities, nor zeros that lose their sign."""
+    """Whether `x+yj` is the number: both parts are finite, and no zero loses its sign."""
     if not cmath.isfinite(value):
         return False
     if value.real and value.imag:
@@ -286,7 +286,7 @@ def _container_text(value: Any) -> str:
 
 
 def _scalar_text(value: np.generic) -> str:
-    """A NumPy scalar by its class: older versions of NumPy show the number alone."""
+    """Returns a NumPy scalar with its class; older versions of NumPy print the number alone."""
     plain = value.item()
     if type(plain) in (bool, int, float, complex):
         return f"np.{value.dtype.type.__name__}({written(plain)})"

@@ -1,4 +1,4 @@
-"""Functions of arrays, handed to a library with their lines written down."""
+"""Functions of arrays that a library compiles, with their lines recorded for witnesses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotlite.conformance.witnesses.recording import Definition, Recorder
 
 
 def library_of(on: Adapter | Recorder) -> Adapter:
-    """The adapter itself, with nothing around it that a library could trace into."""
+    """Returns the adapter without wrappers, into which a library could trace."""
     found = on.adapter if isinstance(on, Recorder) else on
     return found.unwatched if isinstance(found, Watched) else found
 
@@ -21,10 +21,10 @@ def library_of(on: Adapter | Recorder) -> Adapter:
 def tried(
     on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
 ) -> tuple[Callable[..., Any], Any, Exception | None]:
-    """`body(adapter, *arrays)` as a function of arrays, and its result or error on these.
+    """Returns `body(adapter, *arrays)` as a function of arrays, and its result or error on these.
 
-    What this run does is what the recorder writes down as the lines of a new function: the function
-    itself talks to the library directly, so that the library may trace it.
+    The recorder takes the lines of the function from this run. The function itself calls the
+    adapter without wrappers, so that the library can trace it.
     """
     library = library_of(on)
 
@@ -48,7 +48,7 @@ def tried(
 def defined(
     on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
 ) -> tuple[Callable[..., Any], Any]:
-    """As `tried`, for what must not fail."""
+    """Like `tried`, without the error, which is raised."""
     function, result, failure = tried(on, body, arrays)
     if failure is not None:
         raise failure
@@ -58,11 +58,11 @@ def defined(
 def say(
     on: Adapter, lines: str, *values: object, function: Callable[..., Any] | None = None
 ) -> None:
-    """Lines for the witness, with `{}` for arrays: what no adapter's method stands for."""
+    """Adds lines to the witness that are no call of the adapter, with `{}` for arrays."""
     if isinstance(on, Recorder):
         on.say(lines, *values, function=function)
 
 
 def told(on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]) -> Callable[..., Any]:
-    """As `tried`, on copies of the arrays: for what writes them, or fails."""
+    """Returns the function of `tried`, run on copies of the arrays: it may write them, or fail."""
     return tried(on, body, [library_of(on).clone(each) for each in arrays])[0]

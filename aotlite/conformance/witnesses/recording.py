@@ -1,4 +1,4 @@
-"""An adapter that writes down what it is asked, in the words of its library: for witnesses."""
+"""An adapter that records its calls, and prints them as code of its library, for witnesses."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from aotlite.conformance.witnesses.call_source import is_constant, source_of, sp
 
 INDENT = "    "
 BLOCKS = ("no_grad", "inference_mode")
-"""Methods that give a `with` block."""
+"""Methods that return a context manager."""
 
 
 @attrs.frozen(eq=False)
 class RecordedCall:
-    """One call of a method, and what came of it."""
+    """One call of a method, with its result or error."""
 
     name: str
     method: Callable[..., Any]
@@ -37,7 +37,7 @@ class RecordedCall:
 
 @attrs.frozen(eq=False)
 class Definition:
-    """A function of arrays, and what it did when it was tried on some."""
+    """A function of arrays, with the events of a trial run on some arrays."""
 
     function: Callable[..., Any]
     arrays: Sequence[object]
@@ -47,7 +47,7 @@ class Definition:
 
 @attrs.frozen
 class End:
-    """The end of a block that an earlier call began."""
+    """The end of a `with` block that an earlier call began."""
 
 
 @attrs.frozen(eq=False)
@@ -63,7 +63,7 @@ Event: TypeAlias = RecordedCall | Definition | End | Text
 
 
 class Recorder:
-    """An adapter's methods, each call of which is kept. Stands for an `Adapter`."""
+    """A wrapper of an `Adapter` that records each call of its methods."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
@@ -99,20 +99,20 @@ class Recorder:
         self.events.append(End())
 
     def define(self, definition: Definition) -> None:
-        """Keeps what a function does, as another recorder has seen it."""
+        """Adds the definition of a function, whose events another recorder has recorded."""
         self.events.append(definition)
 
     def say(self, lines: str, *values: object, function: Callable[..., Any] | None = None) -> None:
-        """Keeps lines of Python that no method stands for."""
+        """Adds lines of Python that are no call of a method."""
         self.events.append(Text(lines, values, function))
 
     def lines(self) -> list[str]:
-        """The calls as code of the library."""
+        """Returns the calls as code of the library."""
         return _Scribe().write(self.events)
 
 
 class _Scribe:
-    """Names what is no plain value at its first appearance: a, b, c and so on."""
+    """Prints events as code. Values other than constants get names at first use: a, b, c, ..."""
 
     def __init__(
         self, known: Sequence[tuple[object, str]] = (), letters: str = string.ascii_lowercase
@@ -121,7 +121,7 @@ class _Scribe:
         self._names = _all_names(letters)
 
     def write(self, events: Sequence[Event]) -> list[str]:
-        """The lines of the events, indented inside of blocks."""
+        """Returns the lines of the events, indented in `with` blocks."""
         lines: list[str] = []
         depth = 0
         for event in events:
@@ -141,7 +141,7 @@ class _Scribe:
         return lines
 
     def _sources(self, call: RecordedCall) -> Iterator[str]:
-        """The source of functions that are met for the first time: they keep their names."""
+        """Yields the source of function arguments at their first use; they keep their names."""
         for value in call.arguments:
             if inspect.isfunction(value) and all(known is not value for known, _ in self._named):
                 self._named.append((value, value.__name__))
@@ -176,7 +176,7 @@ class _Scribe:
         return lines
 
     def _target(self, result: object) -> list[str]:
-        """The names that a result gets; none for plain values."""
+        """Returns the names of a result; none for constants."""
         if is_plain(result):
             return []
         if isinstance(result, list | tuple):
@@ -199,7 +199,7 @@ class _Scribe:
         return name
 
     def _text(self, value: object) -> str:
-        """A value as the lines call it: its name, or the literal."""
+        """Returns the name of a value, or its literal."""
         if is_plain(value) or (is_constant(value) and not self._is_named(value)):
             return written(value)
         if isinstance(value, list):
@@ -211,7 +211,7 @@ class _Scribe:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is a constant of Python's own: a NumPy scalar may be a part of an array."""
+    """Whether a value is a constant without NumPy scalars, as those may be views of an array."""
     return is_constant(value) and not _holds_numpy(value)
 
 
