@@ -1,8 +1,8 @@
-"""The laws as reusable checks of an op, a pass, a partitioner, a backend or a wrapper of one's own.
+"""The laws as reusable checks of your own ops, passes, partitioners, backends and wrappers.
 
 Each function (`check_op`, `check_pass`, ...) runs its subject through named laws and returns a
 `Checked`, or raises a `LawError` whose first line names the law, the subject and the smallest case
-that breaks it. Tables of the laws: `LAWS` for ops; `docs/laws.md` shows all.
+that breaks it. `docs/laws.md` lists all laws; `LAWS` are those of ops.
 """
 
 from aotlite.testing.laws.errors import Checked, LawError

@@ -1,4 +1,4 @@
-"""`LawError`: a law is broken, and by what; `Checked`: what obeyed which laws.
+"""`LawError`, raised for a broken law, and `Checked`, the summary of a check without one.
 
 All checks of `aotlite.testing.laws` raise and return these.
 """
@@ -17,10 +17,10 @@ __all__ = ["Checked", "LawError", "broken", "require_assertions", "running"]
 
 
 class LawError(AotliteError, AssertionError):
-    """A law is broken. The first line names the law, what broke it, and the smallest case tried.
+    """A law is broken. The first line names the law, the subject and the smallest case that fails.
 
-    `law` is the law's name, `case` what it broke on: a `Sample`, a `GraphCase`, a function's name;
-    None where the law speaks of no single case. Notes show it in full.
+    `law` is the name of the law. `case` is the case that fails: a `Sample`, a `GraphCase` or the
+    name of a function; None if the law has no single case. Notes show the case in full.
     """
 
     def __init__(self, law: str, claim: str, sentence: str, case: Any = None) -> None:
@@ -37,13 +37,13 @@ class LawError(AotliteError, AssertionError):
 
 @attrs.frozen
 class Checked:
-    """The result of a check that found nothing wrong: the laws and cases that it ran."""
+    """The result of a check that passed: the subject, the laws and the number of cases."""
 
     subject: str
     laws: tuple[str, ...]
     cases: int
     refused: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    """Cases that the subject refused, as it may, with an error of aotlite's."""
+    """The names of the cases that the subject refused with an error of aotlite's."""
 
     def __str__(self) -> str:
         text = f"{self.subject} obeys {', '.join(self.laws)} on {self.cases} cases"
@@ -51,17 +51,17 @@ class Checked:
 
 
 class Broken(Exception):
-    """Raised by a law inside this package: a sentence, and notes with details."""
+    """The exception of a broken law inside this package: a sentence, and notes with details."""
 
 
 def broken(sentence: str, *notes: str | None) -> Broken:
-    """The exception for a law that does not hold; `running` makes a `LawError` of it."""
+    """Returns the exception for a broken law; `running` turns it into a `LawError`."""
     return noted(Broken(sentence), *notes)
 
 
 @contextmanager
 def running(law: str, claim: str, subject: str, case: Any = None) -> Iterator[None]:
-    """A block whose broken law, or error of whatever kind, becomes a `LawError` about `subject`."""
+    """A block whose `Broken`, or any other error, is raised as a `LawError` about `subject`."""
     try:
         yield
     except LawError:
@@ -76,7 +76,7 @@ def running(law: str, claim: str, subject: str, case: Any = None) -> Iterator[No
 
 
 def require_assertions() -> None:
-    """Raises UnsupportedError where Python drops assertions: every law of ops would hold then."""
+    """Raises UnsupportedError if Python runs with -O, under which all laws of ops would hold."""
     if not __debug__:
         raise UnsupportedError(
             "laws: Python runs with -O, which drops assertions, expected a run without it"

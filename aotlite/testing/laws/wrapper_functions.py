@@ -1,4 +1,4 @@
-"""The functions and tensors that wrappers are tried on, and the parts of a wrapper.
+"""The functions and tensors that wrappers are tested with, and the parts of a wrapper.
 
 A wrapper is any object with `__tensor_flatten__` and `__tensor_unflatten__` (SUB-1), whose methods
 and operators are those of tensors. Its parts may be wrappers in turn (SUB-9).
@@ -21,7 +21,7 @@ __all__ = ["FUNCTIONS", "WrapperFunction", "dense_parts", "flattened", "is_wrapp
 
 @attrs.frozen(eq=False)
 class WrapperFunction:
-    """A function to try: `kind` is `pure` (new results), `view` (of the first argument) or
+    """A function to test. `kind`: `pure` (new results), `view` (of the first argument) or
     `in-place` (writes the first argument and returns it)."""
 
     name: str
@@ -56,14 +56,13 @@ FUNCTIONS: tuple[WrapperFunction, ...] = (
     WrapperFunction("x.add_(y)", _written("add_"), "in-place", count=2),
     WrapperFunction("x.zero_()", _written("zero_"), "in-place"),
 )
-"""Functions of tensors of each kind, all of them exact on the tensors below."""
+"""Functions of each kind, with exact results on the tensors of `tensors`."""
 
 SHAPES: tuple[tuple[int, ...], ...] = ((2, 3), (3,), (), (0, 3))
 
 
 def tensors(count: int) -> Iterator[list[Tensor]]:
-    """Fresh arguments: each shape, one whose memory is in the order of reversed dimensions, and one
-    of another dtype."""
+    """Yields fresh arguments: of each shape, transposed in memory, and of another dtype."""
     for shape in SHAPES:
         yield [_tensor(shape, k) for k in range(count)]
     yield [_tensor((3, 2), k).t() for k in range(count)]
@@ -83,7 +82,7 @@ def is_wrapper(value: Any) -> bool:
 
 
 def flattened(wrapper: Any) -> tuple[tuple[str, ...], Any]:
-    """The names of a wrapper's parts, and its context. Raises `Broken` for what is no such pair."""
+    """The names of a wrapper's parts, and its context. Raises `Broken` for any other result."""
     found = wrapper.__tensor_flatten__()
     if not isinstance(found, tuple) or len(found) != 2:
         raise broken(f"__tensor_flatten__ gives {found!r}, expected (names, context)")
@@ -99,7 +98,7 @@ def flattened(wrapper: Any) -> tuple[tuple[str, ...], Any]:
 
 
 def dense_parts(wrapper: Any) -> list[Tensor]:
-    """The tensors that a wrapper is made of, depth first; a tensor is made of itself."""
+    """The tensors of a wrapper and of the wrappers in it, depth first; for a tensor, itself."""
     if isinstance(wrapper, Tensor):
         return [wrapper]
     names, _ = flattened(wrapper)

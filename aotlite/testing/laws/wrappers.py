@@ -1,16 +1,16 @@
 """`check_subclass`: the laws of a wrapper, an object made of tensors that behaves like one.
 
-W1  flattening names its parts, which are tensors or wrappers, and gives a context
-W2  unflattening its parts gives an equal wrapper, of the same parts
-W3  its shape, strides and dtype are those of the tensor that it stands for
-W4  unwrapping what was made of a tensor gives that tensor's values
-W5  a function of wrappers gives what it gives of tensors
-W6  where it gives a tensor, it gives a wrapper of the same class
-W7  a pure function writes no part, and its result has memory of its own
+W1  flattening returns the names of its parts, tensors or wrappers, and a context
+W2  unflattening its parts returns an equal wrapper of the same parts
+W3  its shape, strides and dtype are those of its tensor
+W4  unwrapping returns the values of its tensor
+W5  a function of wrappers has the values of the function of tensors
+W6  a function of wrappers returns a wrapper where it returns a tensor of tensors
+W7  a pure function writes no part, and its result has new memory
 W8  a view shares memory with its operand where views of tensors do
-W9  what is written through a view reaches the wrapper, and the other way round
-W10 an in-place function gives the wrapper itself, and keeps the memory of its parts
-W11 gradients reach the tensor that it was made of
+W9  a write through a view reaches the wrapper, and the reverse
+W10 an in-place function returns the wrapper itself, and keeps the memory of its parts
+W11 gradients reach the wrapped tensor
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ class Wrapper:
 
 @attrs.frozen
 class WrapperLaw:
-    """A named law: `check(wrapper, function, args)` raises where it is broken.
+    """A named law: `check(wrapper, function, args)` raises if it is broken.
 
-    `kinds` are the kinds of function that it speaks of; none where it speaks of no function.
+    `kinds` are the kinds of function that it applies to; if empty, it applies to a wrapper alone,
+    and is called as `check(wrapper, tensor)`.
     """
 
     name: str
@@ -102,7 +103,7 @@ def _check_functions(functions: tuple[Any, ...]) -> None:
 
 
 def _check_alone(wrapper: Wrapper, subject: str, laws: list[WrapperLaw]) -> int:
-    """The laws that speak of no function, on each tensor; how many there are."""
+    """Checks the laws of a wrapper alone, on each tensor; returns the number of tensors."""
     every = [each[0] for each in tensors(1) if _can_be_made(wrapper, each[0])]
     for tensor in every:
         for law in laws:
@@ -115,7 +116,7 @@ def _check_alone(wrapper: Wrapper, subject: str, laws: list[WrapperLaw]) -> int:
 def _check_function(
     wrapper: Wrapper, subject: str, laws: list[WrapperLaw], function: WrapperFunction
 ) -> int | None:
-    """On how many arguments the function obeys its laws; None where it is refused."""
+    """Checks the laws of a function; returns the number of cases, None if it is refused."""
     count = 0
     for index in range(len(list(tensors(1)))):
         args = _fresh(function, index)
@@ -134,7 +135,7 @@ def _check_function(
 
 
 def _can_be_made(wrapper: Wrapper, tensor: Tensor) -> bool:
-    """Whether the wrapper does not refuse the tensor, for its dtype say."""
+    """Whether the wrapper accepts the tensor: a wrapper may refuse a dtype, for example."""
     try:
         wrapper.make(tensor.clone())
     except AotliteError:
@@ -149,7 +150,7 @@ def _fresh(function: WrapperFunction, index: int) -> list[Tensor]:
 
 
 def _takes(function: WrapperFunction, args: list[Tensor]) -> bool:
-    """Whether tensors themselves can be given to the function."""
+    """Whether the function runs on the tensors themselves."""
     try:
         function.function(*args)
     except AotliteError:
@@ -158,7 +159,7 @@ def _takes(function: WrapperFunction, args: list[Tensor]) -> bool:
 
 
 def _supports(wrapper: Wrapper, function: WrapperFunction, index: int) -> bool:
-    """Whether the wrapper does not refuse the function. What else it raises, a law says."""
+    """Whether the wrapper accepts the function. The laws report other errors."""
     try:
         function.function(*map(wrapper.make, _fresh(function, index)))
     except (AotliteError, NotImplementedError):
@@ -168,7 +169,7 @@ def _supports(wrapper: Wrapper, function: WrapperFunction, index: int) -> bool:
     return True
 
 
-# -------------------------------------------------------------------------------- of no function
+# --------------------------------------------------------------------- laws of a wrapper alone
 def _flattens(wrapper: Wrapper, tensor: Tensor) -> None:
     made = wrapper.make(tensor)
     if not is_wrapper(made):
@@ -187,7 +188,7 @@ def _unflattens(wrapper: Wrapper, tensor: Tensor) -> None:
 
 
 def _rebuilt(made: Any) -> Any:
-    """The wrapper made anew of its parts, which are made anew where they are wrappers."""
+    """The wrapper, unflattened from its parts; parts that are wrappers are unflattened too."""
     if isinstance(made, Tensor):
         return made
     names, context = flattened(made)
@@ -224,7 +225,7 @@ def _unwraps(wrapper: Wrapper, tensor: Tensor) -> None:
     _check_equal("the tensor afterwards", tensor, before)
 
 
-# ------------------------------------------------------------------------------------ of functions
+# ------------------------------------------------------------------------ laws of functions
 def _gives_the_same(wrapper: Wrapper, function: WrapperFunction, args: list[Tensor]) -> None:
     made = [wrapper.make(arg.clone()) for arg in args]
     got = _leaves(function.function(*made))
@@ -266,7 +267,7 @@ def _writes_nothing(wrapper: Wrapper, function: WrapperFunction, args: list[Tens
 
 
 def _is_shared(part: Tensor, made: list[Any]) -> bool:
-    """Whether the part belongs to two arguments, or to all wrappers, as a common scale does."""
+    """Whether several wrappers have the part, such as a common scale."""
     return sum(part is each for wrapper in made for each in dense_parts(wrapper)) > 1
 
 
@@ -309,7 +310,7 @@ def _gives_itself(wrapper: Wrapper, function: WrapperFunction, args: list[Tensor
 def _keeps_gradients(wrapper: Wrapper, function: WrapperFunction, args: list[Tensor]) -> None:
     plain = [arg.detach().clone().requires_grad_() for arg in args]
     given = [arg.detach().clone().requires_grad_() for arg in args]
-    # No leaf is written in place.
+    # A leaf may not be written in place.
     _first(function.function(*[each * 1.0 for each in plain])).sum().backward()
     wrapped = _first(function.function(*[wrapper.make(each * 1.0) for each in given]))
     wrapper.unwrap(wrapped).sum().backward()
@@ -361,16 +362,16 @@ def _shown(tensor: Tensor) -> str:
 _NEW = ("pure", "view")
 _EVERY = (*_NEW, "in-place")
 WRAPPER_LAWS: tuple[WrapperLaw, ...] = (
-    WrapperLaw("W1", "flattening names tensors and a context", _flattens),
-    WrapperLaw("W2", "unflattening gives an equal wrapper of the same parts", _unflattens),
-    WrapperLaw("W3", "its geometry is the tensor's", _has_geometry),
-    WrapperLaw("W4", "unwrapping gives the tensor's values", _unwraps),
-    WrapperLaw("W5", "functions give what they give of tensors", _gives_the_same, _NEW),
-    WrapperLaw("W6", "wrappers give wrappers", _gives_wrappers, _EVERY),
+    WrapperLaw("W1", "flattening returns names of parts and a context", _flattens),
+    WrapperLaw("W2", "unflattening returns an equal wrapper of the same parts", _unflattens),
+    WrapperLaw("W3", "its geometry and dtype are its tensor's", _has_geometry),
+    WrapperLaw("W4", "unwrapping returns its tensor's values", _unwraps),
+    WrapperLaw("W5", "functions have the values of functions of tensors", _gives_the_same, _NEW),
+    WrapperLaw("W6", "functions of wrappers return wrappers", _gives_wrappers, _EVERY),
     WrapperLaw("W7", "pure functions write nothing and share nothing", _writes_nothing, ("pure",)),
     WrapperLaw("W8", "views share memory where views of tensors do", _shares_as_views, ("view",)),
     WrapperLaw("W9", "writes through a view reach the wrapper", _writes_reach, ("view",)),
-    WrapperLaw("W10", "in-place functions give the wrapper itself", _gives_itself, ("in-place",)),
+    WrapperLaw("W10", "in-place functions return the wrapper itself", _gives_itself, ("in-place",)),
     WrapperLaw("W11", "gradients reach the wrapped tensor", _keeps_gradients, _EVERY),
 )
 """The laws of wrappers."""

@@ -275,4 +275,4 @@ def _in_rows(outline: Any, key: Any) -> Any:
 
 plant("L1", "strides put columns in one place", with_rule(_in_rows), "nonzero")
 plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(0)), "masked_select")
-plant("L11", "it says no way out", lambda op: attrs.evolve(op, advice=""), "nonzero")
+plant("L11", "it names no alternative", lambda op: attrs.evolve(op, advice=""), "nonzero")

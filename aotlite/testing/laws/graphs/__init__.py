@@ -1,1 +1,1 @@
-"""Laws of passes, partitioners and backends, which work on graphs, and of captured graphs."""
+"""Laws of passes, partitioners, backends and captured graphs."""

@@ -1,16 +1,16 @@
-"""`check_backend`: the laws of a backend, which makes a callable on windows of a pure graph.
+"""`check_backend`: the laws of a backend, which compiles a pure graph to a callable on windows.
 
-B1  it takes a graph, or refuses it with an error of aotlite's, and leaves it as it is
-B2  results are windows of the metas' geometry, one for each output, None for None
+B1  it compiles a graph, or refuses it with an error of aotlite's, and does not change it
+B2  results are windows of the outputs' geometry, and None for None
 B3  values are the reference interpreter's, bit for bit or within the case's tolerance
-B4  inputs are written by the copies that close the graph alone
-B5  results share memory with inputs, and with each other, as the graph says
-B6  results of one call are what they were after the next
-B7  compiling twice makes callables that do the same
-B8  calls may be in flight at the same time
-B9  nothing of a call is kept after it
+B4  only the closing copies write inputs
+B5  results share memory with inputs and with each other only where they do in the graph
+B6  a later call does not change the results of an earlier one
+B7  two compilations of one graph compute the same
+B8  concurrent calls compute the same
+B9  a call's memory is freed after it
 B10 an input may start anywhere in its buffer
-B11 what the kernels refuse, it refuses too, with the same error
+B11 it refuses the calls that the kernels refuse, with the same error
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from aotlite.testing.laws.graphs.runs import (
 __all__ = ["BACKEND_LAWS", "BackendLaw", "check_backend"]
 
 CALLS = 4
-"""Calls in a row: what a backend makes may change with the number of calls."""
+"""The number of calls in a row: a callable may change with the number of its calls."""
 MARGIN = 16
-"""Elements in front of an input in its buffer; so many that it may be seen as any other dtype: pure
-graphs have copies where memory would have to start at a multiple (OPS-6)."""
+"""The number of elements before an input in its buffer. It is a multiple of all ratios of item
+sizes, so that the input can be viewed in any dtype (OPS-6)."""
 
 
 @attrs.frozen
 class BackendLaw:
-    """A named law: `check(backend, case)` raises where it is broken."""
+    """A named law: `check(backend, case)` raises if it is broken."""
 
     name: str
     claim: str
     check: Callable[[Backend, GraphCase], None]
     fails: bool = False
-    """Its cases are graphs that fail when they run."""
+    """Whether its cases are graphs that raise when they run."""
 
 
 def check_backend(
@@ -107,7 +107,7 @@ def _default_cases() -> tuple[GraphCase, ...]:
 
 
 def _obeys(backend: Backend, subject: str, case: GraphCase) -> bool:
-    """Whether the backend takes the case, and then obeys all laws on it."""
+    """Whether the backend compiles the case; raises LawError if it then breaks a law."""
     where = f"{subject} on {case.name}"
     first, *rest = [law for law in BACKEND_LAWS if not law.fails]
     with running(first.name, first.claim, where, case):
@@ -123,7 +123,7 @@ def _obeys(backend: Backend, subject: str, case: GraphCase) -> bool:
 
 # ------------------------------------------------------------------------------------------ runs
 def _called(run: Run, graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
-    """One call, with the results as values of the outputs' metas."""
+    """Calls it once; returns the results as values with the metas of the outputs."""
     windows: list[Window] = [(value.buffer, value.start) for value in inputs]
     results: Any = run(windows)
     if not isinstance(results, (list, tuple)) or len(results) != len(graph.outputs):
@@ -150,12 +150,12 @@ def _expected(case: GraphCase, inputs: Given, margin: int = 0) -> Ran:
 def _off(
     names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], case: GraphCase
 ) -> Broken | None:
-    """The differences from the reference beyond the tolerance of the case."""
+    """Returns the error for a difference from the reference beyond the tolerance; or None."""
     return same_results(names, expected, got, case.tolerance)
 
 
 def _fail(found: Broken | None, case: GraphCase, inputs: Given) -> None:
-    """Raises what was found, with the graph and the inputs."""
+    """Raises an error, if there is one, with the graph and the inputs as notes."""
     if found is not None:
         notes = getattr(found, "__notes__", ())
         raise broken(str(found), *notes, f"the graph:\n{case.graph.code}", f"on {inputs.shown}")
@@ -234,7 +234,7 @@ def _keeps_results_apart(backend: Backend, case: GraphCase) -> None:
 
 
 def _others(case: GraphCase, inputs: Given) -> Given:
-    """Inputs of zeros; the same ones where ops of the graph refuse zeros."""
+    """Inputs of zeros; the same inputs if the graph raises for zeros."""
     zeros = Given(inputs.metas, tuple(a * 0 for a in inputs.arrays))
     return inputs if _error(lambda: _expected(case, zeros)) else zeros
 
@@ -268,13 +268,13 @@ def _keeps_nothing(backend: Backend, case: GraphCase) -> None:
         for _ in range(CALLS):
             kept = _buffers_after(run, case, inputs)
             if any(buffer() is not None for buffer in kept):
-                gc.collect()  # a cycle is no keeping
+                gc.collect()  # a cycle may hold it until then
             if any(buffer() is not None for buffer in kept):
                 _fail(broken("it keeps memory of a call that is over"), case, inputs)
 
 
 def _buffers_after(run: Run, case: GraphCase, inputs: Given) -> list[Any]:
-    """Weak references to the buffers of a call whose results are dead."""
+    """Calls it and drops the results; returns weak references to the buffers of the call."""
     ran = _called(run, case.graph, inputs.fresh())
     constants = [id(value) for value in case.graph.constants.values()]
     results = [value for value in ran.results if isinstance(value, ArrayValue)]
@@ -321,16 +321,16 @@ def _error(call: Callable[[], Any]) -> Exception | None:
 
 
 BACKEND_LAWS: tuple[BackendLaw, ...] = (
-    BackendLaw("B1", "it takes a graph or refuses it, and leaves it as it is", _takes),
-    BackendLaw("B2", "results are windows of the metas' geometry", _gives_windows),
-    BackendLaw("B3", "values are the reference's", _gives_values),
-    BackendLaw("B4", "inputs are written by closing copies alone", _writes_what_the_graph_writes),
-    BackendLaw("B5", "results share memory as the graph says", _shares_as_the_graph),
-    BackendLaw("B6", "results stay what they are", _keeps_results_apart),
-    BackendLaw("B7", "compiling twice makes the same", _compiles_alike),
-    BackendLaw("B8", "calls may be in flight at the same time", _takes_calls_at_once),
-    BackendLaw("B9", "nothing of a call is kept", _keeps_nothing),
+    BackendLaw("B1", "it compiles or refuses a graph, and does not change it", _takes),
+    BackendLaw("B2", "results are windows of the outputs' geometry", _gives_windows),
+    BackendLaw("B3", "values are the reference interpreter's", _gives_values),
+    BackendLaw("B4", "only the closing copies write inputs", _writes_what_the_graph_writes),
+    BackendLaw("B5", "results share memory only where they do in the graph", _shares_as_the_graph),
+    BackendLaw("B6", "a later call does not change results", _keeps_results_apart),
+    BackendLaw("B7", "two compilations compute the same", _compiles_alike),
+    BackendLaw("B8", "concurrent calls compute the same", _takes_calls_at_once),
+    BackendLaw("B9", "a call's memory is freed after it", _keeps_nothing),
     BackendLaw("B10", "an input may start anywhere in its buffer", _takes_windows),
-    BackendLaw("B11", "what kernels refuse is refused", _refuses_what_kernels_refuse, fails=True),
+    BackendLaw("B11", "it refuses what kernels refuse", _refuses_what_kernels_refuse, fails=True),
 )
 """The laws of backends."""

@@ -1,8 +1,8 @@
-"""The corpus: small functions and their graphs, to try passes, partitioners and backends on.
+"""The corpus: small functions and their graphs, to test passes, partitioners and backends.
 
-Each function shows one thing that a graph can hold: views, writes, several results, constants,
-random numbers, empty tensors, gradients that are None. `graphs` compiles them and gives the graphs
-of the stages asked for; nothing is run.
+Each function has one feature of graphs: views, writes, several results, constants, random numbers,
+empty tensors, gradients of None. `graphs` compiles the functions and returns the graphs of some
+stages; it runs no graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["FUNCTIONS", "CorpusFunction", "GraphCase", "graphs", "joints"]
 
 @attrs.frozen(eq=False, repr=False)
 class GraphCase:
-    """A graph to try something on. `arrays` are its inputs; drawn by role where there are none."""
+    """A graph to test with. `arrays` are its inputs; None: inputs are drawn by role."""
 
     name: str
     graph: Graph
@@ -44,24 +44,24 @@ class CorpusFunction:
     function: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...]
     indices: int = 0
-    """So many arguments behind the others are int64 indices 0 and 1, of the first one's shape."""
+    """The number of further arguments: int64 zeros of the shape of the first argument."""
     transposed: bool = False
-    """The first argument's memory is in the order of reversed dimensions."""
+    """Whether the first argument is transposed in memory."""
     overlap: bool = False
-    """The last argument is a view of the first."""
+    """Whether the last argument is a view of the first."""
 
     @property
     def name(self) -> str:
         return self.function.__name__
 
     def args(self, *, grad: bool = True) -> list[Any]:
-        """Fresh arguments. `grad`: floats require it, as leaves where nobody writes them."""
+        """Fresh arguments. `grad`: floats require grad, and are no leaves: they may be written."""
         args: list[Any] = [al.arange(float(np.prod(shape))).reshape(shape) for shape in self.shapes]
         if self.transposed:
             args[0] = args[0].t().clone().t()
         args = [a.requires_grad_() if grad else a for a in args]
         if grad:
-            args = [a * 1.0 for a in args]  # no leaf: these may not be written
+            args = [a * 1.0 for a in args]  # a leaf may not be written
         if self.overlap:
             args.append(args[0][1:])
         first = self.shapes[0]
@@ -75,7 +75,7 @@ def scaled(x: Any) -> Any:
 
 
 def doubled_twice(x: Any) -> Any:
-    """The same computation twice, for results that are apart."""
+    """The same computation twice, whose results must not share memory."""
     return x * 2.0, x * 2.0
 
 
@@ -147,12 +147,12 @@ def converted(x: Any) -> Any:
 
 
 def neutral(x: Any) -> Any:
-    """What changes no number, or gives zeros, but of nan, infinities and a zero with a sign."""
+    """Computations that are the identity, or 0, but for nan, infinities and -0.0."""
     return x * 0.0, x + 0.0, x - x, 0.0 - x, x / 3.0, x.maximum(-x)
 
 
 def wide(x: Any, index: Any) -> Any:
-    """Results that a narrower dtype does not hold."""
+    """Results that a narrower dtype cannot hold."""
     return (x.to(al.float64) + 2.0**-40) * 3.0, index * 3 + 1
 
 
@@ -165,12 +165,12 @@ def with_noise(x: Any) -> Any:
 
 
 def half_used(x: Any, y: Any) -> Any:
-    """No gradient for y, and a result that needs none."""
+    """No gradient flows to `y`; two results require none."""
     return x.sum() * 2.0, y.detach() * 2.0, (x * x).detach()
 
 
 def returned(x: Any, y: Any) -> Any:
-    """Results that are arguments, or share their memory."""
+    """Results that are arguments, views of them, and a copy."""
     return x, y.t(), y.view(-1)[1:3], y.clone()
 
 
@@ -216,11 +216,11 @@ FUNCTIONS: tuple[CorpusFunction, ...] = (
 """The functions of the corpus, with arguments."""
 
 FUNCTIONAL = ("functionalize", "simplify", "forward", "backward")
-"""Stages whose graphs write nothing."""
+"""Stages whose graphs contain no writes."""
 IMPERATIVE = ("capture", "joint")
-"""Stages whose graphs hold views and writes."""
+"""Stages whose graphs may contain views and writes."""
 STAGES = (*IMPERATIVE, *FUNCTIONAL, "closing")
-"""Names that `graphs` knows; `closing` are forwards that write their inputs themselves."""
+"""The names that `graphs` accepts; `closing` are forwards with closing copies."""
 
 
 # ---------------------------------------------------------------------------------------- graphs
@@ -244,7 +244,7 @@ def graphs(*stages: str) -> tuple[GraphCase, ...]:
 
 
 def joints() -> tuple[GraphCase, ...]:
-    """The graphs that a partitioner gets: simplified ones that have a backward."""
+    """The graphs that a partitioner gets: simplified joint graphs with a backward."""
     trained = {case.name.partition(", ")[0] for case in graphs("backward")}
     return tuple([c for c in graphs("simplify") if c.name.partition(", ")[0] in trained])
 

@@ -1,4 +1,4 @@
-"""Graphs that fail when they run, on values that their ops refuse; graphs of single ops."""
+"""Graphs of single ops, and graphs that raise when they run, as an op refuses the values."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
 """`check_partitioner`: the laws of a partitioner, a function from a joint graph to a `Partition`.
 
-H1  it takes every joint graph, and gives a partition with all results and gradients, each in the
-    form that it has there: None where nothing flows
-H2  it leaves its input as it is
-H3  both halves are valid and write nothing
-H4  the halves, one after the other, compute what the joint graph computes, bit for bit
-H5  the backward reads each saved value, and nothing of the forward but these
-H6  a saved value is of the memory that it says it is of, and has a reason
-H7  the forward computes nothing of the backward but what is saved
-H8  results share memory as in the joint graph
+H1  it partitions every joint graph; the halves have all of its results and gradients, None included
+H2  it does not change its input
+H3  both halves are valid graphs and write nothing
+H4  the halves, one after the other, compute the joint graph, bit for bit
+H5  the backward reads every saved value
+H6  each saved value has a reason, and its owner is the tensor whose memory it shares
+H7  the forward computes no node of the backward, except to save it
+H8  results share memory only where they do in the joint graph
 H9  the same graph gives the same partition
 """
 
@@ -91,7 +90,7 @@ def _computes_the_joint(partition: Partitioner, case: GraphCase) -> None:
 
 
 def _forward(joint: Graph, made: Partition, inputs: Given) -> dict[Role, Any]:
-    """The results of the forward by role, saved values too."""
+    """The results of the forward by role, with the saved values."""
     return _by_role(made.forward, _by_input(joint, inputs))
 
 
@@ -107,7 +106,7 @@ def _by_input(joint: Graph, inputs: Given) -> dict[Any, ArrayValue]:
 
 
 def _by_role(graph: Graph, values: dict[Any, ArrayValue]) -> dict[Role, Any]:
-    """Results by role. A saved value comes with the geometry that the backward says."""
+    """Runs a half; returns its results by role. Inputs get the metas of its placeholders."""
     ordered = [_seen_as(values[node.role], node.meta) for node in graph.placeholders]
     ran = runs.run(graph, ordered)
     return dict(zip(graph.output_roles, ran.results, strict=True))
@@ -148,7 +147,7 @@ def _says_whose_memory(partition: Partitioner, case: GraphCase) -> None:
 def _check_owner(saved: Any, value: ArrayValue, callers: dict[Any, ArrayValue]) -> None:
     owners = [r for r, v in callers.items() if not isinstance(r, Saved) and shares(value, v)]
     told = saved.owner
-    if told is None:  # the run time makes a seed and an offset for each call: nobody else has them
+    if told is None:  # a seed and an offset are made for each call, and belong to nobody
         owners = [role for role in owners if not isinstance(role, RNG_INPUTS)]
     if value.meta.numel and (told not in owners if told is not None else bool(owners)):
         got = "nobody's memory" if told is None else f"memory of {told}"
@@ -165,7 +164,7 @@ def _computes_no_backward(partition: Partitioner, case: GraphCase) -> None:
         elif node.op == "call" and node.phase is Phase.BACKWARD:
             raise broken(
                 f"the forward computes {made.forward.names[node]}, which is of the backward and "
-                "not saved, expected nothing of the backward but what is saved",
+                "not saved, expected no node of the backward that is not saved",
                 *_pictures(case.graph, made),
             )
 
@@ -221,14 +220,14 @@ def _shown(what: str, graph: Graph) -> str:
 
 
 PARTITIONER_LAWS: tuple[GraphLaw, ...] = (
-    GraphLaw("H1", "it takes every joint graph, and loses nothing", _takes),
-    GraphLaw("H2", "it leaves its input as it is", _leaves),
+    GraphLaw("H1", "it partitions every joint graph, and loses no result", _takes),
+    GraphLaw("H2", "it does not change its input", _leaves),
     GraphLaw("H3", "both halves are valid and write nothing", _gives_valid),
     GraphLaw("H4", "forward and backward compute the joint graph", _computes_the_joint),
-    GraphLaw("H5", "what is saved is read", _reads_what_is_saved),
-    GraphLaw("H6", "a saved value says whose memory it is, and why", _says_whose_memory),
-    GraphLaw("H7", "the forward computes nothing of the backward", _computes_no_backward),
-    GraphLaw("H8", "results share memory as in the joint graph", _keeps_memory),
+    GraphLaw("H5", "the backward reads every saved value", _reads_what_is_saved),
+    GraphLaw("H6", "a saved value has the right owner, and a reason", _says_whose_memory),
+    GraphLaw("H7", "the forward computes no node of the backward", _computes_no_backward),
+    GraphLaw("H8", "results share memory only where they do in the joint graph", _keeps_memory),
     GraphLaw("H9", "the same graph gives the same partition", _is_deterministic),
 )
 """The laws of partitioners."""

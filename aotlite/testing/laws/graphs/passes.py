@@ -1,13 +1,13 @@
 """`check_pass`: the laws of a pass, a function from a graph to a graph.
 
-G1  it takes every graph, and gives a graph
-G2  it leaves its input as it is
-G3  what it gives is valid, and writes nothing if its input writes nothing
-G4  inputs and results keep their roles and metas, and what needs tangents is of the backward
+G1  it returns a graph for every graph
+G2  it does not change its input
+G3  its result is valid, and writes nothing if its input writes nothing
+G4  inputs and results keep their roles and metas; nodes that need tangents stay in the backward
 G5  results have the same values, bit for bit
-G6  results share memory, and inputs are written, as before
+G6  results share the same memory, and the same inputs are written
 G7  the same graph gives the same result
-G8  a second time changes nothing (asked for by `idempotent=True`)
+G8  a second run changes nothing (checked with `idempotent=True`)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Pass = Callable[[Graph], Graph]
 
 @attrs.frozen
 class GraphLaw:
-    """A named law of what takes graphs: `check(subject, case)` raises where it is broken."""
+    """A named law of functions of graphs: `check(subject, case)` raises if it is broken."""
 
     name: str
     claim: str
@@ -108,7 +108,7 @@ def _case(graph: Any) -> GraphCase:
 
 
 def _check_arrays(case: GraphCase) -> None:
-    """Raises ArgumentError where the arrays of a case are not those of its graph's inputs."""
+    """Raises ArgumentError if the arrays of a case do not fit the inputs of its graph."""
     if case.arrays is None:
         return
     wanted: list[Any] = [(n.meta.shape, n.meta.dtype.numpy) for n in case.graph.placeholders]  # type: ignore[union-attr]
@@ -122,7 +122,7 @@ def _check_arrays(case: GraphCase) -> None:
 
 # ------------------------------------------------------------------------------------------ laws
 def _takes(pass_: Pass, case: GraphCase) -> None:
-    result: Any = pass_(copied(case).graph)  # G2 wants the first call on the case itself
+    result: Any = pass_(copied(case).graph)  # G2 needs the first call on the case itself
     if not isinstance(result, Graph):
         raise broken(f"it gives {result!r}, expected a Graph", _shown("the graph", case.graph))
 
@@ -153,7 +153,7 @@ def _keeps_roles(pass_: Pass, case: GraphCase) -> None:
 
 
 def _early(graph: Graph) -> Node | None:
-    """A call of the forward that needs a tangent: partitions go by phases."""
+    """Returns a call of the forward phase that needs a tangent, or None."""
     late: set[Node] = set()
     for node in graph.nodes:
         if isinstance(node.role, Tangent) or any(each in late for each in node.inputs()):
@@ -164,7 +164,7 @@ def _early(graph: Graph) -> Node | None:
 
 
 def _said(error: Exception) -> str:
-    """The sentence without the name of the pass."""
+    """Returns the message without the name of the pass."""
     return str(error).partition("': ")[2].removeprefix("it ") or str(error)
 
 
@@ -207,10 +207,10 @@ def _keeps_memory(pass_: Pass, case: GraphCase) -> None:
 
 
 def _sharing(graph: Graph, before: runs.Ran, after: runs.Ran) -> Iterator[str]:
-    """The pairs that share memory and did not before, or the other way round.
+    """Yields a sentence for each pair of values that shares memory and did not, or the reverse.
 
-    A graph that writes nothing may share less than before, and what only the run time sees may be
-    anybody's memory: gradients and new values of inputs are copied where they go.
+    A graph that writes nothing may share less than before. Gradients and new values of inputs may
+    share any memory, as the run time copies them.
     """
     functional, now = is_functional(graph), after.sharing()
     for (mine, other), shared in before.sharing().items():
@@ -244,15 +244,15 @@ def _shown(what: str, graph: Any) -> str:
 
 
 PASS_LAWS: tuple[GraphLaw, ...] = (
-    GraphLaw("G1", "it takes every graph, and gives a graph", _takes),
-    GraphLaw("G2", "it leaves its input as it is", _leaves),
-    GraphLaw("G3", "what it gives is valid", _gives_valid),
+    GraphLaw("G1", "it returns a graph for every graph", _takes),
+    GraphLaw("G2", "it does not change its input", _leaves),
+    GraphLaw("G3", "its result is valid", _gives_valid),
     GraphLaw("G4", "inputs and results keep their roles and metas", _keeps_roles),
     GraphLaw("G5", "same values, bit for bit", _keeps_values),
-    GraphLaw("G6", "same memory: what is shared and written", _keeps_memory),
+    GraphLaw("G6", "the same memory is shared and written", _keeps_memory),
     GraphLaw("G7", "the same graph gives the same result", _is_deterministic),
-    GraphLaw("G8", "a second time changes nothing", _is_idempotent),
+    GraphLaw("G8", "a second run changes nothing", _is_idempotent),
 )
-"""The laws of passes; the last one holds for those that say so."""
+"""The laws of passes; G8 is checked for idempotent passes alone."""
 
 _UP_TO_ROUNDING = GraphLaw("G5", "same values, up to rounding", _keeps_values_roughly)

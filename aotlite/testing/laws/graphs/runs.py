@@ -1,7 +1,7 @@
-"""Running a graph of a case by the reference interpreter, and comparing what two graphs do.
+"""Runs of graphs by the reference interpreter, and comparisons of two runs.
 
-What the laws of passes, partitioners and backends share. Inputs are drawn by role, with arithmetic
-on them exact, so that equality needs no tolerance.
+The laws of passes, partitioners and backends share them. Inputs are drawn by role, of values with
+exact arithmetic, so that a comparison needs no tolerance.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 STREAMS = (0, 1)
-"""Inputs are drawn so many times; each role its own, the same in each process."""
+"""The streams of random numbers: inputs are drawn once from each, the same in each process."""
 
 
 def is_functional(graph: Graph) -> bool:
-    """Whether the graph writes nothing but the copies that close it."""
+    """Whether the closing copies are the only writes of the graph."""
     impure = verify(graph)
     return impure == sum(_closes(node) for node in graph.nodes)
 
@@ -55,13 +55,13 @@ def _closes(node: Node) -> bool:
 # ----------------------------------------------------------------------------------------- inputs
 @attrs.frozen(eq=False)
 class Given:
-    """Inputs of a graph, of which `fresh` gives copies in memory of their own."""
+    """Inputs of a graph. `fresh` returns copies in new memory."""
 
     metas: tuple[TensorMeta, ...]
     arrays: tuple[np.ndarray, ...]
 
     def fresh(self, margin: int = 0) -> list[ArrayValue]:
-        """The inputs as windows, each `margin` elements into a buffer."""
+        """Returns copies of the inputs, each `margin` elements after the start of its buffer."""
         return [_window(a, m, margin) for a, m in zip(self.arrays, self.metas, strict=True)]
 
     @property
@@ -80,14 +80,14 @@ def _window(array: np.ndarray, meta: TensorMeta, margin: int) -> ArrayValue:
 
 @lru_cache(256)
 def given(case: GraphCase) -> list[Given]:
-    """The inputs to run a case on. Raises `Broken` where the reference runs on none."""
+    """Returns the inputs of a case. Raises `Broken` if the graph raises on all drawn inputs."""
     metas: tuple[Any, ...] = tuple([node.meta for node in case.graph.placeholders])
     if case.arrays is not None:
         return [Given(metas, tuple(map(np.asarray, case.arrays)))]
     error: Exception | None = None
     found = []
     for stream in STREAMS:
-        for integers in ((-3, 3), (0, 1), (0, 0)):  # they may be indices
+        for integers in ((-3, 3), (0, 1), (0, 0)):  # integers may be indices
             inputs = drawn(case.graph, attrs.evolve(DRAWS[0], stream=stream), integers)
             try:
                 run(case.graph, inputs.fresh())
@@ -102,7 +102,7 @@ def given(case: GraphCase) -> list[Given]:
 
 
 def drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
-    """Inputs of a graph by role; ints are from this range."""
+    """Draws the inputs of a graph by role; integers are from the range `integers`."""
     inputs = Inputs(draw, integers)
     nodes: Any = graph.placeholders
     values = [inputs.value(node.role, node.meta) for node in nodes]
@@ -111,13 +111,13 @@ def drawn(graph: Graph, draw: Draw, integers: tuple[int, int]) -> Given:
 
 @lru_cache(256)
 def special(case: GraphCase) -> list[Given]:
-    """Inputs of nan, infinities, both zeros and wide integers, where the graph runs on such.
+    """Inputs of nan, infinities, both zeros and wide integers, if the graph runs on them.
 
-    None where it makes integers of floats: what these are of nan and infinities, no rule says.
+    An empty list if it casts floats to integers, as no rule defines the result for nan.
     """
     if case.arrays is not None or any(map(_makes_integers, case.graph.calls)):
         return []
-    for wide in (True, False):  # they may be indices
+    for wide in (True, False):  # integers may be indices
         found = Given(given(case)[0].metas, tuple(_special(a, k, wide) for k, a in _numbered(case)))
         try:
             run(case.graph, found.fresh())
@@ -128,7 +128,7 @@ def special(case: GraphCase) -> list[Given]:
 
 
 def _numbered(case: GraphCase) -> list[tuple[int, np.ndarray]]:
-    """The drawn inputs, with -1 for the number of a seed or an offset."""
+    """The drawn inputs with their numbers; the number of a seed or an offset is -1."""
     roles = [node.role for node in case.graph.placeholders]
     arrays = given(case)[0].arrays
     return [
@@ -161,7 +161,7 @@ def _makes_integers(node: Node) -> bool:
 
 
 def by_role(graph: Graph, inputs: Given) -> Inputs:
-    """The inputs in the form in which `aotlite.pipeline.checks.verification` runs graphs."""
+    """The inputs in the form that `aotlite.pipeline.checks.verification` runs."""
     found = Inputs(DRAWS[0], DRAWS[0].integers)
     nodes: Any = graph.placeholders
     for node, value in zip(nodes, inputs.fresh(), strict=True):
@@ -172,14 +172,14 @@ def by_role(graph: Graph, inputs: Given) -> Inputs:
 # ------------------------------------------------------------------------------------------- runs
 @attrs.frozen(eq=False)
 class Ran:
-    """The outcome of a run: its inputs afterwards, and its results."""
+    """The outcome of a run: its inputs after the run, and its results."""
 
     inputs: tuple[ArrayValue, ...]
     results: tuple[Any, ...]
-    """`ArrayValue`s; numbers and None where the graph returns these."""
+    """`ArrayValue`s; also numbers and None, as the graph returns them."""
 
     def sharing(self) -> dict[tuple[str, str], bool]:
-        """For each result and each input or earlier result, by name: whether they share memory."""
+        """(result, input or earlier result) -> whether they share memory."""
         named = [(f"input {k}", value) for k, value in enumerate(self.inputs)]
         found = {}
         for k, result in enumerate(self.results):
@@ -191,7 +191,7 @@ class Ran:
 
 
 def shares(a: ArrayValue, b: ArrayValue) -> bool:
-    """Whether two values lie in one buffer. Empty tensors share none."""
+    """Whether two values are in one buffer. An empty tensor shares none."""
     if not a.meta.numel or not b.meta.numel:
         return False
     return a.buffer is b.buffer or bool(np.may_share_memory(a.buffer, b.buffer))
@@ -207,7 +207,7 @@ def run(graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
 def same_results(
     names: Sequence[Any], expected: Sequence[Any], got: Sequence[Any], tolerance: float = 0.0
 ) -> Broken | None:
-    """What to raise where results differ in a bit, or floats by more than a tolerance; or None."""
+    """Returns the error for results that differ in a bit, or by more than a tolerance; or None."""
     for name, mine, its in zip(names, expected, got, strict=True):
         a, b = _plain(mine), _plain(its)
         if (a is None) != (b is None) or (a is not None and not _are_equal(a, b, tolerance)):
@@ -235,7 +235,7 @@ def _text(array: Any) -> str:
 
 # --------------------------------------------------------------------------------------- pictures
 def picture(graph: Graph) -> tuple[Any, ...]:
-    """All that a graph is: its name, its nodes by identity, and the fields of each."""
+    """The complete state of a graph: its name, its nodes by identity, and the fields of each."""
     fields = [
         (n, n.op, n.target, n.args, n.meta, n.role, n.grad_mode, n.phase, n.sequence, n.recompute)
         for n in graph.nodes
@@ -244,7 +244,7 @@ def picture(graph: Graph) -> tuple[Any, ...]:
 
 
 def copied(case: GraphCase) -> GraphCase:
-    """The case with a graph of nodes of its own: whatever is done to it, others keep theirs."""
+    """The case with a copy of its graph, so that a change of it changes no other case."""
     made: dict[Node, Node] = {}
     for node in case.graph.nodes:
         made[node] = copy.copy(node)

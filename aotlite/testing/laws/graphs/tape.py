@@ -1,10 +1,10 @@
-"""`check_tape`: interpreting a captured graph under the tape is continuing its own tape.
+"""`check_tape`: the law that a captured graph shows all gradients of its function.
 
 T1  the gradients of a captured graph, interpreted under the tape, are those of the joint graph,
-    into which the capture's own tape was continued
+    which stage 4 made from the tape of the capture
 
-What breaks it is Python on the tape: a custom function or a hook, whose gradients no graph of the
-forward shows. A pass or an interpreter that differentiates the graph of such a function loses them.
+Python on the tape breaks it: a custom function or a hook, whose gradient no forward graph shows. A
+pass or an interpreter that differentiates the graph of such a function loses that gradient.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check_tape(function: Callable[..., Any] | None = None, *args: Any) -> Checke
 
 
 def _with_values(joint: Graph, args: Sequence[Any]) -> Given:
-    """Inputs of the joint graph: the arguments themselves, and tangents that are drawn."""
+    """Inputs of the joint graph: the arguments, and drawn tangents."""
     inputs = drawn(joint, DRAWS[0], (0, 1))
     leaves: list[Any] = optree.tree_leaves(args)  # type: ignore[arg-type]
     roles = [node.role for node in joint.placeholders]
@@ -96,13 +96,13 @@ def _check(name: str, stages: Any, every: Sequence[Given]) -> None:
 
 
 def _check_takes(name: str, captured: Graph, joint: Graph) -> None:
-    """Raises ArgumentError where the two graphs cannot be compared."""
+    """Raises ArgumentError if the two graphs cannot be compared."""
     if not joint.outputs_with(Gradient):
         raise ArgumentError(f"laws: {name} has no gradient, expected arguments that require grad")
     roles: list[Any] = [node.role for node in joint.placeholders]
     if not set(roles).issuperset(node.role for node in captured.placeholders):
         raise ArgumentError(f"laws: arguments of {name} overlap, expected memory of their own")
-    # A gradient arrives in the geometry that its result was made with, and not in the one seen.
+    # A tangent has the geometry that its result had before the change.
     if any(isinstance(node.target, GeometryOp) for node in captured.calls):
         raise ArgumentError(f"laws: {name} changes a geometry in place, expected views instead")
 
@@ -129,21 +129,21 @@ def _plain(value: Any) -> Any:
 
 # ------------------------------------------------------------------------------- under the tape
 class _UnderTape(Interpreter):
-    """Runs a graph by the eager engine, each node in the grad mode that it was captured in."""
+    """Runs a graph by the eager engine, each node in the grad mode of its capture."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph, dispatch, constant=lambda value, meta: _tensor(value))
 
     def call(self, target: Op, args: tuple[Any, ...]) -> Any:
-        """The result of an op, with a history if one was recorded."""
+        """Returns the result of an op, with a history if grad mode was on in the capture."""
         with al.set_grad_enabled(self.node.grad_mode):
             return super().call(target, args)
 
 
 def gradients_of_graph(graph: Graph, values: dict[Any, Any]) -> dict[Role, Any]:
-    """The gradients of a captured graph by role, for these inputs and tangents by role.
+    """Returns the gradients of a captured graph by role, for inputs and tangents by role.
 
-    None where nothing flows. Inputs of float dtypes are taken to require grad.
+    A gradient is None if nothing flows. All inputs of float dtypes require grad.
     """
     leaves: dict[Any, Tensor] = {}
     inputs = []
@@ -164,9 +164,9 @@ def gradients_of_graph(graph: Graph, values: dict[Any, Any]) -> dict[Role, Any]:
 
 
 def _bases(results: Sequence[Any], inputs: Sequence[Tensor]) -> dict[Role, Tensor]:
-    """The tensors that results are views of and that are no inputs: gradients go by them (META-9).
+    """The bases of results that are no inputs; views get their gradients through them (META-9).
 
-    `results` are those whose own gradients the joint graph does not ask for.
+    `results` are those without a tangent of their own in the joint graph.
     """
     found: list[Tensor] = []
     for tensor in results:

@@ -1,7 +1,6 @@
-"""`check_op`: an op through every law that applies to it, on samples given or made.
+"""`check_op`: runs an op through every law that applies to it.
 
-The laws themselves are in `table`; what they are run on comes from `generated` where nobody gives
-samples.
+`table` lists the laws. Without samples, `generated` makes them from the schema.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def check_op(
 
 
 def _check(law: Law, op: Op, cases: Sequence[Sample]) -> None:
-    """Runs the law on each sample by itself, the smallest first, so that it fails on that."""
+    """Runs the law on each sample alone, smallest first, so that it fails on the smallest."""
     if law.together:
         _together(law, op, cases)
         return
@@ -87,7 +86,7 @@ def _together(law: Law, op: Op, cases: Sequence[Sample]) -> None:
 
 
 def _shown(error: LawError, sample: Sample) -> LawError:
-    """The error with its sample, in the first line and, with values, in a note."""
+    """Adds the sample to an error: to the first line and, with values, as a note."""
     if str(sample) not in str(error):
         first, _, rest = error.args[0].partition(" raises: ")
         error.args = (f"{first}{sample} raises: {rest}" if rest else f"{first}, on {sample}",)
@@ -97,7 +96,7 @@ def _shown(error: LawError, sample: Sample) -> LawError:
 
 # ------------------------------------------------------------------------------------- arguments
 def op_of(given: Any) -> Op:
-    """The op of this name, or with this function. Raises ArgumentError where there is none."""
+    """Returns the op of a name or a function. Raises ArgumentError if there is none."""
     name = given if isinstance(given, str) else getattr(given, "__name__", None)
     if isinstance(given, Op):
         found: Op | None = given
@@ -111,8 +110,8 @@ def op_of(given: Any) -> Op:
         )
     if isinstance(found, EffectOp):
         raise ArgumentError(
-            f"laws: {found.name} has the effect {found.effect!r}, expected an op without: what it "
-            "does besides is no value"
+            f"laws: {found.name} has the effect {found.effect!r}, expected an op without: its "
+            "effect is no value"
         )
     if found.name in WITHOUT_SAMPLES:
         raise ArgumentError(
@@ -149,7 +148,7 @@ def _chosen(op: Op, laws: Iterable[Law | str] | None) -> tuple[Law, ...]:
 
 
 def _check_enough(op: Op, laws: Sequence[Law], cases: Sequence[Sample]) -> None:
-    """Raises ArgumentError where a law would hold for want of anything to look at."""
+    """Raises ArgumentError if a law would hold only because it has nothing to check."""
     if not laws:
         raise ArgumentError(f"laws: there are no laws for {op.name}, expected at least one")
     if not cases:

@@ -18,7 +18,7 @@ PLACE = "<law L11>"
 
 
 def captures_refuse_it_by_name(op: Op, samples: Sequence[Sample]) -> None:
-    """L11: the refusal names the op, the line and a way out; eager gives its result after it."""
+    """L11: the refusal names the op, the line and an alternative; no operand changes."""
     for sample in samples[:3]:
         args = bound(op, sample)
         tensors = tensors_in(args)
@@ -30,13 +30,13 @@ def captures_refuse_it_by_name(op: Op, samples: Sequence[Sample]) -> None:
             f"{op.name}{sample}: the refusal does not name the line: {notes}"
         )
         advice = [note.removeprefix("Instead:").strip(" .") for note in notes if "Instead" in note]
-        assert any(advice), f"{op.name}{sample}: the refusal says no way out: {notes}"
+        assert any(advice), f"{op.name}{sample}: the refusal names no alternative: {notes}"
         for tensor, image in zip(tensors, before, strict=True):
             assert same_bits(tensor.array, image), f"{op.name}{sample}: an operand changed"
 
 
 def _program(called: Callable[..., object]) -> Callable[..., object]:
-    """A function with a line of its own: errors name the innermost one that is not aotlite's."""
+    """A function in a file of its own, as errors name the innermost line outside aotlite."""
     scope = {"called": called}
     exec(compile("def program(*tensors):\n    return called(*tensors)\n", PLACE, "exec"), scope)
     return scope["program"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 CONSTANT = {
-    "detach": "cutting the gradient off is its meaning",
-    "hidden_alias": "it is no part of a history, as detach",
+    "detach": "it removes the history",
+    "hidden_alias": "it removes the history, as detach does",
 }
-"""Ops that give no gradient where there is one, and why."""
+"""Op that passes no gradient on although its derivative is not zero -> the reason."""
 
 WITHOUT_GRADIENT = {"linalg_qr": "expected 'reduced'"}
-"""Ops that refuse a gradient for some arguments, as PyTorch's do, and what the error says."""
+"""Op that refuses a gradient for some arguments, as PyTorch's does -> words of the error."""
 
 OF_SYMMETRIC = {
     "linalg_cholesky": "it reads one triangle; its gradient is that of a symmetric matrix",
     "linalg_eigh": "it reads one triangle; its gradient is that of a symmetric matrix",
 }
-"""Ops whose gradient is not that of each element by itself; `tests/ir/test_linalg.py` moves
-matrices that stay symmetric."""
+"""Op whose gradient assumes a symmetric matrix -> the reason. Differences would have to move it as
+a symmetric matrix, as `tests/ir/test_linalg.py` does."""
 
 SAVED_FOR_SHAPE = {
     ("complex", "real"): "PyTorch saves it",
@@ -49,4 +49,4 @@ SAVED_FOR_SHAPE = {
     ("layer_norm", "weight"): "PyTorch saves all operands whenever one gradient is needed",
     ("layer_norm", "bias"): "PyTorch saves all operands whenever one gradient is needed",
 }
-"""Operands that a formula reads for their shape alone although they are saved, and why."""
+"""(Op, operand) that is saved although the formula reads its shape alone -> the reason."""

@@ -1,4 +1,4 @@
-"""Laws of what an op computes, where it puts it, and what else it touches."""
+"""Laws of the forward of an op: its values, its memory, and its effects on other memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Samples = Sequence[Sample]
 
 # ------------------------------------------------------------------------- L1: meta = kernel
 def meta_is_what_the_kernel_gives(op: Op, samples: Samples) -> None:
-    """L1: shape, dtype and strides of the rule are those of what is computed."""
+    """L1: the meta rule gives the shape, dtype and strides of the computed result."""
     for sample in samples:
         match op:
             case PureOp() | InplaceOp() | RandomOp():
@@ -71,8 +71,8 @@ def _check_computed(op: Op, sample: Sample) -> None:
     declared = _metas(kernel_op(op).infer(_pure_args(op, args)))  # type: ignore[union-attr]
     if isinstance(op, RandomOp):
         assert op.infer(args) == declared[0], (
-            f"{op.name}{sample}: the rule says {op.infer(args)}, expected {declared[0]}, what the "
-            "pure form says"
+            f"{op.name}{sample}: the rule says {op.infer(args)}, expected {declared[0]} as of "
+            "the pure form"
         )
     outs = run(seen, args)
     computed = raw[0] if type(raw[0]) is tuple else (raw[0],)
@@ -83,7 +83,7 @@ def _check_computed(op: Op, sample: Sample) -> None:
 
 
 def _check_outlined(op: DataOp, sample: Sample) -> None:
-    """The outline of what depends on data, with the shape that the kernel found."""
+    """Checks the outline of a data-dependent op at the shape of the kernel's result."""
     raw: list[Any] = []
     seen, args = _listening(op, raw), bound(op, sample)
     outlines = op.outlines(args)
@@ -99,7 +99,7 @@ def _check_outlined(op: DataOp, sample: Sample) -> None:
 
 
 def _listening(op: Op, raw: list[Any]) -> Any:
-    """The op with a kernel that notes what it gives before anybody copies or casts it."""
+    """The op with a kernel that appends its results to `raw`, before they are copied or cast."""
     pure = kernel_op(op)
 
     def kernel(arrays: Any, meta: Any, *args: Any) -> Any:
@@ -158,7 +158,7 @@ def _check_window(
 
 # ------------------------------------------------------------------------ L3: declared aliasing
 def memory_shows_the_declared_aliasing(op: Op, samples: Samples) -> None:
-    """L3: results share memory, and bytes change, exactly where the schema has its marks."""
+    """L3: results share memory, and bytes change, exactly where the schema declares it."""
     _check_marks(op)
     for sample in samples:
         for make in (tensor_of, tight_tensor_of):
@@ -179,7 +179,7 @@ def memory_shows_the_declared_aliasing(op: Op, samples: Samples) -> None:
 
 
 def _check_marks(op: Op) -> None:
-    """The marks of the schema agree with the class, so that a reader may rely on either."""
+    """Checks that the alias marks of the schema agree with the class of the op."""
     marked = [p.alias for p in op.schema.parameters]
     wanted = (changes_first(op) or op.views, changes_first(op))
     first = marked[0] if marked else None
@@ -221,7 +221,7 @@ def _check_apart(op: Op, sample: Sample, outs: Sequence[Tensor]) -> None:
     for i, out in enumerate(outs):
         for other in outs[:i]:
             assert not np.shares_memory(memory(out), memory(other)), (
-                f"{op.name}{sample}: two results share memory, which the schema does not say"
+                f"{op.name}{sample}: two results share memory, which the schema does not declare"
             )
 
 
@@ -244,7 +244,7 @@ def _check_writes(
 
 # ----------------------------------------------------------- L5: in-place = functional, then copy
 def in_place_is_functional_then_copy(op: Op, samples: Samples) -> None:
-    """L5: `f_` leaves what `f` gives, cast, in the same memory; `t_` the geometry of `t`."""
+    """L5: `f_` writes the cast result of `f` to its operand; `t_` takes the geometry of `t`."""
     twin = OPS[op.name.removesuffix("_")]
     for sample in samples:
         if isinstance(op, GeometryOp):
@@ -288,7 +288,7 @@ def _check_geometry(op: GeometryOp, view: Op, sample: Sample) -> None:
 
 # ---------------------------------------------------------------- L9: graph, interpreted = eager
 def interpreted_graph_is_eager(op: Op, samples: Samples) -> None:
-    """L9: the op recorded in a graph and interpreted gives what eager gives, bit for bit.
+    """L9: the op, recorded in a graph and interpreted, has the result of eager, bit for bit.
 
     The graph's op is a copy without cached rules: a rule must be a function of its arguments.
     """
@@ -333,7 +333,7 @@ def _check_equal(op: Op, sample: Sample, outs: Any, metas: Any, got: Any) -> Non
 
 # ------------------------------------------------------------------------------ L10: random ops
 def draws_are_the_pure_form(op: Op, samples: Samples) -> None:
-    """L10: a draw is the pure form at the generator's place; draws use up what they read."""
+    """L10: a draw is the pure form at the generator's offset; two draws share no numbers."""
     assert isinstance(op, RandomOp)
     for sample in samples:
         _check_draw(op, sample)
@@ -360,7 +360,7 @@ def _check_draw(op: RandomOp, sample: Sample) -> None:
         ]
         pure = call_arrays(op.functional, (seed, place, 0, *values))
         assert same_bits(pure.array, draw.array), (
-            f"{op.name}{sample}: the draw at offset {place} is not what {op.functional.name} gives"
+            f"{op.name}{sample}: the draw at offset {place} is not {op.functional.name}'s result"
         )
     if op.name in FEW_VALUES:
         return

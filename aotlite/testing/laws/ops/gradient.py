@@ -1,4 +1,4 @@
-"""Laws of gradient formulas: what they compute, what they read, what they give back."""
+"""Laws of gradient formulas: their values, the values that they save, the form of gradients."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ Samples = Sequence[Sample]
 
 STEP = 1e-5
 TOLERANCE = 1e-6
-"""A central difference of step 1e-5 in float64 is off by about 1e-10 times the third derivative,
-and by 1e-11 of rounding; the values of the samples are of order 1."""
+"""The error of a central difference of step 1e-5 in float64 is about 1e-10 times the third
+derivative, and 1e-11 of rounding; the values of the samples are of order 1."""
 
 DIRECTIONS = 2
-"""Random directions in which each operand is moved: a wrong element shows in any of them."""
+"""The number of random directions for each operand; a wrong element shows in almost all."""
 
 
 # ------------------------------------------------------------------------------ differentiating
 def forward(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """The differentiable results. An op that changes its first operand is given a copy of it."""
+    """The differentiable results. An op that changes its first operand gets a copy of it."""
     if changes_first(op):
         args = (args[0].clone(), *args[1:])
     return tuple(out for out in run(op, args) if out.dtype.is_differentiable)
 
 
 def leaves_of(args: tuple[Any, ...], only: int | None = None) -> list[Tensor]:
-    """The operands that can have a gradient (at one position only, if given), made leaves."""
+    """Makes the differentiable operands (at the position `only`, if given) leaves; returns them."""
     chosen = args if only is None else args[only]
     return [t.requires_grad_() for t in tensors_in(chosen) if t.dtype.is_differentiable]
 
@@ -69,7 +69,7 @@ def leaves_of(args: tuple[Any, ...], only: int | None = None) -> list[Tensor]:
 def gradients(
     outs: Sequence[Tensor], leaves: Sequence[Tensor], weights: Sequence[Any], *, again: bool = False
 ) -> tuple[Any, ...]:
-    """The gradients of the weighted results, None for leaves that get none."""
+    """The gradients of the weighted results for the leaves; None for a leaf without one."""
     pairs = [(o, w) for o, w in zip(outs, weights, strict=True) if o.requires_grad]
     if not pairs:
         return (None,) * len(leaves)
@@ -78,7 +78,7 @@ def gradients(
 
 
 def weights_of(outs: Sequence[Tensor]) -> list[Tensor]:
-    """Fixed incoming gradients for these results, all different."""
+    """Fixed cotangents of the results, all different."""
     weights = cotangents(tuple(outs))
     return [
         tensor_of((w + 1j * np.sin(3 * w) if out.dtype.is_complex else w).astype(out.dtype.numpy))
@@ -92,7 +92,7 @@ def _smooth(samples: Samples) -> list[Sample]:
 
 # ------------------------------------------------------------------- L2: vjp = finite differences
 def vjp_is_the_derivative(op: Op, samples: Samples) -> None:
-    """L2: gradients, and gradients of gradients, are what differences of values say."""
+    """L2: gradients, and gradients of gradients, agree with finite differences."""
     if op.name in CONSTANT or op.name in OF_SYMMETRIC:
         return
     for sample in _smooth(samples):
@@ -145,7 +145,7 @@ def _weighed(values: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
 
 
 def _product(a: Any, b: Any) -> float:
-    """The inner product over the reals; the one that PyTorch's complex gradients belong to."""
+    """The real inner product, with which PyTorch defines complex gradients."""
     return float((np.conj(a) * b).sum().real)
 
 
@@ -166,7 +166,7 @@ def _compare(
     rng: np.random.Generator,
     move: Any = None,
 ) -> None:
-    """The gradient along some directions against central differences of `function`."""
+    """Compares the gradient with central differences of `function` along random directions."""
     operand = _moved(op, sample, k, 0)[1] if move is None else move(0)[k]
     shape = operand.shape
     for _ in range(DIRECTIONS):
@@ -194,16 +194,16 @@ def _like(gradient: Tensor, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _moved(op: Op, sample: Sample, k: int, by: Any) -> tuple[tuple[Any, ...], Tensor]:
-    """Fresh arguments with differentiable operand `k` moved, and that operand."""
+    """Returns fresh arguments with `by` added to differentiable operand `k`, and that operand."""
     args = bound(op, sample)
     operand = [t for t in tensors_in(args) if t.dtype.is_differentiable][k]
     operand.array[...] += by
     return args, operand
 
 
-# --------------------------------------------------------------- L7: saved = what the vjp reads
+# ----------------------------------------------------------------- L7: saved = read by the vjp
 def saved_is_what_the_vjp_reads(op: Op, samples: Samples) -> None:
-    """L7: every saved value matters for the gradient, and no value that is not saved does."""
+    """L7: the gradient depends on each saved value, and on no value that is not saved."""
     chosen = _smooth(samples)
     if isinstance(op, (ViewOp, MultiViewOp, GeometryOp)):
         for view in _views(op, chosen):
@@ -226,7 +226,7 @@ def _views(op: Op, samples: Samples) -> Iterator[ViewOp]:
 
 
 def _check_reads_geometry_only(view: ViewOp) -> None:
-    """The history of a view is remade from its geometry (TEN-3), when values may be gone."""
+    """Checks that a view's gradient reads geometry alone, of which its history is made (TEN-3)."""
     for formula in () if view.vjp is None else view.vjp.formulas.values():
         read = formula.reads(Source.OPERAND) + formula.reads(Source.RESULT)
         assert not read, f"{view.name}: its gradient saves values, expected geometry alone"
@@ -259,7 +259,7 @@ def _saved_name(op: PureOp | DataOp, kind: Source, index: int) -> str:
 
 
 def _matters(op: PureOp | DataOp, position: int, sample: Sample, saved: Any) -> bool:
-    """Whether another value of what is saved gives another gradient."""
+    """Whether another saved value gives another gradient."""
     args = bound(op, sample)
     outs = run(op, args)
     value = args[saved[1]] if saved[0] is Source.OPERAND else outs[saved[1]]
@@ -274,7 +274,7 @@ def _matters(op: PureOp | DataOp, position: int, sample: Sample, saved: Any) -> 
 
 
 def _poisoned(tensor: Tensor) -> Tensor:
-    """Nan; other truths; for integers zeros, which are an index of anything."""
+    """Other values: nan; inverted booleans; for integers zeros, which are valid indices."""
     array = np.array(tensor.array)
     if array.dtype == bool:
         return tensor_of(~array)
@@ -304,7 +304,7 @@ def _apply(
 
 
 def _check_versions(op: Op, sample: Sample, only: int | None) -> None:
-    """Writing a value after the forward raises in the backward iff the table says it is saved."""
+    """Checks that a write after the forward makes the backward raise iff the value is saved."""
     expected = [_bits(g) for g in _loss_gradients(op, sample, only, None)[0]]
     _, saves = _loss_gradients(op, sample, only, None)
     for target, name in _targets(op, sample):
@@ -314,12 +314,12 @@ def _check_versions(op: Op, sample: Sample, only: int | None) -> None:
             assert "saved tensor" in str(error), f"{op.name}{sample}: {error}"
             assert target in saves, (
                 f"{op.name}{sample}: writing {name} raises in the backward, expected it not to: "
-                "the table does not say that it is saved"
+                "the table does not save it"
             )
             continue
         assert target not in saves, (
             f"{op.name}{sample}: writing {name} does not raise in the backward, expected it to: "
-            "the table says that it is saved"
+            "the table saves it"
         )
         assert expected == [_bits(g) for g in got], (
             f"{op.name}{sample}: writing {name} changes the gradient, expected it to be saved"
@@ -331,7 +331,7 @@ def _bits(gradient: Any) -> bytes:
 
 
 def _targets(op: Op, sample: Sample) -> list[tuple[tuple[Source, int], str]]:
-    """The tensors to write after the forward: operands, and results that are not operands."""
+    """The tensors to write after the forward: operands, and results that are no operands."""
     args = bound(op, sample)
     found = [((Source.OPERAND, i), f"operand {i}") for i, a in enumerate(args) if tensors_in(a)]
     if not is_viewing(op) and not isinstance(op, GeometryOp):
@@ -343,10 +343,10 @@ def _targets(op: Op, sample: Sample) -> list[tuple[tuple[Source, int], str]]:
 def _loss_gradients(
     op: Op, sample: Sample, only: int | None, target: tuple[Source, int] | None
 ) -> tuple[tuple[Any, ...], set[tuple[Source, int]]]:
-    """The gradients after a write to `target`, and what the table says is saved for them.
+    """Returns the gradients after a write to `target`, and the values that the table saves.
 
-    The sum of the weighted results is taken before the write: a view of the operand that is written
-    would show the new values, and may not be used at all if it is one of several (TEN-19).
+    The weighted results are summed before the write: a view of the written operand would show the
+    new values, and may not be used at all if it is one of several (TEN-19).
     """
     args = bound(op, sample)
     leaves = leaves_of(args, only)
@@ -372,14 +372,14 @@ def _table_saves(op: Op, args: tuple[Any, ...], leaves: list[Tensor]) -> set[tup
         i for i in vjp.formulas if any(t is leaf for t in tensors_in(args[i]) for leaf in leaves)
     )
     operands, results = vjp.saves(needed)
-    # An in-place op saves a copy of what it overwrites.
+    # An in-place op saves a copy of the operand that it overwrites.
     kept = {(Source.OPERAND, i) for i in operands if i or not changes_first(op)}
     return kept | {(Source.RESULT, k) for k in results}
 
 
 # ---------------------------------------------------------- L8: linear, and of the operands' form
 def vjp_is_linear(op: Op, samples: Samples) -> None:
-    """L8: the vjp is linear in the gradient; gradients are there, and have their operands' form."""
+    """L8: the vjp is linear; each operand with a formula has a gradient of its shape and dtype."""
     if op.name in CONSTANT:
         return
     for sample in samples:
@@ -417,7 +417,7 @@ def _check_operand_form(op: Op, sample: Sample, position: int, operands: list[Te
         assert (gradient is not None) == expected, (
             f"{op.name}{sample}: the gradient of operand {position} is "
             f"{'there' if expected is False else 'None'}, expected "
-            f"{'a tensor, zeros where nothing flows' if expected else 'None: it has no formula'}"
+            f"{'a tensor, of zeros if nothing flows' if expected else 'None: it has no formula'}"
         )
         if gradient is not None:
             got, wanted = (gradient.shape, gradient.dtype), (leaf.shape, leaf.dtype)
@@ -454,7 +454,7 @@ def _check_linear(op: Op, sample: Sample) -> None:
         scale = max(1.0, float(np.max(np.abs(expected), initial=0)))
         assert np.allclose(sum_.array, expected, rtol=0, atol=1e-11 * scale), (
             f"{op.name}{sample}: the gradient of operand {k} for 2 a - b is not twice that for a "
-            "less that for b, expected a linear function"
+            "minus that for b, expected a linear function"
         )
         assert not np.any(zero.array), (
             f"{op.name}{sample}: the gradient of operand {k} for a zero gradient is not zero"

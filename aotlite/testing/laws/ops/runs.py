@@ -1,4 +1,4 @@
-"""Running one op on fresh memory, and looking at the memory afterwards. What all laws share."""
+"""Runs of one op on fresh memory, and comparisons of memory; all laws of ops share them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from aotlite.ir.op import (
 from aotlite.testing.laws.samples.sample import Sample
 
 MARGIN = 2
-"""Elements of memory before and behind each tensor, so that a write beside it is seen."""
+"""The number of elements before and after each tensor, in which a stray write shows."""
 
 
 # ------------------------------------------------------------------------------------ arguments
 def tensor_of(array: np.ndarray, *, margin: int = MARGIN) -> Tensor:
-    """A tensor with a copy of the array in a storage of its own, in the same layout."""
+    """A tensor with a copy of the array in a new storage, in the same layout."""
     dtype = dtypes.from_numpy(array.dtype)
     stride = tuple(step // array.itemsize for step in array.strides)
     meta = tensor_meta(array.shape, stride, dtype)
@@ -45,7 +45,7 @@ def tensor_of(array: np.ndarray, *, margin: int = MARGIN) -> Tensor:
 
 
 def tight_tensor_of(array: np.ndarray) -> Tensor:
-    """A tensor on a NumPy array that owns its memory: what a careless kernel could give away."""
+    """A tensor on a NumPy array that owns its memory, which a kernel could return by mistake."""
     if not layout.is_dense(array.shape, tuple(step // array.itemsize for step in array.strides)):
         return tensor_of(array)
     return from_numpy(np.copy(array, order="K"))
@@ -79,7 +79,7 @@ def run(op: Op, args: tuple[Any, ...]) -> tuple[Tensor, ...]:
 
 
 def kernel_op(op: Op) -> PureOp | DataOp | None:
-    """The op whose kernel computes this one's values; None for an op that only looks at memory."""
+    """The op whose kernel computes the values of `op`; None for a view or geometry op."""
     match op:
         case PureOp() | DataOp():
             return op
@@ -106,12 +106,12 @@ def has_gradient(op: Op) -> bool:
 
 
 def changes_first(op: Op) -> bool:
-    """Whether the op returns its first operand, changed."""
+    """Whether the op changes its first operand and returns it."""
     return isinstance(op, (InplaceOp, GeometryOp))
 
 
 def with_kernel(op: PureOp | DataOp, kernel: Any) -> PureOp | DataOp:
-    """The op with another kernel, outside the table."""
+    """A copy of the op with another kernel."""
     return attrs.evolve(op, kernel=kernel)
 
 
@@ -121,12 +121,12 @@ def is_viewing(op: Op) -> bool:
 
 # ------------------------------------------------------------------------------------ comparison
 def bits(array: Any) -> bytes:
-    """The elements in row-major order, byte for byte."""
+    """The bytes of the elements in row-major order."""
     return np.ascontiguousarray(array).tobytes()
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Whether shape, dtype and each byte agree; one nan is as good as another."""
+    """Whether shape, dtype and each byte agree; all nans are equal."""
     a, b = np.asarray(a), np.asarray(b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
@@ -149,7 +149,7 @@ def close(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def addresses(tensor: Tensor) -> np.ndarray:
-    """The place in the storage, in elements, of each element of the tensor."""
+    """The offset in the storage of each element of the tensor, in elements."""
     meta = tensor.meta
     places = np.full(meta.shape, tensor.offset, np.int64)
     for dim, (size, step) in enumerate(zip(meta.shape, meta.stride, strict=True)):
@@ -174,7 +174,7 @@ def elements(tensor: Tensor) -> np.ndarray:
 
 
 def cotangents(outs: tuple[Tensor, ...]) -> list[np.ndarray]:
-    """Fixed weights below 1, all different, none zero, one array for each result."""
+    """Fixed weights below 1, all different and not zero: one array for each result."""
     return [
         np.cos(np.arange(out.numel(), dtype=np.float64) * 1.3 + 0.5 + k).reshape(out.shape)
         for k, out in enumerate(outs)

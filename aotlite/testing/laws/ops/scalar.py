@@ -1,4 +1,4 @@
-"""The law of scalar expressions: element by element they give what kernels give."""
+"""The law of scalar expressions: they have the values of kernels, element by element."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from aotlite.testing.laws.samples.sample import Sample
 Samples = Sequence[Sample]
 
 WITHOUT_SCALAR = {
-    "clone": "a copy: its element is the operand's, and strides are its meaning",
-    "restride": "a copy: its element is the operand's, and strides are its meaning",
-    "copy": "a copy: its element is the source's, cast",
+    "clone": "a copy: elements are the operand's; it changes strides",
+    "restride": "a copy: elements are the operand's; it changes strides",
+    "copy": "a copy: elements are the source's, cast",
 }
-"""Pointwise ops that have no expression, and why."""
+"""Pointwise op without a scalar expression -> the reason."""
 
 _SAME_NAME = (
     "abs exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh "
@@ -51,7 +51,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "digamma": lambda a: _exactly(a, _digamma),
     "polygamma": lambda n, a: _exactly(a, lambda x: _polygamma(n, x)),
     "complex": lambda a, b: np.result_type(a, np.complex64).type(complex(a, b)),
-    # Twice, because NumPy takes roots for a single exponent of 0.5, which differ at -0.0 and -inf.
+    # NumPy takes a root for a single exponent of 0.5, which differs at -0.0 and -inf.
     "pow": lambda a, b: _power(a, b),
     "lt": np.less,
     "le": np.less_equal,
@@ -63,7 +63,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """NumPy's function for each operation of a scalar expression."""
 
-# Elementary functions of one element and of many may take other code paths, one unit apart.
+# NumPy computes one element and many by different code, which may differ by one unit.
 _ULPS = {
     "float16": 1e-3,
     "bfloat16": 8e-3,
@@ -75,13 +75,13 @@ _ULPS = {
 
 
 _UNITS = {"lgamma": 8, "digamma": 32, "polygamma_of": 32, "erfinv": 8}
-"""By how much more than `_ULPS` a kernel may differ from mpmath, as `specs/functions.md` has it."""
+"""Op -> the factor of `_ULPS` by which its kernel may differ from mpmath (`specs/functions.md`)."""
 
 
 def _exactly(a: Any, function: Callable[[float], Any]) -> Any:
-    """Returns the result of a function of mpmath, which rounds once, for an element, in its dtype.
+    """Returns the result of a function of mpmath for an element, rounded once, in its dtype.
 
-    SymPy, which aotlite needs, brings mpmath with it: a source that is none of aotlite's kernels.
+    mpmath, which SymPy depends on, is independent of aotlite's kernels.
     """
     dtype = np.asarray(a).dtype
     kept = dtype.type if dtype.kind == "f" else np.float64
@@ -119,14 +119,14 @@ def _erfinv(x: float) -> float:
 
 
 def _power(a: Any, b: Any) -> Any:
-    """NumPy's; of integers with a negative exponent the reciprocal, without its fraction."""
+    """NumPy's power; for integers with a negative exponent, the truncated reciprocal."""
     if np.result_type(a, b).kind not in "iu" or b >= 0:
         return np.power([a, a], [b, b])[0]
     return a ** (-b % 2) if abs(a) == 1 else 0
 
 
 def scalar_is_the_kernel(op: Op, samples: Samples) -> None:
-    """L6: the scalar expression, element by element, gives what the kernel gives."""
+    """L6: the scalar expression, element by element, has the values of the kernel."""
     assert isinstance(op, PureOp)
     if op.name in WITHOUT_SCALAR:
         return
@@ -142,7 +142,7 @@ def scalar_is_the_kernel(op: Op, samples: Samples) -> None:
 
 def _same_values(a: np.ndarray, b: np.ndarray, units: int) -> bool:
     if a.dtype.kind in "fcV" and b.dtype.kind in "fcV":
-        if a.dtype.kind == "V":  # an extension dtype: NumPy's tests of floats do not take it
+        if a.dtype.kind == "V":  # an extension dtype, which NumPy's tests of floats refuse
             a, b, name = a.astype(np.float32), b.astype(np.float32), b.dtype.name
             return close(a, b, units * _ULPS[name])
         zeros = (a == 0) & (b == 0)
@@ -179,7 +179,8 @@ def _by_element(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> np.ndarr
 
 
 def _computing_dtype(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> Any:
-    """The dtype that operands are cast to: the result's; for a bool or |complex| the promoted."""
+    """The dtype that operands are cast to: the promoted one for bool results and complex numbers,
+    else that of the result."""
     promoted = dtypes.result_type(
         [
             (a.dtype, len(a.shape)) if isinstance(a, Tensor) else a
@@ -192,7 +193,7 @@ def _computing_dtype(op: PureOp, args: tuple[Any, ...], meta: TensorMeta) -> Any
 
 
 def _cast(op: PureOp, name: str, tensor: Tensor, dtype: Any) -> np.ndarray:
-    """Operands are cast, except conditions, masks, and the operand of a cast itself."""
+    """The operand, cast to a dtype, except for conditions, masks and the operand of `cast`."""
     keeps = {"where": "self", "masked_fill": "mask", "cast": "self"}.get(op.name) == name
     array = np.array(tensor.array)
     return array if keeps else array.astype(dtype.numpy)

@@ -1,9 +1,9 @@
-"""L12: the rule of an op says of symbols what it says of each size that they may stand for.
+"""L12: the meta rule of an op on symbols agrees with the rule on each size of these symbols.
 
-The sizes of a sample become symbols, in several ways; the rule runs once on these. Then, for other
-values of the symbols: where all that was assumed holds, the result with the values put in is the
-concrete rule's at these sizes; and where the concrete rule succeeds, no assumption that an
-expression has one value may fail: a graph made for one size would serve no other.
+The sizes of a sample become symbols, in several ways, and the rule runs once on the symbols. Then,
+for other values of the symbols: if all assumptions hold, the symbolic result at these values is the
+result of the concrete rule; and if the concrete rule succeeds, no assumption that fixes an
+expression to one value may fail, as a graph for one size would then fit no other.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from aotlite.testing.laws.ops.runs import bound
 from aotlite.testing.laws.samples.sample import Sample
 
 SPECIALIZES: dict[str, str] = {
-    "split": "the number of parts is that of the results",
-    "unbind": "the number of parts is that of the results",
-    "avg_pool2d_backward": "the gradient's size is compared with one that ceil_mode finds by cases",
+    "split": "the number of results depends on a size",
+    "unbind": "the number of results depends on a size",
+    "avg_pool2d_backward": "the gradient's size is compared with a size computed in cases",
 }
-"""Ops whose results are not the same for other sizes, so that an assumption must say which."""
+"""Op whose results differ between sizes, so that its assumptions fix a size -> the reason."""
 
 TELLS_APART: dict[str, str] = {
     **SPECIALIZES,
-    "linalg_solve": "a batch of vectors is told from a matrix by its sizes",
+    "linalg_solve": "sizes distinguish a batch of vectors from a matrix",
 }
-"""Ops that take a size by itself for another case."""
+"""Op in which one size selects a case -> the reason."""
 
 Values = Mapping[str, int]
 
@@ -45,18 +45,18 @@ def _every(dim: int, ndim: int) -> bool:
 
 @attrs.frozen
 class SymbolicSizes:
-    """A way to make symbols of sizes."""
+    """A way to replace the sizes of a sample by symbols."""
 
     name: str
     shared: bool = attrs.field(kw_only=True)
-    """Equal sizes are one symbol."""
+    """Whether equal sizes are one symbol."""
     dims: Callable[[int, int], bool] = attrs.field(default=_every, kw_only=True)
-    """Of (dim, number of dimensions): whether the size becomes symbolic."""
+    """(dim, number of dimensions) -> whether the size becomes symbolic."""
     less: int = attrs.field(default=0, kw_only=True)
-    """A size is a symbol less this, so that it may be 0 or 1 for other values of the symbol."""
+    """A size is a symbol minus `less`, so that other values of the symbol give sizes of 0 and 1."""
     every: bool = attrs.field(default=False, kw_only=True)
-    """Sizes of 0 and 1 are symbolic too. Layouts and broadcasting treat them unlike others, so that
-    rules have to assume that they stay."""
+    """Whether sizes of 0 and 1 are symbolic too. Layouts and broadcasting treat these as special
+    cases, so that rules assume their values."""
 
     def size(self, table: SymbolTable, hint: int) -> Any:
         """A symbolic size."""
@@ -75,11 +75,11 @@ VARIANTS = (
 
 # ------------------------------------------------------------------------------------- the law
 def symbolic_is_concrete(op: Op, samples: Sequence[Sample]) -> None:
-    """L12: with values put in, a rule on symbols gives what it gives on the values."""
+    """L12: the result of a rule on symbols, at values of the symbols, is that of the values."""
     runs = [run for sample in _geometries(op, samples) for run in _runs(op, sample)]
     compared = sum(_check_at(op, run, values) for run in runs for values in _other_values(run))
     assert compared or not runs, (
-        f"{op.name}: what it assumes holds for none of the other sizes tried, expected some"
+        f"{op.name}: its assumptions hold for none of the other sizes, expected some"
     )
     for run in runs:
         if not run.variant.shared and op.name not in TELLS_APART:
@@ -87,7 +87,7 @@ def symbolic_is_concrete(op: Op, samples: Sequence[Sample]) -> None:
 
 
 def _geometries(op: Op, samples: Sequence[Sample]) -> list[Sample]:
-    """The first sample of each geometry: what a rule does with sizes is the same for each dtype."""
+    """The first sample of each geometry, as rules treat sizes alike for all dtypes."""
     found = {str(_geometry(op.key(bound(op, sample)))): sample for sample in reversed(samples)}
     return list(found.values())
 
@@ -100,7 +100,7 @@ def _geometry(value: Any) -> Any:
 
 @attrs.frozen
 class Run:
-    """A rule that ran on symbols."""
+    """A run of a rule on symbols."""
 
     where: str
     variant: SymbolicSizes
@@ -110,7 +110,7 @@ class Run:
 
 
 def _runs(op: Op, sample: Sample) -> Iterator[Run]:
-    """The rule on each variant that has symbols, compared at the sizes that the sample has."""
+    """Runs the rule on each variant with symbols; checks it at the sizes of the sample."""
     key = op.key(bound(op, sample))
     expected = _said(op, key)
     shown = f"{op.name}{sample}"
@@ -118,7 +118,7 @@ def _runs(op: Op, sample: Sample) -> Iterator[Run]:
     for variant in VARIANTS:
         table = SymbolTable(duck_shape=variant.shared)
         symbolic = _symbolized(op, key, table, variant)
-        # Where no sizes are equal, say, two variants are one.
+        # Two variants may be equal, for example if no two sizes are.
         same = (str(_geometry(symbolic)), variant.every)
         if table.symbols and same not in seen:
             seen.append(same)
@@ -141,7 +141,7 @@ def _check_at_hints(run: Run, expected: Any) -> None:
 
 
 def _check_takes_others(op: Op, run: Run) -> None:
-    """No symbol is held to its hint by assumptions of which none says so: `s0 > 5`, `s0 <= 6`."""
+    """Checks that assumptions together do not fix a symbol to its hint: `s0 > 5`, `s0 <= 6`."""
     hints = run.table.hints
     for name, hint in hints.items():
         others = [{**hints, name: n} for n in range(2, hint + 8) if n != hint]
@@ -161,7 +161,7 @@ def _takes(op: Op, run: Run, values: Values) -> bool:
 
 
 def _check_at(op: Op, run: Run, values: Values) -> bool:
-    """Whether the results could be compared at these sizes."""
+    """Compares the results at these sizes; returns False if the assumptions exclude them."""
     broken = [assumption for assumption in run.table.log if not assumption.holds(values)]
     fixed = [assumption for assumption in broken if assumption.specializes]
     if broken and (not fixed or run.variant.every or op.name in SPECIALIZES):
@@ -171,7 +171,7 @@ def _check_at(op: Op, run: Run, values: Values) -> bool:
     except AotliteError as error:
         assert broken, (
             f"{run.where}: the rule gives {run.result}, and raises at {values}, expected an "
-            f"assumption that says so: {error}"
+            f"assumption that excludes them: {error}"
         )
         return False
     assert not fixed, (
@@ -187,7 +187,7 @@ def _check_at(op: Op, run: Run, values: Values) -> bool:
 
 
 def _said(op: Op, key: tuple[Any, ...]) -> Any:
-    """What the rules give: metas, with starts of windows, and how far a draw moves the stream."""
+    """The results of the rules: metas, starts of windows, and the offsets that a draw consumes."""
     match op:
         case MultiViewOp():
             return tuple(view.rule(key[0], *rest) for view, rest in op.rule(*key))
@@ -203,7 +203,7 @@ def _said(op: Op, key: tuple[Any, ...]) -> Any:
 
 # -------------------------------------------------------------------------------------- symbols
 def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: SymbolicSizes) -> Any:
-    """The key with symbols for sizes: of metas, and of arguments that are sizes."""
+    """The key with symbols for the sizes in metas and in arguments."""
     found = []
     for value, parameter in zip(key, op.schema.parameters, strict=True):
         sized = parameter.type.text.startswith("int") and parameter.name not in WHICH
@@ -213,7 +213,7 @@ def _symbolized(op: Op, key: tuple[Any, ...], table: SymbolTable, variant: Symbo
 
 
 def _argument(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
-    """Sizes that a program passes are mostly sizes that it got from another operand."""
+    """Sizes in an argument as symbols: those of operands with the same hint, else new ones."""
     if type(value) is tuple:
         return tuple(_argument(item, table, variant) for item in value)
     if value is None or value < 0:
@@ -237,7 +237,7 @@ def _operand(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
 
 
 def _other_values(run: Run) -> list[Values]:
-    """Values that symbols may have as well, each set of them once."""
+    """Other values of the symbols, without duplicates."""
     hints = run.table.hints
     found = {tuple(values.values()): values for values in _changed(hints)}
     found.pop(tuple(hints.values()), None)
@@ -245,7 +245,7 @@ def _other_values(run: Run) -> list[Values]:
 
 
 def _changed(hints: Values) -> Iterator[Values]:
-    """The hints changed together, one by one, and to all different numbers."""
+    """The hints, changed together, one by one, and to all different numbers."""
     for add in (1, 2, 5):
         yield {name: hint + add for name, hint in hints.items()}
     yield {name: 2 * hint for name, hint in hints.items()}

@@ -1,4 +1,4 @@
-"""The laws, which classes of op each applies to, and those that wait for a stage or a renderer."""
+"""The laws of ops, with the classes of op that each applies to."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ WITHOUT_SAMPLES = {
     ),
     **dict.fromkeys(
         ("print_tensors", "host_callback"),
-        "what it does is no value: tests/rules/test_tok_*.py",
+        "its effect is no value: tests/rules/test_tok_*.py",
     ),
 }
-"""Ops that no sample can be written for, and why."""
+"""Op without samples -> the reason, and the place of its tests."""
 
 
 DATA = "data-dependent"
-"""The class of ops whose results' shapes depend on values: no graph holds one (GEN-8)."""
+"""The class of ops whose results' shapes depend on values; no graph contains one (GEN-8)."""
 
 
 def class_of(op: Op) -> str:
-    """The class of op that a law speaks of: a pure op's is its cost.
+    """Returns the class of an op, as in the laws: for a pure op, its cost.
 
-    One that does not say what it costs counts as an indexing op: every law of pure ops holds there.
+    A pure op of unknown cost counts as an indexing op.
     """
     match op:
         case PureOp(cost=Cost.OPAQUE):
@@ -86,13 +86,13 @@ EVERY = (*PURE, *VIEWS, "in-place", "geometry", "random")
 
 
 def takes_floats(op: Op) -> bool:
-    """Whether the op has operands: without, there is nothing to differentiate."""
+    """Whether the op has tensor operands, which may be differentiated."""
     return any(parameter.type.holds_tensor for parameter in op.schema.parameters)
 
 
 @attrs.frozen
 class Law:
-    """`law(op, samples)` raises LawError with a sentence where the op breaks it."""
+    """A law of ops: `law(op, samples)` raises LawError if the op breaks it."""
 
     name: str
     claim: str
@@ -100,10 +100,10 @@ class Law:
     classes: tuple[str, ...]
     only: Callable[[Op], bool] = attrs.field(default=lambda op: True, kw_only=True)
     together: bool = attrs.field(default=False, kw_only=True)
-    """Samples are looked at together: that some of them show something is part of the law."""
+    """Whether the law is about all samples together: one of them has to show something."""
 
     def applies(self, op: Op) -> bool:
-        """Whether the law says something about this op."""
+        """Whether the law applies to this op."""
         return class_of(op) in self.classes and self.only(op)
 
     def __call__(self, op: Op, samples: Sequence[Sample]) -> None:
@@ -132,7 +132,7 @@ LAWS = (
     ),
     Law(
         "L3",
-        "declared aliasing = what memory shows",
+        "declared aliasing = actual aliasing",
         forward.memory_shows_the_declared_aliasing,
         (*EVERY, DATA),
     ),
@@ -146,7 +146,7 @@ LAWS = (
     Law("L6", "scalar = kernel", scalar.scalar_is_the_kernel, ("pointwise",)),
     Law(
         "L7",
-        "saved = what the vjp reads",
+        "saved = read by the vjp",
         gradient.saved_is_what_the_vjp_reads,
         DIFFERENTIABLE,
         only=has_gradient,
@@ -154,7 +154,7 @@ LAWS = (
     ),
     Law(
         "L8",
-        "the vjp is linear, and gradients have their operands' form",
+        "the vjp is linear, and gradients have their operands' shape and dtype",
         gradient.vjp_is_linear,
         DIFFERENTIABLE,
         only=has_gradient,
@@ -168,14 +168,14 @@ LAWS = (
     Law("L10", "draw = pure form", forward.draws_are_the_pure_form, ("random",)),
     Law(
         "L11",
-        "what depends on data is refused in capture",
+        "capture refuses data-dependent shapes",
         data_dependent.captures_refuse_it_by_name,
         (DATA,),
         only=takes_floats,
     ),
     Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY, together=True),
 )
-"""Laws that run now."""
+"""The laws of ops."""
 
 
 def laws_of(op: Op) -> tuple[Law, ...]:

@@ -15,7 +15,7 @@ from aotlite.testing.laws.samples.sample import Sample
 
 
 def views_are_lenses(op: Op, samples: Sequence[Sample]) -> None:
-    """L4: what is put is got, putting back what is there changes nothing, the last put counts."""
+    """L4: get after put gives the value; put after get changes nothing; the last put counts."""
     for sample in samples:
         if isinstance(op, MultiViewOp):
             _check_parts(op, sample)
@@ -27,7 +27,7 @@ def views_are_lenses(op: Op, samples: Sequence[Sample]) -> None:
 def _check_lens(op: ViewOp, sample: Sample) -> None:
     parent, *rest = bound(op, sample)
     if _has_copies(parent) or _reads_gaps(op, parent, tuple(rest)):
-        return  # what lies between elements, or is several of them, has no such inverse
+        return  # a gap, or an element of several indices, has no such inverse
     other, third = _changed(parent, 1), _changed(parent, 2)
     seen, value, last = (run(op, (t, *rest))[0] for t in (parent, other, third))
     try:
@@ -35,9 +35,9 @@ def _check_lens(op: ViewOp, sample: Sample) -> None:
     except AliasError:
         assert _has_copies(seen), f"{op.name}{sample}: put refuses a view that repeats nothing"
         return
-    _check(op, sample, "put what was got", same, parent)
+    _check(op, sample, "put after get", same, parent)
     changed = op.put(parent, value, *rest)
-    _check(op, sample, "get what was put", run(op, (changed, *rest))[0], value)
+    _check(op, sample, "get after put", run(op, (changed, *rest))[0], value)
     _check(op, sample, "put twice", op.put(changed, last, *rest), op.put(parent, last, *rest))
     _check_outside(op, sample, parent, seen, changed)
     if op.keeps_all:
@@ -53,13 +53,13 @@ def _check(op: Op, sample: Sample, what: str, got: Tensor, expected: Tensor) -> 
 
 
 def _has_copies(tensor: Tensor) -> bool:
-    """Whether two elements lie in one place."""
+    """Whether two elements have one address."""
     places = addresses(tensor).ravel()
     return len(set(places.tolist())) < len(places)
 
 
 def _reads_gaps(op: ViewOp, parent: Tensor, rest: tuple[Any, ...]) -> bool:
-    """Whether the view shows memory between the parent's elements; no view but this one may."""
+    """Whether the view shows memory between the parent's elements, as only `as_strided` may."""
     if op.name != "as_strided":
         return False
     seen = set(addresses(run(op, (parent, *rest))[0]).ravel().tolist())
@@ -80,7 +80,7 @@ def _check_outside(op: Op, sample: Sample, parent: Tensor, seen: Tensor, changed
     shown = addresses(seen).reshape(-1, 1) * seen.itemsize + np.arange(seen.itemsize)
     outside = ~np.isin(addresses(parent) * parent.itemsize, shown)
     assert same_bits(parent.array[outside], changed.array[outside]), (
-        f"{op.name}{sample}: putting changes elements that the view does not show"
+        f"{op.name}{sample}: put changes elements that the view does not show"
     )
 
 

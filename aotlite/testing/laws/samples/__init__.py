@@ -1,1 +1,1 @@
-"""Samples: calls of ops as plain data, their variants, and those that a schema suggests."""
+"""Samples: calls of ops as plain data, their variants, and samples made from a schema."""

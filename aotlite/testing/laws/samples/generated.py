@@ -1,8 +1,8 @@
-"""Samples for an op of which only the declaration is known: what the schema suggests.
+"""Samples of an op, made from its schema.
 
-Tensors are filled with each layout and dtype; numbers that stand for nothing else get a value;
-what an int, a list of ints, a string or a dtype means is not in a schema, so that an op that
-requires one needs samples from whoever knows. What the op refuses with an error is left out.
+Tensors get each layout and dtype; floats, bools and scalars get fixed values. A schema does not say
+which ints, lists of ints, strings or dtypes make sense, so that an op that requires one needs
+samples from its author. A call that the op refuses with an error is no sample.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _ADVICE = (
 
 
 def samples_for(op: Op) -> list[Sample]:
-    """The calls that the schema suggests and the op takes, the smallest first.
+    """Returns the suggested calls that the op accepts, smallest first.
 
-    Raises ArgumentError for an op with a parameter whose meaning a schema does not say, and for one
-    that takes none of the calls.
+    Raises ArgumentError for an op with a parameter of unknown meaning, and for an op that accepts
+    none of the calls.
     """
     tried = list(_suggested(op, _alike))
     taken = [sample for sample in tried if _refusal(op, sample) is None]
     if not taken or (has_gradient(op) and not any(sample.smooth for sample in taken)):
-        mixed = list(_suggested(op, _mixed))  # one of the tensors is a mask, or says places
+        mixed = list(_suggested(op, _mixed))  # one of the tensors is a mask or an index
         tried += mixed
         taken += [sample for sample in mixed if _refusal(op, sample) is None]
     if not taken:
@@ -73,7 +73,7 @@ def samples_for(op: Op) -> list[Sample]:
 
 
 Spread = Callable[[list[np.ndarray]], Iterable[list[np.ndarray]]]
-"""The rows to try instead of a row of arrays, one for each tensor."""
+"""A function from a row of arrays, one for each tensor, to the rows to try instead."""
 
 
 def _suggested(op: Op, spread: Spread) -> Iterator[Sample]:
@@ -95,7 +95,7 @@ def _alike(row: list[np.ndarray]) -> Iterable[list[np.ndarray]]:
 
 
 def _mixed(row: list[np.ndarray]) -> Iterable[list[np.ndarray]]:
-    """One of the tensors as a mask, or as places along the first dimension, each once."""
+    """Yields the row with each tensor in turn as a mask, or as indices of the first dimension."""
     for k in range(len(row) if len(row) > 1 else 0):
         shape = row[k].shape
         places = np.arange(shape[0] if shape else 1)[::-1]
@@ -105,14 +105,14 @@ def _mixed(row: list[np.ndarray]) -> Iterable[list[np.ndarray]]:
 
 
 class _Tensor:
-    """Stands for a tensor that is to be filled in."""
+    """The placeholder of a tensor in a suggested call."""
 
 
 _TENSOR = _Tensor()
 
 
 def _literals(op: Op, parameter: SchemaParameter) -> tuple[Any, ...]:
-    """The values to try of one parameter."""
+    """The values to try for one parameter."""
     if parameter.type.holds_tensor:
         optional = parameter.default is not REQUIRED
         return (parameter.default, _TENSOR) if optional else (_TENSOR,)
@@ -153,7 +153,7 @@ def _filled(
 
 # ---------------------------------------------------------------------------------------- arrays
 def _rows(count: int) -> Iterator[list[np.ndarray]]:
-    """For each dtype and layout an array for each tensor: laid out alike, and otherwise."""
+    """Yields rows of each dtype and layout, with equal and with different layouts in a row."""
     for dtype in ALL:
         columns = [_every_layout(dtype, seed) for seed in range(count)]
         yield from map(list, zip(*columns, strict=True))
@@ -166,7 +166,7 @@ def _rows(count: int) -> Iterator[list[np.ndarray]]:
 
 
 def _special_rows(count: int, op: Op) -> Iterator[list[np.ndarray]]:
-    """Special values of one shape, for ops in place: what is written is not broadcast."""
+    """Yields rows of special values of one shape, for in-place ops."""
     if isinstance(op, InplaceOp) and count > 1:
         for dtype in FLOATS:
             yield [np.roll(special(dtype), k) for k in range(count)]
@@ -178,7 +178,7 @@ def _every_layout(dtype: str, seed: int) -> list[np.ndarray]:
 
 
 def _smooth_rows(count: int) -> Iterator[list[np.ndarray]]:
-    """Values between 0 and 1, above 1, and of both signs: what one domain has not, another has."""
+    """Yields rows of values between 0 and 1, above 1, and of both signs, for different domains."""
     for make in (_unit, _above, _signed):
         for shape in ((2, 3), (), (4,), (3, 3)):
             yield [make(shape, seed) for seed in range(count)]
@@ -186,7 +186,7 @@ def _smooth_rows(count: int) -> Iterator[list[np.ndarray]]:
 
 
 def _unit(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Different values between 0.1 and 0.9, those of different seeds apart."""
+    """Different values between 0.1 and 0.9; different seeds give different values."""
     count = int(np.prod(shape))
     steps = np.random.default_rng(seed + 10).permutation(count) + 0.5
     return np.asarray(0.1 + 0.75 * (steps / count).reshape(shape) + 0.013 * seed)
@@ -197,16 +197,17 @@ def _above(shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def _signed(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Different values of both signs, off the multiples of 1/8."""
+    """Different values of both signs, none of them a multiple of 1/8."""
     return np.asarray(array(shape, "float64", seed) + 0.03 + 0.013 * seed)
 
 
 # ---------------------------------------------------------------------------------------- trying
 def _refusal(op: Op, sample: Sample) -> Exception | None:
-    """Why the call is none for this op; None where it is one, or where a law has to say so.
+    """Returns the error of a call that is no sample of this op, else None.
 
-    What the rule does not take, whatever it raises, is refused; what the rule takes and the kernel
-    fails on is a law's business. Where a gradient is asked for, results have to be finite.
+    A call that the meta rule refuses, by any error, is no sample. A call that the rule accepts and
+    the kernel fails on is one, so that a law reports it. Results of smooth samples have to be
+    finite.
     """
     try:
         args = bound(op, sample)

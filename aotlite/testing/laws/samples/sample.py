@@ -1,8 +1,7 @@
-"""Samples: calls as plain data, with arrays in each layout; what laws are run on.
+"""`Sample`: one call of an op as plain data, and arrays for samples.
 
-A `Sample` holds the arguments of one call. Arrays stand for tensors and carry their layout; tensors
-are made from them in fresh memory each time. The functions here give arrays whose values need no
-rounding, in every layout.
+Arrays stand for tensors and have their layout; each run makes tensors of them in fresh memory. The
+functions here return arrays in every layout, whose values need no rounding.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Sample:
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = attrs.field(factory=dict)
     smooth: bool = False
-    """All floats are float64 and away from kinks, so that differences say what the gradient is."""
+    """Whether all floats are float64 and away from kinks, so that finite differences are valid."""
 
     def __repr__(self) -> str:
         words = [_shown(a) for a in self.args] + [
@@ -67,7 +66,7 @@ def _shown(value: Any) -> str:
 
 
 def size_of(sample: Sample) -> tuple[int, int]:
-    """By which samples are ordered: elements, and then dimensions."""
+    """The key by which samples are sorted: numbers of elements and of dimensions."""
     arrays = list(arrays_in((sample.args, tuple(sample.kwargs.values()))))
     return sum(a.size for a in arrays), sum(a.ndim for a in arrays)
 
@@ -100,7 +99,7 @@ def positive(shape: tuple[int, ...], dtype: str = "float64", seed: int = 0) -> n
 
 
 def special(dtype: str) -> np.ndarray:
-    """Zeros of both signs, infinities, nan, halves, the extremes; few of them for integers."""
+    """Zeros of both signs, infinities, nan, halves, large values; for integers, few values."""
     if dtype == "bool":
         return np.array([True, False])
     if dtype == "int64":
@@ -111,12 +110,12 @@ def special(dtype: str) -> np.ndarray:
 
 
 def flipped(a: np.ndarray) -> np.ndarray:
-    """The same elements with the memory in the order of reversed dimensions."""
+    """The same elements, transposed in memory."""
     return np.array(a.T, order="C").T
 
 
 def gapped(a: np.ndarray) -> np.ndarray:
-    """The same elements with one unused place after each."""
+    """The same elements with a gap of one element after each."""
     wide = np.repeat(a, 2, axis=-1)
     return wide[..., ::2]
 
@@ -134,7 +133,7 @@ Make = Callable[..., np.ndarray]
 
 
 def layouts(dtype: str, make: Make = array) -> list[np.ndarray]:
-    """One array of each layout: dense, transposed, gaps, repeated, size 1, 0-d, empty, rank 4."""
+    """One array of each layout: dense, transposed, gapped, expanded, size 1, 0-d, empty, rank 4."""
     a = make((2, 3), dtype)
     return [
         a,
@@ -151,5 +150,5 @@ def layouts(dtype: str, make: Make = array) -> list[np.ndarray]:
 
 
 def dense_layouts(dtype: str, make: Make = array) -> list[np.ndarray]:
-    """`layouts` without repetition: what may be written."""
+    """The arrays of `layouts` that may be written: those that are not expanded."""
     return [a for a in layouts(dtype, make) if 0 not in a.strides or a.size == 0]

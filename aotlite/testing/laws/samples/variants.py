@@ -1,8 +1,8 @@
-"""Variants of a sample: the same call on operands that lie otherwise in memory, or hold extremes.
+"""Variants of a sample: the same call on operands of other layouts, or with extreme values.
 
-Whoever writes samples for an op thinks of what is special about it; these are what is special about
-any op: each sample's arrays transposed in memory, with gaps, repeated, overlapping, empty, of size
-1, without dimensions, channels-last, and with zeros of both signs, infinities, nan and extremes.
+The author of samples covers the cases of one op. Variants cover the cases of all ops: the sample's
+arrays transposed in memory, with gaps, expanded, overlapping, empty, of size 1, without dimensions,
+channels-last, and with zeros of both signs, infinities, nan and extreme values.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def _gapped(a: np.ndarray) -> np.ndarray:
 def _repeated(a: np.ndarray) -> np.ndarray:
     if not a.ndim or not a.size:
         return a
-    first = np.ascontiguousarray(a[:1])  # with strides of its own: those of `a` lead beyond it
+    first = np.ascontiguousarray(a[:1])  # with new strides, as those of `a` would leave its memory
     return np.lib.stride_tricks.as_strided(first, a.shape, (0, *first.strides[1:]))
 
 
 def _overlapping(a: np.ndarray) -> np.ndarray:
-    """Each row begins at the second element of the one before."""
+    """An array with half the strides, whose elements overlap."""
     if a.ndim < 2 or not a.size:
         return a
     flat = np.ascontiguousarray(a).reshape(-1)
@@ -63,12 +63,12 @@ def _channels_last(a: np.ndarray) -> np.ndarray:
 
 _FLOATS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1.0, 0.5, 1e30, -3.5]
 _COMPLEX = [0, -0.0, 1j, -1j, 0.5 + 1j, -1.0, 2j, -3.5]
-"""All finite: where a part is infinite or nan, PyTorch's own answers differ with the length of the
-tensor (vector units take another way than the rest), and NumPy's follow C."""
+"""All finite. With an infinite or nan part, PyTorch's results depend on the length of the tensor
+(vector code and scalar code differ), and NumPy's follow C."""
 
 
 def _extreme(a: np.ndarray) -> np.ndarray:
-    """Extremes of the dtype in turn; infinity minus infinity and products that overflow happen."""
+    """The array filled with extreme values of its dtype in turn."""
     made = np.empty(a.shape, a.dtype)
     values: list[Any]
     if a.dtype.kind in "iu":
@@ -96,13 +96,14 @@ VARIANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "extreme": _extreme,
 }
 SHARED = ("repeated", "overlapping")
-"""The tensors that may not be written (TEN-7)."""
+"""The variants whose elements overlap, which may not be written (TEN-7)."""
 
 
 def variants(sample: Sample, *, writes: bool, counts: bool) -> Iterator[tuple[str, Sample]]:
-    """The variants of a sample that differ from it, by name.
+    """Yields the names and variants of a sample, without those equal to it.
 
-    `counts`: values may say how large the result is, and extremes would fill the memory.
+    `writes`: the op writes an operand. `counts`: values may be sizes of the result, so that extreme
+    values would fill the memory.
     """
     for name, change in VARIANTS.items():
         if (writes and name in SHARED) or (counts and name == "extreme"):
@@ -113,7 +114,10 @@ def variants(sample: Sample, *, writes: bool, counts: bool) -> Iterator[tuple[st
 
 
 def changed(sample: Sample, change: Callable[[np.ndarray], np.ndarray]) -> Sample | None:
-    """The sample with its main arrays changed, those of the first one's dtype; None if none is."""
+    """Returns the sample with its main arrays changed; None if none changes.
+
+    The main arrays are those of the first float dtype, or else of the first dtype.
+    """
     touched = []
     main = next((a.dtype for a in arrays_in(sample.args) if a.dtype.kind in "fcV"), None)
     main = main or next((a.dtype for a in arrays_in(sample.args)), None)
