@@ -17,7 +17,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
-from aotlite.pipeline import Compiled, Request, compile_once
+from aotlite.pipeline import CompiledEntry, Request, compile_once
 from aotlite.pipeline.arguments import (
     FlatArguments,
     call_of,
@@ -43,10 +43,10 @@ class CompiledFunction:
         _check_function(function)
         self.function = function
         self.options = options
-        self.entries: list[Compiled] = []
+        self.entries: list[CompiledEntry] = []
         self._runs: tuple[Callable[[Any], Any], ...] = ()
         """The entries for calls whose positional arguments are all tensors and numbers."""
-        self._forms: dict[Any, list[Compiled]] = {}
+        self._forms: dict[Any, list[CompiledEntry]] = {}
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)
         self._name = name_from(getattr(function, "__name__", type(function).__name__))
@@ -59,45 +59,45 @@ class CompiledFunction:
                 result = run(args)
                 if result is not MISS:
                     return result
-        return self._call_anyhow(args, kwargs)
+        return self._call_flattened(args, kwargs)
 
-    def _call_anyhow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_flattened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Flattens the arguments and tries the entries of this form; compiles if all miss."""
         if STATE.recorder is not None:  # inside another capture: part of that one
             return self.function(*args, **kwargs)
         call = call_of(args, kwargs)
         result = self._try(call)
         if result is MISS:
-            compiled = self._add(call)
-            if compiled is None:
+            entry = self._add(call)
+            if entry is None:
                 return self.function(*call.args, **call.kwargs)
-            result = self._run(compiled, call)
+            result = self._run(entry, call)
             if result is MISS:
-                self._remove(compiled, call)
-                raise self._unstable(compiled, call)
+                self._remove(entry, call)
+                raise self._unstable(entry, call)
         return result
 
     def _try(self, call: FlatArguments) -> Any:
-        for compiled in self._forms.get(call.form, ()):
-            result = self._run(compiled, call)
+        for entry in self._forms.get(call.form, ()):
+            result = self._run(entry, call)
             if result is not MISS:
                 return result
         return MISS
 
-    def _run(self, compiled: Compiled, call: FlatArguments) -> Any:
+    def _run(self, entry: CompiledEntry, call: FlatArguments) -> Any:
         """The results of an entry for a call; MISS if its guards fail."""
-        result = compiled.entry.call(call.leaves)
+        result = entry.guarded.call(call.leaves)
         if result is MISS or not call.has_arrays:
             return result
-        return results_for_caller(result, call, compiled.containers.numpy_results)
+        return results_for_caller(result, call, entry.containers.numpy_results)
 
     # --- entries
-    def _valid(self, call: FlatArguments) -> Compiled | None:
+    def _valid(self, call: FlatArguments) -> CompiledEntry | None:
         """The entry whose guards pass for a call; nothing runs."""
         found = self._forms.get(call.form, ())
-        return next((c for c in found if c.entry.why_not(call.leaves) is None), None)
+        return next((c for c in found if c.guarded.why_not(call.leaves) is None), None)
 
-    def _add(self, call: FlatArguments) -> Compiled | None:
+    def _add(self, call: FlatArguments) -> CompiledEntry | None:
         """A new entry, or the one that another thread made while this one waited.
         None at the recompile limit: the call runs eagerly (GRD-4)."""
         if self.limit.is_silent(len(self.entries)):
@@ -113,31 +113,31 @@ class CompiledFunction:
         self.limit.reached(f"compile: {what}", misses, failing_guards(misses, call.leaves))
         return None
 
-    def _new(self, call: FlatArguments) -> Compiled:
-        compiled = self._compile(call)
+    def _new(self, call: FlatArguments) -> CompiledEntry:
+        entry = self._compile(call)
         of_form = self._forms.setdefault(call.form, [])
         with UNFORKED:
-            self.entries.append(compiled)
-            of_form.append(compiled)
+            self.entries.append(entry)
+            of_form.append(entry)
             if call.is_flat and self.options.fast_paths:
-                self._runs = (*self._runs, compiled.entry.call)
-        return compiled
+                self._runs = (*self._runs, entry.guarded.call)
+        return entry
 
-    def _remove(self, compiled: Compiled, call: FlatArguments) -> None:
+    def _remove(self, entry: CompiledEntry, call: FlatArguments) -> None:
         of_form = self._forms[call.form]
         with self._lock, UNFORKED:
-            self.entries.remove(compiled)
-            of_form.remove(compiled)
-            self._runs = tuple(run for run in self._runs if run is not compiled.entry.call)
+            self.entries.remove(entry)
+            of_form.remove(entry)
+            self._runs = tuple(run for run in self._runs if run is not entry.guarded.call)
 
-    def _compile(self, call: FlatArguments) -> Compiled:
+    def _compile(self, call: FlatArguments) -> CompiledEntry:
         function, run = self.function, on_leaves(self.function, call)
         request = Request(function, run, call.leaves, call.tensors(), flat_results, self._name)
         return compile_once(request, self.options)
 
     # --- errors
-    def _unstable(self, compiled: Compiled, call: FlatArguments) -> Exception:
-        failure = compiled.entry.why_not(call.leaves)
+    def _unstable(self, entry: CompiledEntry, call: FlatArguments) -> Exception:
+        failure = entry.guarded.why_not(call.leaves)
         place = "something that it reads" if failure is None else failure.subject
         return noted(
             UnsupportedError(
@@ -152,12 +152,12 @@ class CompiledFunction:
         known = self._forms.get(call.form, ())
         specs = {id(c): form[0] for form, found in self._forms.items() for c in found}
         found = []
-        for number, compiled in enumerate(self.entries):
-            why = compiled.entry.why_not(call.leaves) if compiled in known else None
+        for number, entry in enumerate(self.entries):
+            why = entry.guarded.why_not(call.leaves) if entry in known else None
             if why is None:
-                given, expected = str(call.spec)[:200], str(specs[id(compiled)])[:200]
+                given, expected = str(call.spec)[:200], str(specs[id(entry)])[:200]
                 why = GuardFailure("the form of the arguments", given, expected)
-            found.append(Miss(number, compiled.meta, why))
+            found.append(Miss(number, entry.meta, why))
         return found
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
@@ -165,10 +165,10 @@ class CompiledFunction:
         Nothing is compiled beyond `recompile_limit`."""
         call = call_of(args, kwargs)
         if self._valid(call) is None:
-            compiled = self._add(call)
-            if compiled is not None and compiled.entry.why_not(call.leaves) is not None:
-                self._remove(compiled, call)
-                raise self._unstable(compiled, call)
+            entry = self._add(call)
+            if entry is not None and entry.guarded.why_not(call.leaves) is not None:
+                self._remove(entry, call)
+                raise self._unstable(entry, call)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -199,14 +199,14 @@ class CompiledFunction:
         # F0: f32[3]
         ...
         """
-        return self._newest().entry.source
+        return self._newest().guarded.source
 
     @property
     def meta(self) -> FunctionMeta:
         """The metadata of the newest entry."""
         return self._newest().meta
 
-    def _newest(self) -> Compiled:
+    def _newest(self) -> CompiledEntry:
         if not self.entries:
             raise ArgumentError(f"compile: {self._name} has no entry yet, expected a call first")
         return self.entries[-1]

@@ -1,11 +1,12 @@
 """The pipeline runs the ten stages on one function; `journey` is the file to read first.
 
-`compile_once(request, options)` returns a `Compiled`: the entry, its metadata and its partition.
+`compile_once(request, options)` returns a `CompiledEntry`: one compiled variant of a function, with
+its guards, its metadata and its partition.
 `STAGES` maps the names that `stages=` accepts to the stage functions, in order.
 Spec: `specs/pipeline.md`.
 """
 
 from aotlite.pipeline.journey import STAGES, compile_once
-from aotlite.pipeline.request import Compiled, Request
+from aotlite.pipeline.request import CompiledEntry, Request
 
-__all__ = ["STAGES", "Compiled", "Request", "compile_once"]
+__all__ = ["STAGES", "CompiledEntry", "Request", "compile_once"]

@@ -25,8 +25,8 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Kept, Output, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.partitioning import opened_for_fusion, partitioned
-from aotlite.pipeline.request import Compilation
+from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
+from aotlite.pipeline.request import CompilationContext
 from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.backward.gradient_reads import GradientReads
 from aotlite.stages.records.backward.joint import Joint, JointBackward
@@ -49,7 +49,7 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     fed,
     following,
     places_of,
-    with_kept,
+    with_double_backward_saves,
 )
 from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
 from aotlite.stages.s10_runtime.backward.anomaly import CompiledAnomalyTrace, CompiledAnomalyTraces
@@ -83,35 +83,41 @@ class Derivable:
 
     @classmethod
     def of(
-        cls, captured: Captured, both: Joint, options: Options, plain: Graph, cut: Graph
+        cls,
+        captured: Captured,
+        both: Joint,
+        options: Options,
+        simplified: Graph,
+        joint_graph: Graph,
     ) -> Derivable:
-        """The `Derivable` of the joint graph `cut`, which stage 7 had made as `plain`."""
+        """The `Derivable` of the `joint_graph` to partition; stage 7 returned `simplified`."""
         wrapped = captured.recorder.wrapped
         reads = Reads.OPERANDS if options.decompositions else Reads.FORMULAS
-        if both.runs_user_code or cut.nodes != plain.nodes:
+        if both.runs_user_code or joint_graph.nodes != simplified.nodes:
             reads = Reads.OPERANDS
         if wrapped or both.backward.memory:
             reads = Reads.ANYTHING
         users = both.runs_user_code or wrapped
-        return cls(reads, not users or is_linear(plain))
+        return cls(reads, not users or is_linear(simplified))
 
-    def saved(
+    def with_saves(
         self,
         partition: Partition,
-        whole: Graph,
+        unsimplified: Graph,
         meta: FunctionMeta,
         exported: Container[Any],
         is_read: Callable[[Any], bool],
     ) -> Partition:
         """The partition with more saved values: those that a double backward may read.
 
-        `whole` is the joint graph that was cut. `exported` are the inputs whose memory an ndarray
-        of the user's shares. `is_read` answers of an input whether derivatives may read it.
+        `unsimplified` is the joint graph before stage 7; behind passes where there are some.
+        `exported` are the inputs whose memory an ndarray of the user's shares. `is_read` answers of
+        an input whether derivatives may read it.
         """
         requires = {each.role for each in meta.inputs if each.requires_grad}
-        return with_kept(
+        return with_double_backward_saves(
             partition,
-            whole,
+            unsimplified,
             ValueNumbering(),
             {},
             requires.__contains__,
@@ -145,7 +151,7 @@ def orders_of(
     partition: Partition,
     bases: Sequence[Any],
     derivable: Derivable,
-    compilation: Compilation,
+    compilation: CompilationContext,
     *,
     is_compact: bool,
 ) -> Derivatives:
@@ -173,7 +179,7 @@ class HigherOrders:
     All orders share the kept tape's recorder and one value numbering, so they share a lock.
     """
 
-    compilation: Compilation
+    compilation: CompilationContext
     bases: Sequence[Any]
     """The synthetic bases of its convention."""
     reads: Reads
@@ -215,7 +221,7 @@ class HigherOrders:
             for index in range(len(values.saved)):
                 given.setdefault(Kept(index), self.numbering.unknown())
             splits = values.splits and (not made.runs_user_code or is_linear(graph))
-            partition = self._cut(graph, pure, given, kept_tape.higher_order_inputs)
+            partition = self._partition(graph, pure, given, kept_tape.higher_order_inputs)
             return self._lowered(made, graph, partition, given, splits=splits)
 
     def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
@@ -233,12 +239,12 @@ class HigherOrders:
         Stage 7 is left out where no pass needs it: it may drop the value that was saved.
         """
         compilation, stages = self.compilation, self.compilation.stages
-        whole = with_bases(graph, self.bases)
-        compilation.observers.check(f"4 joint, {what}", whole)
-        pure = decomposed(stages["functionalize"](whole), compilation)
+        imperative = with_bases(graph, self.bases)
+        compilation.observers.check(f"4 joint, {what}", imperative)
+        pure = decomposed(stages["functionalize"](imperative), compilation)
         if compilation.options.passes:
             pure = stages["simplify"](pure)
-        return opened_for_fusion(with_passes(pure, compilation), compilation)
+        return decomposed_for_fusion(with_passes(pure, compilation), compilation)
 
     def _simple(self, graph: Graph, arriving: Container[Any]) -> Graph:
         """Stage 7 of a fed graph, closed: its placeholders are the saved values and tangents."""
@@ -294,7 +300,7 @@ class HigherOrders:
                 made.order,
             )
 
-    def _cut(
+    def _partition(
         self,
         graph: Graph,
         pure: Graph,
@@ -309,7 +315,9 @@ class HigherOrders:
         """
         partition = partitioned(graph, self.compilation)
         requires = higher_order_inputs.__contains__
-        return with_kept(partition, pure, self.numbering, given, requires, reads=self.reads)
+        return with_double_backward_saves(
+            partition, pure, self.numbering, given, requires, reads=self.reads
+        )
 
     def _lowered(
         self,

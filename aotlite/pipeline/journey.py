@@ -39,7 +39,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import Compilation, Compiled, Request
+from aotlite.pipeline.request import CompilationContext, CompiledEntry, Request
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -55,7 +55,7 @@ from aotlite.stages.s4_joint.backward_mutations import widened
 from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
-from aotlite.stages.s7_simplify.normalizations import opened
+from aotlite.stages.s7_simplify.normalizations import decompose_normalizations
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime
@@ -71,12 +71,12 @@ STAGES: dict[str, Callable[..., Any]] = dict(zip(NAMES, _TEN, strict=True))
 """The stages in order, under the names by which `stages=` replaces them."""
 
 
-def compile_once(request: Request, options: Options) -> Compiled:
+def compile_once(request: Request, options: Options) -> CompiledEntry:
     """Compiles a request: all ten stages, with the cyclic garbage collector paused (PIP-5).
     Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
     not keep the caller's tensors alive."""
     with collector_paused(), outside_regions():
-        compilation = Compilation.begin(options, STAGES)
+        compilation = CompilationContext.begin(options, STAGES)
         captured = request.captured_by(compilation.stages["capture"])
         try:
             with raising_refusals(captured.recorder):
@@ -88,7 +88,9 @@ def compile_once(request: Request, options: Options) -> Compiled:
         return compiled
 
 
-def _compiled(captured: Captured, request: Request, compilation: Compilation) -> Compiled:
+def _compiled(
+    captured: Captured, request: Request, compilation: CompilationContext
+) -> CompiledEntry:
     """Stages 2 to 10, on a captured function."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
@@ -97,28 +99,31 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     # 5 to 7: one graph for forward and backward
     is_read = derivatives.may_read(captured, both)
     both = stages["desugar"](captured, both)
-    whole = with_bases(both.graph, calling.bases)
+    imperative = with_bases(both.graph, calling.bases)
     if observers.runner is not None:
         observers.runner.start(captured, meta, calling.bases)
-    observers.check_and_compare("5 desugar" if meta.wrappers else "4 joint", whole)
-    pure = stages["functionalize"](whole)
-    observers.check_and_compare("6 functionalize", pure, functional=True, of=whole)
-    plain = user_code.decomposed(pure, compilation)
-    simple = stages["simplify"](plain)
-    observers.check_and_compare("7 simplify", simple, functional=True, of=pure)
-    graph = user_code.with_passes(simple, compilation)
+    observers.check_and_compare("5 desugar" if meta.wrappers else "4 joint", imperative)
+    functional = stages["functionalize"](imperative)
+    observers.check_and_compare("6 functionalize", functional, functional=True, of=imperative)
+    decomposed = user_code.decomposed(functional, compilation)
+    simplified = stages["simplify"](decomposed)
+    observers.check_and_compare("7 simplify", simplified, functional=True, of=functional)
+    graph = user_code.with_passes(simplified, compilation)
 
     # 8: one graph for the forward, one for the backward
     derivable = derivatives.Derivable()
     if meta.training and not meta.failure:
-        cut = partitioning.opened_for_fusion(graph, compilation)
-        cut = attrs.evolve(cut, exported=derivatives.exported(captured))
-        partition = partitioning.partitioned(cut, compilation)
-        derivable = derivatives.Derivable.of(captured, both, options, simple, cut)
+        joint_graph = partitioning.decomposed_for_fusion(graph, compilation)
+        joint_graph = attrs.evolve(joint_graph, exported=derivatives.exported(captured))
+        partition = partitioning.partitioned(joint_graph, compilation)
+        derivable = derivatives.Derivable.of(captured, both, options, simplified, joint_graph)
         if both.kept_tape is not None:
-            whole = graph if options.passes else plain
-            whole = opened(whole) if cut.nodes != graph.nodes else whole
-            partition = derivable.saved(partition, whole, meta, cut.exported, is_read)
+            # stage 7 may drop a gradient that is zero, and its derivative need not be
+            unsimplified = graph if options.passes else decomposed
+            if joint_graph.nodes != graph.nodes:
+                unsimplified = decompose_normalizations(unsimplified)
+            shared = joint_graph.exported
+            partition = derivable.with_saves(partition, unsimplified, meta, shared, is_read)
         partition = partitioning.packed(partition, compilation)
     else:
         partition, meta = partitioning.without_backward(graph, meta, compilation)
@@ -129,7 +134,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     lowered = _lowered(partition, meta, both, calling, derivable, compilation)
     partition, run, is_compact, backward = lowered
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
-    entry = stages["runtime"](
+    guarded = stages["runtime"](
         RuntimePlan(
             name=request.name,
             number=compilation.number,
@@ -147,11 +152,11 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             world=world,
         )
     )
-    return Compiled(compilation.number, entry, meta, partition, captured.containers)
+    return CompiledEntry(compilation.number, guarded, meta, partition, captured.containers)
 
 
 def _analyzed(
-    captured: Captured, compilation: Compilation
+    captured: Captured, compilation: CompilationContext
 ) -> tuple[Captured, FunctionMeta, Convention, Joint]:
     """Stages 2 to 4: the capture with the inputs that only the backward needs, and its facts."""
     compilation.observers.check("1 capture", captured.graph)
@@ -169,7 +174,7 @@ def _analyzed(
 
 
 def _convention_and_joint(
-    captured: Captured, meta: FunctionMeta, compilation: Compilation
+    captured: Captured, meta: FunctionMeta, compilation: CompilationContext
 ) -> tuple[Convention, Joint, FunctionMeta]:
     """Stages 3 and 4; the metadata with `training` and `failure` as the joint graph decides them.
     Observers see the metadata after that. Where a stage raises, they see it as it is by then."""
@@ -192,7 +197,7 @@ def _lowered(
     both: Joint,
     calling: Convention,
     derivable: derivatives.Derivable,
-    compilation: Compilation,
+    compilation: CompilationContext,
 ) -> tuple[Partition, Run, bool, BackwardPlan | None]:
     """Stage 9: the partition with reported strides, the forward as a callable, whether both halves
     take arrays in place of windows, and the plan of the backward, which is lowered when it runs."""

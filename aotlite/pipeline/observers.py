@@ -45,7 +45,7 @@ _PURPOSES = {
     "5 desugar": "of dense tensors only: ops of wrapper subclasses became ops of their parts",
     "6 functionalize": "no op writes any more: input writes are outputs",
     "7 simplify": "without dead code, repeated computations, needless views and scatters",
-    "pass 'opened'": "normalisations in simpler ops: the cut can save one number a row of each",
+    "pass 'decompose_normalizations'": "normalizations in simpler ops: some save one number a row",
     "8 partition": "which values are saved for the backward, and why",
     "8 partition, forward": "what a call runs",
     "8 partition, backward": "what the first backward through its results runs",

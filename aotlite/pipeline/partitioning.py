@@ -15,12 +15,15 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.graph.verify import verify
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import Compilation
+from aotlite.pipeline.request import CompilationContext
 from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.no_backward import why_no_backward
-from aotlite.stages.s7_simplify.normalizations import normalisations, opened
+from aotlite.stages.s7_simplify.normalizations import (
+    decompose_normalizations,
+    normalization_decompositions,
+)
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.closing_copies import with_closing_copies
 from aotlite.stages.s8_partition.saved_tensor_hooks import with_inlined_hooks
@@ -45,17 +48,17 @@ def partitioner(options: Options) -> Callable[[Graph], Any] | None:
     return default_partition
 
 
-def opened_for_fusion(graph: Graph, compilation: Compilation) -> Graph:
+def decomposed_for_fusion(graph: Graph, compilation: CompilationContext) -> Graph:
     """The graph with normalizations decomposed, for a backend that fuses; else itself (PART-38).
 
     Then the cut can save a softmax's maximum and sum, one number a row, in place of its result.
     """
-    if compilation.options.cuts_for_fusion() and normalisations(graph):
-        return applied(opened, graph, compilation)
+    if compilation.options.cuts_for_fusion() and normalization_decompositions(graph):
+        return applied(decompose_normalizations, graph, compilation)
     return graph
 
 
-def partitioned(graph: Graph, compilation: Compilation) -> Partition:
+def partitioned(graph: Graph, compilation: CompilationContext) -> Partition:
     """Cuts a joint graph into a `Partition`; the result of a user's partitioner is checked."""
     observers = compilation.observers
     chosen = partitioner(compilation.options) or compilation.stages["partition"]
@@ -71,7 +74,7 @@ def partitioned(graph: Graph, compilation: Compilation) -> Partition:
 
 
 def without_backward(
-    graph: Graph, meta: FunctionMeta, compilation: Compilation
+    graph: Graph, meta: FunctionMeta, compilation: CompilationContext
 ) -> tuple[Partition, FunctionMeta]:
     """The partition of a function without backward: the forward alone, so no partitioner runs.
 
@@ -84,16 +87,16 @@ def without_backward(
     kept = options.keeps_writes()
     if kept:
         graph, meta = with_closing_copies(graph, meta)
-    whole = Partition(graph, None, (), why_no_backward(meta) or "")
-    observers.show("8 partition", whole)
+    partition = Partition(graph, None, (), why_no_backward(meta) or "")
+    observers.show("8 partition", partition)
     if kept:
         observers.show("8 partition, forward", graph)
     if kept and options.verify >= 1:
         verify(graph, functional=True, closing_copies=True, stage="8 partition, forward")
-    return whole, meta
+    return partition, meta
 
 
-def packed(partition: Partition, compilation: Compilation) -> Partition:
+def packed(partition: Partition, compilation: CompilationContext) -> Partition:
     """The partition with pack hooks in its forward and unpack hooks in its backward (SAV-7).
 
     Without the option `saved_hooks` the partition itself.
@@ -117,7 +120,9 @@ def static_roles(graph: Graph, count: int) -> set[Any]:
     return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
 
 
-def unlifted(partition: Partition, tokens: Sequence[Any], compilation: Compilation) -> Partition:
+def unlifted(
+    partition: Partition, tokens: Sequence[Any], compilation: CompilationContext
+) -> Partition:
     """The partition whose halves make and sink their tokens, instead of taking and returning them.
 
     Rule: TOK-3. `tokens` are the tokens in the calling convention of the forward.

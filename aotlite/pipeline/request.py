@@ -1,7 +1,8 @@
-"""The input, the context and the output of the journey: `Request`, `Compilation`, `Compiled`.
+"""What the journey takes, passes on and returns: `Request`, `CompilationContext`, `CompiledEntry`.
 
-`api` makes a `Request` for a call whose guards no entry passes; the journey makes a `Compilation`
-for it, which every step takes as its last argument, and returns a `Compiled`. Rules: GEN-9.
+`api.CompiledFunction` makes a `Request` for a call whose guards no entry passes. The journey makes
+a `CompilationContext` for it, which every step takes as its last argument, and returns a
+`CompiledEntry`, which the compiled function keeps. Rules: GEN-9.
 Spec: `specs/pipeline.md`.
 """
 
@@ -19,7 +20,7 @@ from aotlite.pipeline.options import Options
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured, Containers
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.s10_runtime.entry import CompiledEntry
+from aotlite.stages.s10_runtime.guarded_function import GuardedFunction
 
 _NUMBERS = itertools.count(1)
 """GEN-9: compilations are numbered through the process."""
@@ -45,7 +46,7 @@ class Request:
 
 
 @attrs.frozen(eq=False)
-class Compilation:
+class CompilationContext:
     """The context of one compilation: its number, options, stages by name, and observers."""
 
     number: int
@@ -54,24 +55,27 @@ class Compilation:
     observers: Observers
 
     @classmethod
-    def begin(cls, options: Options, stages: Mapping[str, Callable[..., Any]]) -> Compilation:
+    def begin(
+        cls, options: Options, stages: Mapping[str, Callable[..., Any]]
+    ) -> CompilationContext:
         """The next compilation of the process; the option `stages=` overrides `stages`."""
         number = next(_NUMBERS)
         return cls(number, options, {**stages, **options.stages}, Observers.of(options, number))
 
-    def of_derivatives(self) -> Compilation:
+    def of_derivatives(self) -> CompilationContext:
         """This compilation for a double backward: its graphs are verified, and not run.
         The runner compares each graph with the one before, which is the first order's."""
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))
 
 
 @attrs.frozen(eq=False)
-class Compiled:
-    """A compiled entry with its metadata and its partition."""
+class CompiledEntry:
+    """One compiled variant of a function, with its metadata and its partition."""
 
     number: int
     """The compilation's: it distinguishes entries, dumps and tracebacks (GEN-9)."""
-    entry: CompiledEntry
+    guarded: GuardedFunction
+    """The generated function: its guards, the call, and the side effects."""
     meta: FunctionMeta
     partition: Partition
     containers: Containers

@@ -52,7 +52,7 @@ STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
     "run time": (
         "aotlite/stages/s10_runtime/[!ces]*.py",
         "aotlite/stages/s10_runtime/forward/[!_h]*.py",
-        "aotlite/stages/s10_runtime/entry*.py",
+        "aotlite/stages/s10_runtime/guarded_function*.py",
         "aotlite/stages/s10_runtime/support.py",
         "aotlite/stages/s10_runtime/source.py",
         "aotlite/stages/s10_runtime/guards/[!ef]*.py",

@@ -30,7 +30,7 @@ def test_an_entry_says_what_is_not_as_it_was(before):
     """In both directions, for every pair of kinds; for its own kind it has nothing to say."""
     compiled = al.compile(lambda x, y: y * 2)
     compiled(ARGUMENTS[before](), al.ones(2))
-    (entry,) = [each.entry for each in compiled.entries]
+    (entry,) = [each.guarded for each in compiled.entries]
     for now, make in ARGUMENTS.items():
         failure = entry.why_not([make(), al.ones(2)])
         assert (failure is None) == (now == before), f"{before}, then {now}"

@@ -90,7 +90,7 @@ def test_an_entry_says_what_it_found_and_what_it_was_made_for() -> None:
         compiled = al.compile(lambda x, *rest: rest[0] * 2)
         rest = [al.ones(2) for _ in range(count)]
         compiled(before(), *rest)
-        (entry,) = [each.entry for each in compiled.entries]
+        (entry,) = [each.guarded for each in compiled.entries]
         failure = entry.why_not([now(), *rest])
         assert failure is not None
         assert f"argument 0 is {_words(now())}, expected {_words(before())}" == str(failure)
@@ -139,7 +139,7 @@ def test_the_source_of_a_run_time_function_is_what_python_finds() -> None:
     for body in BODIES:
         compiled = al.compile(body)
         compiled(al.ones(2))
-        (entry,) = [each.entry for each in compiled.entries]
+        (entry,) = [each.guarded for each in compiled.entries]
         assert entry.source.endswith(inspect.getsource(entry.call))
         assert inspect.getsource(entry.call).startswith("def ")
 

@@ -138,7 +138,7 @@ def test_reach_of_each_result_is_where_eagers_gradient_goes() -> None:
     """The inputs that one result's gradient reaches, by `grad(allow_unused=True)` of eager."""
     seen = 0
     for journey in on_both()[::2]:
-        plan = journey.compiled.entries[-1].entry
+        plan = journey.compiled.entries[-1].guarded
         reach = reach_of(journey)
         _, inputs = inputs_of(journey.case)
         if len({id(x.storage) for x in inputs}) < len({id(x) for x in inputs}) or plan is None:

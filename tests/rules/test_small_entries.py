@@ -156,7 +156,7 @@ def test_the_run_time_function_has_the_functions_name_where_python_takes_it() ->
         compiled = al.compile(made)
         assert [2.0] == compiled(al.ones(1)).tolist()
         assert f"def {expected}(leaves):" in compiled.source
-        assert expected == compiled.entries[0].entry.call.__name__
+        assert expected == compiled.entries[0].guarded.call.__name__
 
 
 @pytest.mark.rules("CAP-4", "GRD-1")
@@ -447,6 +447,6 @@ def test_beside_many_tensors_outside_another_form_of_an_argument_is_named_alone(
     for shape, tracked in product(((2,), (1, 3), ()), (False, True)):
         compiled = al.compile(lambda x: sum(outside, x))
         compiled(al.ones(3))
-        failure = compiled.entries[0].entry.why_not([al.ones(*shape, requires_grad=tracked)])
+        failure = compiled.entries[0].guarded.why_not([al.ones(*shape, requires_grad=tracked)])
         assert failure is not None
         assert f"argument 0 is {al.ones(*shape).meta}, expected f32[3]" == str(failure)

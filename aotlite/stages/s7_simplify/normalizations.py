@@ -15,25 +15,25 @@ from aotlite.stages.s7_simplify.decompositions import Table, decompose
 
 
 # ----------------------------------------------------------------- for backends that fuse (PART-38)
-def normalisations(graph: Graph) -> Table:
+def normalization_decompositions(graph: Graph) -> Table:
     """The decompositions of a graph's normalizations; empty if it has none.
 
     An op of which some call has a hint to be saved or recomputed is left out.
     """
-    found = {node.target: node.target.expands for node in graph.calls if _is_normalisation(node)}
+    found = {node.target: node.target.expands for node in graph.calls if _is_normalization(node)}
     for node in graph.calls if found else ():
         if node.recompute is not None:
             found.pop(node.target, None)
     return found
 
 
-def opened(graph: Graph) -> Graph:
+def decompose_normalizations(graph: Graph) -> Graph:
     """The graph with its normalizations decomposed, and common subexpressions merged.
 
     As one op a normalization would be saved whole. Decomposed, the cut can save its operand and one
     number a row (maximum, mean, logarithm of a sum), and recompute the rest in a fused kernel.
     """
-    table = normalisations(graph)
+    table = normalization_decompositions(graph)
     if not table:
         return graph
     again: set[Node] = set()
@@ -55,7 +55,7 @@ def _of_backward(graph: Graph, again: set[Node]) -> Graph:
     return Graph(tuple(new.values()), graph.name) if again else graph
 
 
-def _is_normalisation(node: Node) -> bool:
+def _is_normalization(node: Node) -> bool:
     """Whether a call reduces, returns as many elements as it reads, and has a decomposition."""
     op = node.target
     if type(op) is not PureOp or op.cost is not Cost.REDUCTION or op.expands is None:

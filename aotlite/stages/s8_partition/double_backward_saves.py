@@ -1,9 +1,9 @@
 """Saves of a forward for double backward, and joint graphs of later orders fed from saves (DBL-2).
 
-`with_kept` adds saved values to a partition: forward values that a double backward may read, and
-that cannot be computed from the values saved already. Mostly there are none. `fed` rewrites the
-joint graph of a later order: a value that was saved becomes an input, instead of being recomputed
-from the function's inputs. Values of the two graphs are matched by value numbers
+`with_double_backward_saves` adds saved values to a partition: forward values that a double
+backward may read, and that cannot be computed from the values saved already. Mostly there are none.
+`fed` rewrites the joint graph of a later order: a value that was saved becomes an input, instead of
+being recomputed from the function's inputs. Values of the two graphs are matched by value numbers
 (`shared/value_numbering.py`). Spec: `specs/higher_orders.md`.
 
 Note [Saves of a double backward]
@@ -64,9 +64,9 @@ class Reads(Enum):
     """Any value computed from the inputs: wrappers' classes compute gradients."""
 
 
-def with_kept(
+def with_double_backward_saves(
     partition: Partition,
-    whole: Graph,
+    unsimplified: Graph,
     numbering: ValueNumbering,
     given: Mapping[Any, int],
     requires: Callable[[Any], bool],
@@ -77,10 +77,11 @@ def with_kept(
 ) -> Partition:
     """The partition whose forward also saves the values that a double backward may read.
 
-    `whole` is the joint graph before stage 7 dropped gradients that are zeros, and before it was
-    fed. `given` has the value numbers of the forward's inputs. `requires` answers of the role of an
-    input whether it requires grad. Inputs in `exported` may be written without being noticed. With
-    `Reads.ANYTHING`, `may_read` answers of an input whether anything that is read depends on it.
+    `unsimplified` is the joint graph before stage 7 dropped gradients that are zeros, and before it
+    was fed. `given` has the value numbers of the forward's inputs. `requires` answers of the role
+    of an input whether it requires grad. Inputs in `exported` may be written without being noticed.
+    With `Reads.ANYTHING`, `may_read` answers of an input whether anything that is read depends on
+    it.
     Note [Saves of a double backward].
     """
     if partition.backward is None:
@@ -89,7 +90,7 @@ def with_kept(
         forward = _Forward(partition.forward, numbering, given)
         wanted = [n for n in forward.inputs() if n.op != "placeholder" or may_read(n.role)]
     else:
-        half, met = _halves(whole)
+        half, met = _halves(unsimplified)
         read = _read_by_derivatives(half, met, reads, requires)
         saved = {value for _, value in partition.forward.outputs_with(Saved)}
         if are_known(read, saved, partition.forward):

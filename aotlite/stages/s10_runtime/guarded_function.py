@@ -1,4 +1,4 @@
-"""`CompiledEntry`: one compiled variant of a function, with its guards."""
+"""`GuardedFunction`: the generated function of one entry, with its guards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aotlite.stages.s10_runtime.guards.failures import GuardCheck, GuardFailure,
 
 
 @attrs.define(eq=False, repr=False)
-class CompiledEntry:
-    """One compiled variant of a function: `call(leaves)` returns the results, or MISS."""
+class GuardedFunction:
+    """The generated function of an entry: `call(leaves)` returns the results, or MISS."""
 
     call: Callable[[Any], Any]
     source: str
