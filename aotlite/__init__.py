@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# In a bare checkout `ir/` and `backends/` are neighbours of this folder, not inside it. Once
+# In a bare checkout `ir/` and `backends/` are neighbors of this folder, not inside it. Once
 # installed they are inside, and these lines do nothing.
 if not os.path.isdir(os.path.join(__path__[0], "ir")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))

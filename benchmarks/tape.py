@@ -78,8 +78,8 @@ class Transformer:
 
 
 def _normed(x: Any, scale: Any) -> Any:
-    centred = x - x.mean(-1, keepdim=True)
-    return centred * ((centred * centred).mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
+    centered = x - x.mean(-1, keepdim=True)
+    return centered * ((centered * centered).mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
 
 
 class Watch:

@@ -14,13 +14,13 @@ from aotlite.subclasses import QuantizedTensor
 PLAN = {"0.weight": Shard(0), "0.bias": Shard(0), "2.weight": Shard(1)}
 
 
-def network(*, quantised: bool) -> Any:
+def network(*, quantized: bool) -> Any:
     al.manual_seed(0)
     layers: Any = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     scale = al.tensor(0.25, dtype=al.float64)
     for layer in (layers[0], layers[2]):
         weight: Any = al.randint(-1, 2, layer.weight.shape).double()
-        weight = QuantizedTensor.quantize(weight, scale) if quantised else weight
+        weight = QuantizedTensor.quantize(weight, scale) if quantized else weight
         layer.weight = nn.Parameter(weight)
         layer.bias = nn.Parameter(al.randint(-1, 2, layer.bias.shape).double())
     return layers
@@ -46,7 +46,7 @@ def train(layers: Any, images: al.Tensor, function: Any = loss_of) -> list[Any]:
 def main() -> None:
     images = al.randint(-1, 2, (4, 8)).double()
     for bits in (64, 8):
-        one, eager, compiled = (network(quantised=bits == 8) for _ in range(3))
+        one, eager, compiled = (network(quantized=bits == 8) for _ in range(3))
         expected = train(one, images)
         with CommDebugMode() as comm:
             found = train(distribute_module(eager, Mesh(4), PLAN), images)

@@ -197,7 +197,7 @@ def test_bare_checkout_imports_all_three_packages(tmp_path, place):
 
 
 def test_bare_checkout_lines_are_inert_once_installed(tmp_path):
-    """The path of an installed package stays one folder: its neighbours are not its submodules."""
+    """The path of an installed package stays one folder: its neighbors are not its submodules."""
     for folder, place in FOLDERS.items():
         shutil.copytree(ROOT / folder, tmp_path / place, ignore=IGNORED, dirs_exist_ok=True)
     printed = run_python(

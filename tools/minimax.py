@@ -116,14 +116,14 @@ def _extremes(errors: list[Any], count: int) -> list[int]:
 
 
 def _drop(places: list[int], errors: list[Any], spare: int) -> None:
-    """Drops the place of the least error; a neighbour too, unless it is an end: signs alternate."""
+    """Drops the place of the least error; a neighbor too, unless it is an end: signs alternate."""
     sizes = [abs(errors[k]) for k in places]
     least = min(range(len(places)), key=sizes.__getitem__)
     if spare == 1 or least in (0, len(places) - 1):
         places.pop(0 if sizes[0] < sizes[-1] else -1)
         return
-    neighbour = min(least - 1, least + 1, key=sizes.__getitem__)
-    del places[min(least, neighbour) : max(least, neighbour) + 1]
+    neighbor = min(least - 1, least + 1, key=sizes.__getitem__)
+    del places[min(least, neighbor) : max(least, neighbor) + 1]
 
 
 # -------------------------------------------------------------------------------------- the fits

@@ -1,6 +1,6 @@
 """The handwritten digits that the demonstration trains on.
 
-`README.md` beside this file names their source and licence.
+`README.md` beside this file names their source and license.
 """
 
 from importlib import resources

@@ -81,7 +81,7 @@ class Mark:
         self.facts = facts
 
 
-def are_recognised(tensors: Sequence[Tensor], marks: Sequence[Mark]) -> bool:
+def are_recognized(tensors: Sequence[Tensor], marks: Sequence[Mark]) -> bool:
     """Whether the tensors are different objects with the marks' facts; if so, marks them.
 
     A tensor keeps the mark of another entry, so that two entries that are called in turns do not

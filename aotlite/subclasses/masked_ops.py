@@ -166,8 +166,8 @@ def _variance(func: Rule, args: Any, kwargs: Any) -> Any:
     correction = kwargs.get("correction")
     if x.data.dtype.kind != FLOATING:
         return NotImplemented
-    centre = ops.sum(x.filled(0), dim, True) / ops.sum(x.mask, dim, True)
-    apart = MaskedData(x.data - centre, x.mask).filled(0)
+    center = ops.sum(x.filled(0), dim, True) / ops.sum(x.mask, dim, True)
+    apart = MaskedData(x.data - center, x.mask).filled(0)
     count = ops.sum(x.mask, dim, keepdim) - (1 if correction is None else correction)
     found = ops.sum(apart * apart, dim, keepdim) / ops.clamp(count, min=0)
     return MaskedData(found, _any(x.mask, dim, keepdim))

@@ -18,7 +18,7 @@ from aotlite.subclasses.sparse_views import GROUP, parts_seen
 
 
 class SemiStructuredSparseTensor(EncodedTensor):
-    """Two values of each group of four neighbours along one dimension, and their positions.
+    """Two values of each group of four neighbors along one dimension, and their positions.
 
     `values` has half of the tensor's size along `dim`. `metadata`, uint8, has a quarter: of each
     group the places of its two values, 0 to 3 and rising, in the bits 0-1 and 2-3. Ops give dense

@@ -1,4 +1,4 @@
-"""The primitives of scalar expressions as C text, without undefined behaviour of C.
+"""The primitives of scalar expressions as C text, without undefined behavior of C.
 
 Signed integers are added as unsigned ones, since they wrap; shifts by the width or more, and casts
 of floats out of range, get NumPy's results. Spec: `specs/c_printer.md`.

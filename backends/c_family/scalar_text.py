@@ -379,13 +379,13 @@ class ScalarWriter:
     def address(self, address: Affine, scope: CScope) -> str:
         """Returns the C text of an address in elements."""
         parts = [
-            scope.position(k) if c == 1 else f"{scope.position(k)} * {_parenthesised(c)}"
+            scope.position(k) if c == 1 else f"{scope.position(k)} * {_parenthesized(c)}"
             for k, c in enumerate(address.coefficients)
             if c
         ]
         for value, step in address.dynamic:
             text = self.value(value, scope)
-            parts.append(f"(i64){text} * {_parenthesised(step)}")
+            parts.append(f"(i64){text} * {_parenthesized(step)}")
         if address.start or not parts:
             parts.append(str(address.start))
         return " + ".join(parts).replace("+ -", "- ")
@@ -414,5 +414,5 @@ def _is_through_integer(scalar: Scalar) -> bool:
     return signed and scalar.dtype.is_floating_point and inner.is_floating_point
 
 
-def _parenthesised(number: int) -> str:
+def _parenthesized(number: int) -> str:
     return f"({number})" if number < 0 else str(number)

@@ -70,7 +70,7 @@ class Reduce:
     of combination is part of the IR, so that each backend gives the same bits. Of the inner points,
     numbered in order, point j goes to partial j mod `lanes`, in ascending order. Partials are then
     combined in halves, l with l + h for h from half of their number down to 1: first within each
-    group of `near` neighbours, then the groups' results. With 4 lanes, near 1, of 8 points:
+    group of `near` neighbors, then the groups' results. With 4 lanes, near 1, of 8 points:
 
         p0 = x0+x4   p1 = x1+x5   p2 = x2+x6   p3 = x3+x7       (p0 + p2) + (p1 + p3)
 
@@ -129,7 +129,7 @@ class Kernel:
     space: int
     body: tuple[Statement, ...]
     vector: int | None = attrs.field(default=None, kw_only=True)
-    """The vector axis: neighbours along it are computed together. None: not scheduled yet."""
+    """The vector axis: neighbors along it are computed together. None: not scheduled yet."""
 
     def __str__(self) -> str:
         inner = [f"*i{k}<{n}" for k, n in enumerate(self.extents)][self.space :]

@@ -182,7 +182,7 @@ class _Check:
                     self.fail("K-8", f"has {lanes} lanes", "a power of two")
                 if not 1 <= near <= lanes or near & (near - 1):
                     expected = f"a power of two up to {lanes}"
-                    self.fail("K-8", f"combines {near} neighbours first", expected)
+                    self.fail("K-8", f"combines {near} neighbors first", expected)
                 self._combined(statement)
             case Scan():
                 self._combined(statement)

@@ -1,4 +1,4 @@
-/* The four neighbours' sum minus four times x, on a torus. Backward is the same stencil of the
+/* The four neighbors' sum minus four times x, on a torus. Backward is the same stencil of the
    tangent. */
 #include "common.h"
 

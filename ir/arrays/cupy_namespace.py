@@ -287,7 +287,7 @@ class Scattering:
             self._by_halves(a, indices, b)
 
     def _by_halves(self, a: Any, indices: Any, b: Any) -> None:
-        """Sorts the values by place, and reduces neighbours of one place: in halves, in order."""
+        """Sorts the values by place, and reduces neighbors of one place: in halves, in order."""
         cupy = self._cupy
         places = cupy.arange(a.size, dtype=np.int64).reshape(a.shape)[indices]
         values = cupy.broadcast_to(_in(b, a.dtype, cupy), places.shape).reshape(-1)

@@ -49,12 +49,12 @@ Rule = Callable[[Args, Metas], Dims | None]
 
 
 def numbered(meta: TensorMeta, whole: Sequence[int] = ()) -> Labels:
-    """Each dimension labelled by its position; None for those in `whole`."""
+    """Each dimension labeled by its position; None for those in `whole`."""
     return tuple([None if i in whole else i for i in range(len(meta.shape))])
 
 
 def spread(meta: TensorMeta, shape: Sequence[Any]) -> Labels:
-    """Labels of an operand that broadcasts to `shape`, which is labelled by position."""
+    """Labels of an operand that broadcasts to `shape`, which is labeled by position."""
     skipped = len(shape) - len(meta.shape)
     return tuple([None if n == 1 else i + skipped for i, n in enumerate(meta.shape)])
 

@@ -11,7 +11,7 @@ from aotlite.ir.meta import tensor_meta
 
 SOURCE = """\
 import aotlite as al
-import neighbour
+import neighbor
 
 class Model:
     def loss(self, x):
@@ -35,9 +35,9 @@ LOSS = ["--arg", "f32[4,3]", "--arg", "f32[3,3] requires_grad"]
 
 @pytest.fixture
 def model(tmp_path, monkeypatch):
-    """A file that imports its neighbour, named from the working folder."""
+    """A file that imports its neighbor, named from the working folder."""
     (tmp_path / "model.py").write_text(SOURCE)
-    (tmp_path / "neighbour.py").write_text("")
+    (tmp_path / "neighbor.py").write_text("")
     monkeypatch.chdir(tmp_path)
     return "model.py"
 

@@ -87,7 +87,7 @@ def test_results_are_told_as_they_come():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("Silent", "its import ended with exit status 1: no licence"),
+        ("Silent", "its import ended with exit status 1: no license"),
         ("Deviceless", "conformance: no device is there, expected one"),
     ],
 )

@@ -37,7 +37,7 @@ LEAF = ("fresh", (4,), True)
 SQUARE = ("fresh", (2, 2), True)
 PLAIN = ("fresh", (4,), False)
 
-# Each was once wrong here, or is a neighbour of one that was.
+# Each was once wrong here, or is a neighbor of one that was.
 FOUND = {
     "a view under no_grad requires grad and is a leaf": prog([LEAF], [("-view", A, (2, 2))]),
     "what is computed from a view under no_grad has a node and no gradient": prog(

@@ -203,7 +203,7 @@ def test_windows_that_overlap_can_be_written_one_at_a_time():
 
 
 def test_a_window_between_the_elements_of_a_base_has_no_share_in_its_gradient():
-    """TEN-17: the gradient handed in has a neighbour's values where the base has gaps."""
+    """TEN-17: the gradient handed in has a neighbor's values where the base has gaps."""
     w = leaf(5, 7, 11)
     base = al.tensor([1.0, 2, 3, 4, 5, 6], dtype=al.float64)[::2].detach()
     base.as_strided((3,), (1,), 1).mul_(w)

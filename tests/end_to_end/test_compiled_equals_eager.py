@@ -49,7 +49,7 @@ PLAIN = ("fresh", (4,), False)
 INNER = ("mul", A, 1)
 """Makes of the leaf a value with a history, which may be written."""
 
-# Each was once wrong here, most of them silently, or is a neighbour of one that was.
+# Each was once wrong here, most of them silently, or is a neighbor of one that was.
 FOUND = {
     "a row of an expanded input is written": case(
         [LEAF, INNER, ("expand", B, (2, 4))],

@@ -146,7 +146,7 @@ def test_own_module_of_a_package_has_a_floor_of_its_own():
     ("source", "target", "is_found"),
     [("b.x", "b.y", False), ("b.x", "c", True), ("c", "b.x", False), ("b.x", "b.low", False)],
 )
-def test_module_without_a_room_is_below_what_all_its_neighbours_are_below(source, target, is_found):
+def test_module_without_a_room_is_below_what_all_its_neighbors_are_below(source, target, is_found):
     plan = Floors([["a.b.low"], ["a.b.high"], ["a.c"]], {})
     files = {f"a.{source}": f"import a.{target}", f"a.{target}": ""}
     found = edges({module: Source(module, text) for module, text in files.items()})

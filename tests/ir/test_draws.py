@@ -42,7 +42,7 @@ def test_normal_numbers_lie_in_their_intervals_as_often_as_they_should():
         assert within(share, (abs(x) < bound).mean(), math.sqrt(share * (1 - share) / N))
 
 
-def test_neighbours_are_independent():
+def test_neighbors_are_independent():
     x = drawn("standard_normal", (N,))
     for lag in (1, 2, 3, 4, 8):
         assert within(0, (x[:-lag] * x[lag:]).mean(), math.sqrt(1 / N))

@@ -51,7 +51,7 @@ class Verdict:
     text: str = ""
     """What it said."""
     cases: int = 0
-    """How many passed before: cases that execute its statement, and neighbours of theirs."""
+    """How many passed before: cases that execute its statement, and neighbors of theirs."""
     of: int = 0
     """How many execute its statement."""
     seconds: float = 0.0
@@ -166,10 +166,10 @@ def _judge(
         imported = _put_in_place(mutant)
         if imported is not None:
             return attrs.evolve(imported, of=len(cases))
-    from tests.mutation.families import neighbours, run
+    from tests.mutation.families import neighbors, run
 
     passed = 0
-    further = chain.from_iterable(map(neighbours, cases)) if mutant is not None else ()
+    further = chain.from_iterable(map(neighbors, cases)) if mutant is not None else ()
     for case in chain(cases, further):
         if time.process_time() - begin > budget:
             break

@@ -62,7 +62,7 @@ def run(case: str) -> None:
     _family(name).check(int(seed))
 
 
-def neighbours(case: str) -> Iterator[str]:
+def neighbors(case: str) -> Iterator[str]:
     """Further cases that are likely to execute what a case executes: those of the same cell."""
     name, _, seed = case.rpartition(" #")
     if name == "alias programs":

@@ -24,7 +24,7 @@ from aotlite.ir.dtypes import float32
 from aotlite.ir.errors import ArgumentError, BackendError, DeviceError
 from aotlite.testing import check_program, draw
 from aotlite.testing.cuda.host_driver import DEFAULT_STREAM
-from tests.backends.cuda.helpers.devices import Relabelled, device, moved, results
+from tests.backends.cuda.helpers.devices import Relabeled, device, moved, results
 
 F = al.nn.functional
 
@@ -369,7 +369,7 @@ def test_faults_of_the_device_are_told_and_keep_nothing(on: Counted) -> None:
 def test_random_programs_give_the_same_bits_recorded_or_not() -> None:
     """Views, writes and gradients; each program runs several times with one function. 3 s."""
     plain = CudaBackend(contract=False)
-    backend = Relabelled(device(), plain.with_device_graphs(None))
+    backend = Relabeled(device(), plain.with_device_graphs(None))
     for seed in range(200, 230):
         check_program(draw(seed), backend=backend)
 

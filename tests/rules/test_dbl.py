@@ -174,7 +174,7 @@ def written(x: Any, y: Any) -> Any:
     return z.sin_().sum(), z
 
 
-def normalised(x: Any, w: Any, b: Any) -> Any:
+def normalized(x: Any, w: Any, b: Any) -> Any:
     return al.nn.functional.layer_norm(x, (4,), w, b).pow(3).sum()
 
 
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "writes and a view": (written, ((3, 4), (3, 4))),
     "products": (lambda x, w: (x @ w).tanh().pow(2).mean(), ((3, 4), (4, 5))),
     "softmax": (lambda x, w: al.softmax(x @ w, -1).log().sum(), ((3, 4), (4, 5))),
-    "a normalisation": (normalised, ((3, 4), (4,), (4,))),
+    "a normalization": (normalized, ((3, 4), (4,), (4,))),
     "a mask": (lambda x: (x.relu() * x * x).sum(), ((3, 4),)),
     "two results": (lambda x, y: (x.exp(), y.sin() * x, (x * y).sum(0)), ((3, 4), (3, 4))),
     "an alias": (lambda x: (x.t(), x.exp()), ((3, 4),)),
@@ -224,7 +224,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.rules("DBL-2")
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("name", ["softmax", "a normalisation", "writes and a view", "a mask"])
+@pytest.mark.parametrize("name", ["softmax", "a normalization", "writes and a view", "a mask"])
 def test_options_change_no_derivative(name: str, option: str) -> None:
     function, shapes = CASES[name]
 

@@ -112,7 +112,7 @@ def with_history(x: Any, w: Any) -> Any:
     return (x.grad * w.grad).sum()
 
 
-def penalised(x: Any, w: Any) -> None:
+def penalized(x: Any, w: Any) -> None:
     total = loss(x, w)
     grad: Any = al.autograd.grad(total, [x], create_graph=True)[0]
     (total + (grad * grad).sum()).backward()
@@ -140,7 +140,7 @@ def spent(x: Any, w: Any) -> Any:
 FUNCTIONS = {
     each.__name__: each
     for each in (
-        plain, cleared, zeroed, clipped, twice, retained, some, with_history, penalised, descended,
+        plain, cleared, zeroed, clipped, twice, retained, some, with_history, penalized, descended,
         swapped, spent,
     )
 }  # fmt: skip

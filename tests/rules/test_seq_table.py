@@ -99,14 +99,14 @@ def test_a_backward_in_the_function_has_backward_rows() -> None:
     assert lines["mul"] == lines["expand"] == "loss = (model(x) * weight).sum()"
 
 
-def penalised(x: Any) -> Any:
+def penalized(x: Any) -> Any:
     found: Any = al.autograd.grad((x * x * x).sum(), [x], create_graph=True)[0]
     return found.sum()
 
 
 @pytest.mark.rules("SEQ-1", "DBL-3")
 def test_what_differentiates_a_backward_in_the_function_has_the_ops_numbers() -> None:
-    joint = stages_of(penalised, al.ones(2, requires_grad=True))["joint"]
+    joint = stages_of(penalized, al.ones(2, requires_grad=True))["joint"]
     known = {n.sequence for n in joint.calls if not n.is_backward}
     for node in joint.calls:
         assert node.is_backward <= (node.sequence in known)
@@ -306,7 +306,7 @@ def test_a_backward_node_has_the_records_of_the_op_it_differentiates() -> None:
 
 @pytest.mark.rules("SEQ-1", "SEQ-5")
 def test_of_ops_that_share_a_number_the_one_with_the_tape_node_gives_its_records() -> None:
-    """The running statistics of the normalisation have the number of what comes next."""
+    """The running statistics of the normalization have the number of what comes next."""
     joint = stages_of(Model(), *arguments())["joint"]
     numbers = {n.sequence for n in joint.calls if n.target.name in ("relu", "mul_")}
     assert 1 == len(numbers)

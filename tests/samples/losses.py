@@ -126,7 +126,7 @@ def labels(*values: int) -> np.ndarray:
     return np.array(values, "int64")
 
 
-def _labelled(dtype: str = "float64") -> Iterator[tuple[np.ndarray, ...]]:
+def _labeled(dtype: str = "float64") -> Iterator[tuple[np.ndarray, ...]]:
     """Scores (n, c, *) and labels, some of them ignored."""
     yield array((3, 4), dtype), labels(2, 0, -100)
     yield array((4,), dtype), labels(1)[0, ...]
@@ -136,7 +136,7 @@ def _labelled(dtype: str = "float64") -> Iterator[tuple[np.ndarray, ...]]:
 @register("nll_loss")
 def _nll(name: str) -> Iterable[Sample]:
     for dtype in FLOATS:
-        for scores, target in _labelled(dtype):
+        for scores, target in _labeled(dtype):
             yield Sample((scores, target))
             classes = scores.shape[scores.ndim > 1]
             yield Sample((flipped(scores), target, array((classes,), dtype, 3)))
@@ -144,7 +144,7 @@ def _nll(name: str) -> Iterable[Sample]:
     yield Sample((array((3, 4)), labels(2, 0, 1).astype("uint8")))
     yield Sample((np.zeros((0, 4)), labels()))
     yield Sample((np.zeros((1, 0)), labels(-100)))
-    for scores, target in _labelled():
+    for scores, target in _labeled():
         classes = scores.shape[scores.ndim > 1]
         yield Sample((scores, target, array((classes,), seed=3)), smooth=True)
         yield Sample((scores, target), smooth=True)
@@ -152,7 +152,7 @@ def _nll(name: str) -> Iterable[Sample]:
 
 @register("nll_loss()", "cross_entropy")
 def _cross_entropy(name: str) -> Iterable[Sample]:
-    for scores, target in _labelled():
+    for scores, target in _labeled():
         classes = scores.shape[scores.ndim > 1]
         for reduction in ("mean", "sum", "none"):
             yield Sample((scores, target), {"reduction": reduction}, smooth=True)
@@ -166,7 +166,7 @@ def _cross_entropy(name: str) -> Iterable[Sample]:
 
 
 def _more_cross_entropy() -> Iterator[Sample]:
-    for scores, target in _labelled():
+    for scores, target in _labeled():
         for reduction in ("mean", "sum", "none"):
             smoothed = {"reduction": reduction, "label_smoothing": 0.2}
             yield Sample((scores, target), smoothed, smooth=True)

@@ -84,7 +84,7 @@ def test_a_compiled_step_of_adamw_is_the_eager_one(backend: str) -> None:
         assert np.allclose(a, b, rtol=1e-12, atol=1e-13)
 
 
-def test_a_compiled_step_with_quantised_weights_is_the_eager_one(backend: str) -> None:
+def test_a_compiled_step_with_quantized_weights_is_the_eager_one(backend: str) -> None:
     layers = network()
     for layer in (layers[0], layers[2]):
         scale = al.tensor(0.25, dtype=al.float64)
@@ -211,7 +211,7 @@ class Refused(Exception):
 @pytest.mark.rules("TAN-6", "SUB-9")
 @pytest.mark.parametrize("placement", [Shard(0), Replicate()])
 def test_parts_say_in_which_form_they_want_gradients(placement):
-    """A sharded tensor of quantised ones as a compiled result: gradients are dense."""
+    """A sharded tensor of quantized ones as a compiled result: gradients are dense."""
 
     def make():
         dense = al.arange(8.0).view(4, 2)

@@ -41,7 +41,7 @@ class Cheat(ShardedTensor):
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         x, mesh = args[0], args[0].mesh
-        if func is al.ops.neg:  # reads its neighbour, where copies are equal
+        if func is al.ops.neg:  # reads its neighbor, where copies are equal
             parts = mesh.each(lambda r: -x.parts[(r + 1) % mesh.size], [x.parts])
             return cls.of(mesh, x.placement, parts, x.meta)
         if func is al.ops.abs:  # computes once, for everybody
@@ -371,7 +371,7 @@ def pair(dense: Any) -> TwoTensor:
     return TwoTensor(dense, dense * 10)
 
 
-def quantised(dense: Any) -> QuantizedTensor:
+def quantized(dense: Any) -> QuantizedTensor:
     return QuantizedTensor.quantize(dense, al.tensor(0.5))
 
 
@@ -381,8 +381,8 @@ def by_rows(dense: Any) -> QuantizedTensor:
 
 NESTED = {
     "pair": (pair, lambda t: al.stack([t.a, t.b])),
-    "quantised": (quantised, lambda t: t.decode()),
-    "quantised by rows": (by_rows, lambda t: t.decode()),
+    "quantized": (quantized, lambda t: t.decode()),
+    "quantized by rows": (by_rows, lambda t: t.decode()),
 }
 PROGRAMS: dict[str, Any] = {
     "matmul": lambda x: x @ al.arange(12.0).view(6, 2),

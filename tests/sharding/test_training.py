@@ -90,10 +90,10 @@ def test_optimizers_step_on_shards(plan: Any, optimizer: Any) -> None:
         assert np.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-def test_quantised_weights_train_over_four_ranks_as_on_one() -> None:
-    """Sharded of quantised: each rank's part is quantised, and an update rounds it."""
+def test_quantized_weights_train_over_four_ranks_as_on_one() -> None:
+    """Sharded of quantized: each rank's part is quantized, and an update rounds it."""
 
-    def quantised() -> Any:
+    def quantized() -> Any:
         layers = network()
         for layer in (layers[0], layers[2]):
             scale = al.tensor(0.25, dtype=al.float64)
@@ -101,8 +101,8 @@ def test_quantised_weights_train_over_four_ranks_as_on_one() -> None:
         return layers
 
     data = drawn((4, 8), 5)
-    expected = train(quantised(), data, sgd)
-    sharded = distribute_module(quantised(), MESH, COLUMNS)
+    expected = train(quantized(), data, sgd)
+    sharded = distribute_module(quantized(), MESH, COLUMNS)
     assert isinstance(sharded[0].weight.to_local(3), QuantizedTensor)
     found = train(sharded, data, sgd)
     assert isinstance(sharded[0].weight.to_local(3), QuantizedTensor)

@@ -95,7 +95,7 @@ def check_shipped(
 
 
 @pytest.mark.parametrize("form", [form for form in QUANTIZED_FORMS if form != "quantized"])
-def test_each_form_of_quantising_obeys_the_laws(form: str) -> None:
+def test_each_form_of_quantizing_obeys_the_laws(form: str) -> None:
     quantized = next(kind for kind in SHIPPED if kind.name == "QuantizedTensor")
     how = making((form, "dense"))
     found = subclass_laws(

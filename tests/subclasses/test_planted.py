@@ -22,7 +22,7 @@ from aotlite.testing.laws import LawError
 from aotlite.testing.subclasses import SHIPPED, SubclassKind
 from aotlite.testing.subclasses.wrapper_models import mask_for, turned
 from tests.samples import samples_of
-from tests.subclasses.helpers.toys import Boxed, Labelled, Scaled, scaled
+from tests.subclasses.helpers.toys import Boxed, Labeled, Scaled, scaled
 
 OF_SCALED: Any = lambda x: x.inner * x.by
 OF_BOXED: Any = lambda x: x.inner
@@ -54,7 +54,7 @@ class WrongView(Scaled):
         return super()._viewed(view, rest)
 
 
-class DropsSpec(Labelled):
+class DropsSpec(Labeled):
     """Rebuilt, it has no label."""
 
     @classmethod
@@ -244,7 +244,7 @@ def test_a_broken_program_is_shown_small() -> None:
 @pytest.mark.slow("the laws of fourteen classes")
 def test_without_its_fault_each_class_obeys() -> None:
     """The classes that the plants derive from, on the same ops."""
-    for make in (scaled, lambda x: Labelled(x, "a"), Boxed):
+    for make in (scaled, lambda x: Labeled(x, "a"), Boxed):
         meaning = OF_SCALED if make is scaled else OF_BOXED
         found = subclass_laws(make, meaning, ops=["mul", "t", "neg", "add", "exp", "mul_", "sum"])
         assert not found.refused

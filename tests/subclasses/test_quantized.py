@@ -1,4 +1,4 @@
-"""`QuantizedTensor`: what it stands for is the dequantised value, in NumPy's arithmetic."""
+"""`QuantizedTensor`: what it stands for is the dequantized value, in NumPy's arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ X = np.array([[0.0, -1.5, 3.25, 1000.0], [0.375, -0.125, 7.0, -70000.0]], "float
 
 
 def stored(x: Any, scale: Any, zero: Any, dtype: str) -> Any:
-    """What is left of numbers that are quantised."""
+    """What is left of numbers that are quantized."""
     steps = x / scale
     steps = (np.rint(steps) if dtype == "int8" else steps) + zero
     return (np.clip(steps, *RANGE[dtype]).astype(NUMPY[dtype]).astype(x.dtype) - zero) * scale
@@ -68,7 +68,7 @@ def test_of_no_numbers_and_of_zeros_the_scale_is_one() -> None:
 
 
 @pytest.mark.rules("SUB-15", "SUB-17")
-def test_views_are_views_of_the_values_and_writes_quantise() -> None:
+def test_views_are_views_of_the_values_and_writes_quantize() -> None:
     """SUB-15, SUB-17."""
     q = QuantizedTensor.quantize(al.tensor([[1.0, 2.0], [3.0, 4.0]]), al.tensor(0.5))
     turned = q.t()

@@ -154,7 +154,7 @@ def test_views_that_part_groups_are_refused(view: Any) -> None:
 
 
 def test_parts_may_be_wrappers() -> None:
-    """SUB-9: sparse values that are quantised, and pairs."""
+    """SUB-9: sparse values that are quantized, and pairs."""
     x = sparse((2, 4))
     small = SemiStructuredSparseTensor(QuantizedTensor.from_dense(x.values), x.metadata)
     assert np.allclose(x.decode().numpy(), small.decode().numpy(), atol=0.02)

@@ -16,7 +16,7 @@ from aotlite.subclasses import EncodedTensor, QuantizedTensor, flatten
 from aotlite.testing import subclass_laws
 from aotlite.testing.laws import LawError
 from tests.samples import samples_of
-from tests.subclasses.helpers.toys import Boxed, Labelled, Log, Scaled, pair, scaled
+from tests.subclasses.helpers.toys import Boxed, Labeled, Log, Scaled, pair, scaled
 
 
 @pytest.mark.slow("the laws over the op table, with two samples")
@@ -56,8 +56,8 @@ def test_logarithms_obey_the_laws_of_ops_within_rounding() -> None:
     assert (x / x).log.tolist() == [0.0, 0.0]
 
 
-def labelled(x: Tensor) -> Any:
-    return Labelled(x, "a")
+def labeled(x: Tensor) -> Any:
+    return Labeled(x, "a")
 
 
 def boxed_twice(x: Tensor) -> Any:
@@ -68,9 +68,9 @@ def boxed_twice(x: Tensor) -> Any:
     ("make", "ops"),
     [
         (Boxed, None),
-        (labelled, [*OPS][::3]),
+        (labeled, [*OPS][::3]),
         (boxed_twice, [*OPS][1::3]),
-        pytest.param(labelled, None, marks=pytest.mark.long),
+        pytest.param(labeled, None, marks=pytest.mark.long),
         pytest.param(boxed_twice, None, marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", "all" if value is None else "some"),
@@ -96,7 +96,7 @@ def test_boxes_obey_the_laws_around_pairs() -> None:
 
 
 def test_labels_are_kept_and_do_not_mix() -> None:
-    x, y = Labelled(al.ones(2), "a"), Labelled(al.ones(2), "b")
+    x, y = Labeled(al.ones(2), "a"), Labeled(al.ones(2), "b")
     assert [each.label for each in (x + 1, x.t(), x.mul_(2), x.split(1)[1])] == ["a"] * 4
     with pytest.raises(SubclassError, match=r"add: labels are \['a', 'b'\], expected one"):
         x + y

@@ -197,7 +197,7 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_wrong_recogniser_is_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_recognizer_is_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MISTAKES[mistake](monkeypatch)
     missed = [name for name in HITS if _example(name)[1] not in cells_of(_example(name)[0])]
     assert missed

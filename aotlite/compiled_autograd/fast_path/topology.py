@@ -56,7 +56,7 @@ class Way:
     forms: tuple[tuple[Form, int], ...]
     """(form, number of edges) of these nodes."""
     unlinked: tuple[tuple[int, int], ...]
-    """Neighbours in `inner` without an edge between them, whose sequence numbers are compared.
+    """Neighbors in `inner` without an edge between them, whose sequence numbers are compared.
     Along an edge they fall anyway: it leads to a node made before (SEQ-1)."""
     ends: tuple[tuple[int, TensorMeta | None, bool, Form, int], ...]
     """(place, meta of the leaf, whether it collects, form, number of edges) of each accumulating

@@ -20,7 +20,7 @@ Chain: TypeAlias = tuple[Shape, tuple[Step, ...]]
 
 
 @attrs.frozen(eq=False)
-class Modelled:
+class Modeled:
     """An array and its view in the model."""
 
     array: Array
@@ -31,16 +31,16 @@ class Modelled:
         return self.view.to_list()
 
 
-def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: int = 1) -> Modelled:
+def new(on: Adapter, shape: Shape, dtype: str = "int64", first: int = 0, rise: int = 1) -> Modeled:
     """A new array of the numbers `first`, `first + rise`, ..., and its model."""
     values: list[Any] = [first + rise * place for place in range(math.prod(shape))]
     if dtype == "bool":
         values = [value % 2 == 1 for value in values]
     array = on.from_list(nested(values, shape), dtype) if values else on.zeros(shape, dtype)
-    return Modelled(array, dense(values, shape))
+    return Modeled(array, dense(values, shape))
 
 
-def step(on: Adapter, twin: Modelled, name: str, *arguments: Any) -> list[Modelled]:
+def step(on: Adapter, twin: Modeled, name: str, *arguments: Any) -> list[Modeled]:
     """Returns one or more views of a pair.
 
     *Err* `NoView` if the model has none; the library is not called then.
@@ -50,14 +50,14 @@ def step(on: Adapter, twin: Modelled, name: str, *arguments: Any) -> list[Modell
         raise NoView
     arrays = getattr(on, name)(twin.array, *arguments)
     if isinstance(made, View):
-        return [Modelled(arrays, made)]
+        return [Modeled(arrays, made)]
     expect(len(arrays), len(made), f"the number of results of {name}")
-    return [Modelled(array, view) for array, view in zip(arrays, made, strict=True)]
+    return [Modeled(array, view) for array, view in zip(arrays, made, strict=True)]
 
 
 def chain(
     on: Adapter, case: Chain, dtype: str = "int64", rise: int = 1
-) -> tuple[Modelled, list[Modelled]]:
+) -> tuple[Modeled, list[Modeled]]:
     """Returns the base and the results of the last step.
 
     Each step is applied to the first result of the step before.
@@ -88,7 +88,7 @@ def model_views(base: View, steps: Sequence[Step]) -> list[View]:
     return views
 
 
-def see(on: Adapter, twin: Modelled, what: str) -> None:
+def see(on: Adapter, twin: Modeled, what: str) -> None:
     """Compares an array with its model."""
     expect(on.to_list(twin.array), twin.values(), what)
 
@@ -99,7 +99,7 @@ def demand_writes(on: Adapter) -> None:
         raise Absent("writes in place")
 
 
-def fill(on: Adapter, twin: Modelled, number: Any) -> None:
+def fill(on: Adapter, twin: Modeled, number: Any) -> None:
     """Writes one number to all elements of an array and of its model."""
     overwrite(on, twin.array, number)
     twin.view.update(lambda _: number)
@@ -116,7 +116,7 @@ def overwrite(on: Adapter, array: Array, number: Any) -> None:
             raise Absent("writes in place") from None
 
 
-def poke(on: Adapter, twin: Modelled, number: complex, last: bool = False) -> None:
+def poke(on: Adapter, twin: Modeled, number: complex, last: bool = False) -> None:
     """Writes the first or the last element of an array and of its model; nothing if it is empty.
 
     Writes all elements if the library lacks `setitem`.

@@ -8,7 +8,7 @@ from aotlite.conformance.adapter import Adapter, Array
 from aotlite.conformance.models.memory_model import Shape
 from aotlite.conformance.models.model_arrays import (
     Chain,
-    Modelled,
+    Modeled,
     chain,
     demand_writes,
     new,
@@ -65,7 +65,7 @@ def new_memory(on: Adapter, case: tuple[str, Chain]) -> None:
     expect(on.to_list(made), before, "the result after the write to the operand")
 
 
-def write_operand(on: Adapter, twin: Modelled) -> None:
+def write_operand(on: Adapter, twin: Modeled) -> None:
     """Writes the first and the last element of an operand."""
     poke(on, twin, 100)
     poke(on, twin, 200, last=True)

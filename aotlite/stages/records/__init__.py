@@ -1,1 +1,1 @@
-"""Frozen records that stages pass to each other, without behaviour."""
+"""Frozen records that stages pass to each other, without behavior."""

@@ -76,7 +76,7 @@ class ArrivalConditions:
     # graph is recorded with both tangents, and run with zeros for y's: Count would add 1. For
     # formulas of ops zeros in give zeros out; users' Python may give anything. So what it gives is
     # where(arrived, grad, 0), and `arrived` is an input of the backward, a constant once a variant
-    # of it is specialised for the tangents that arrive.
+    # of it is specialized for the tangents that arrive.
     def guarded(self, grad: Tensor, bits: int) -> Tensor:
         """`where(arrived, grad, 0)`, for a gradient of users' code (TAN-8).
 

@@ -79,10 +79,10 @@ class AliasValues:
             if step.op is AS_STRIDED:
                 value, step = _from_root(self.exact(group.value, group.meta), step)
             if step.op not in SAME:
-                value = self.memoised(value, step)
+                value = self.memoized(value, step)
         return value
 
-    def memoised(self, value: Node, step: ViewStep) -> Node:
+    def memoized(self, value: Node, step: ViewStep) -> Node:
         if type(step.op) is ViewOp and step.op.recasts:
             value = self.exact(value, step.operand)  # view(dtype) needs eager's last stride
         key = (value, step.op, step.args)
@@ -122,7 +122,7 @@ class AliasValues:
         is_window = steps[0].op is AS_STRIDED
         parents = [self.exact(group.value, group.meta) if is_window else group.value]
         for step in steps[:-1]:
-            parents.append(self.memoised(parents[-1], step))
+            parents.append(self.memoized(parents[-1], step))
         for step, parent in zip(reversed(steps), reversed(parents), strict=True):
             value = step.op.put(
                 Proxy(self.build, parent), Proxy(self.build, value), *step.args

@@ -73,7 +73,7 @@ def _seen_from(values: AliasValues, parent: Alias, chain: ViewChain) -> Node:
         return values.sync(parent)
     if len(chain) <= len(parent.chain) or chain[-1].op is AS_STRIDED:
         return values.replay(parent.group, chain)
-    return values.memoised(values.sync(parent), chain[-1])
+    return values.memoized(values.sync(parent), chain[-1])
 
 
 def _check_span(node: Node, group: Group, meta: TensorMeta, start: int) -> None:

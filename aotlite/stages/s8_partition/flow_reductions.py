@@ -355,7 +355,7 @@ class _Contracted:
 
 
 def _decisive(near: Mapping[Vertex, Any], end: Vertex) -> Vertex | None:
-    """The neighbour to compare with: an end of the network, or the only neighbour."""
+    """The neighbor to compare with: an end of the network, or the only neighbor."""
     if end in near:
         return end
     return next(iter(near)) if len(near) == 1 else None

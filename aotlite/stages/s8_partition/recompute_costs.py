@@ -40,7 +40,7 @@ TRAITS = {
     Cost.CONTRACTION: _DEAR,
     Cost.OPAQUE: _DEAR,
 }
-"""PART-19, PART-20: which ops fuse with their neighbours, and which are not recomputed."""
+"""PART-19, PART-20: which ops fuse with their neighbors, and which are not recomputed."""
 _CALLED = {
     Cost.RANDOM: "a random op",
     Cost.INDEXING: "an indexing op",
@@ -127,7 +127,7 @@ class _Seen:
 
     distance: list[int]
     """The number of forward ops between it and the backward."""
-    materialised: list[int]
+    materialized: list[int]
     """Whether it is written to memory in any case: some user does not fuse with it (PART-18)."""
     feeds: list[int]
     """Whether a backward op that does not fuse reads it, possibly through views (PART-20)."""
@@ -135,9 +135,9 @@ class _Seen:
 
 def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
     count = len(joint.graph.nodes)
-    distance, materialised, feeds = [_FAR] * count, [0] * count, [0] * count
+    distance, materialized, feeds = [_FAR] * count, [0] * count, [0] * count
     for p in joint.inputs[-1]:
-        materialised[p] = 1
+        materialized[p] = 1
     for i in range(count - 2, -1, -1):
         mark, trait = marks[i], traits[i]
         if not mark:
@@ -149,12 +149,12 @@ def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
             if away < distance[p]:
                 distance[p] = away
             if not (fused and traits[p] & _FUSES or trait & _JOINS):
-                materialised[p] = 1
+                materialized[p] = 1
                 if not forward:
                     feeds[p] = 1
             if trait & _VIEWS and feeds[i]:
                 feeds[p] = 1
-    return _Seen(distance, materialised, feeds)
+    return _Seen(distance, materialized, feeds)
 
 
 def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
@@ -365,6 +365,6 @@ def _capacities(
         weight = known.get(key)
         if weight is None:
             weight = known[key] = int(node.meta.nbytes * _GROWTH[min(key[1], 100)])  # type: ignore[union-attr]
-        in_memory = node.op == "placeholder" or seen.materialised[i]
+        in_memory = node.op == "placeholder" or seen.materialized[i]
         found[i] = weight if in_memory and i not in copied else 2 * weight
     return found

@@ -1,7 +1,7 @@
 """`ndarray`: an array that behaves as CuPy's, on memory of the host.
 
 What CuPy does not do is not done here either: nothing turns into an array of NumPy by itself, and
-nothing of NumPy's is an operand. Written from CuPy 14's documented behaviour.
+nothing of NumPy's is an operand. Written from CuPy 14's documented behavior.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@
 #define __launch_bounds__(...)
 /* Of the thread that a launch makes, so that launches at one time have memory of their own. */
 #if defined(__GNUC__) && !defined(__clang__)
-/* And without a guard that says whether it is initialised, which would be accessed as well. */
+/* And without a guard that says whether it is initialized, which would be accessed as well. */
 #define __shared__ __constinit thread_local
 #else
 #define __shared__ thread_local

@@ -91,6 +91,6 @@ def _file(path: str, what: str) -> ModuleType:
         raise _no_file(path, what)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.parent))  # so that it finds its neighbours, as when it is run
+    sys.path.insert(0, str(file.parent))  # so that it finds its neighbors, as when it is run
     spec.loader.exec_module(module)
     return module

@@ -162,7 +162,7 @@ def _wrote_overlap(program: Program, mine: Observation, its: Observation) -> boo
 
 
 class Mended(TorchEngine):
-    """PyTorch without the behaviour that some excuses are about."""
+    """PyTorch without the behavior that some excuses are about."""
 
     def __init__(self, torch: Any, mends: frozenset[str]) -> None:
         super().__init__(torch)

@@ -44,7 +44,7 @@ def dropped_steps(program: Program) -> Iterator[Program]:
 
 
 def pairs_of_steps(program: Program) -> Iterator[Program]:
-    """All steps but two that need not be neighbours, in any lists."""
+    """All steps but two that need not be neighbors, in any lists."""
     lists: list[int | None] = [None, *range(len(program.calls))]
     places = [(which, i) for which in lists for i in range(len(steps_of(program, which)))]
     for (one, i), (other, j) in combinations(places, 2):

@@ -125,7 +125,7 @@ def cotangent(out: Any, seed: int) -> Any:
     return al.tensor(numbers.reshape(tuple(out.shape)), dtype=out.dtype)
 
 
-def modelled_gradients(name: str, args: Any, kwargs: Any) -> list[Any]:
+def modeled_gradients(name: str, args: Any, kwargs: Any) -> list[Any]:
     """Gradients for the leaves among dense arguments and models, in order."""
     leaves = [each.data if isinstance(each, MaskedModel) else each for each in _leaves(args)]
     wanted = [each for each in leaves if each.requires_grad]

@@ -40,7 +40,7 @@ from aotlite.testing.subclasses.reference import (
     gradients,
     is_refused,
     leaf_in,
-    modelled_gradients,
+    modeled_gradients,
     tried,
 )
 
@@ -200,7 +200,7 @@ def _differentiates_the_meaning(subject: TriedWrapper, op: Op, given: Arguments)
     args = given.fresh(subject, grad=True)
     count = _worlds_of_args(subject, args)
     each = [
-        tried(modelled_gradients, op.name, leaf_in(args, k, subject.meanings), kwargs)
+        tried(modeled_gradients, op.name, leaf_in(args, k, subject.meanings), kwargs)
         for k in range(count)
     ]
     if any(isinstance(world, (AotliteError, NotSaid)) for world in each):

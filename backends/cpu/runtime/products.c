@@ -73,14 +73,14 @@ typedef struct operands {
 } operands;
 
 #if defined(__GNUC__) && !defined(__clang__)
-#define VECTORISED __attribute__((optimize("O3")))
+#define VECTORIZED __attribute__((optimize("O3")))
 #else
-#define VECTORISED
+#define VECTORIZED
 #endif
 
-/* Where there is no BLAS: the same products, by loops that compilers vectorise. */
+/* Where there is no BLAS: the same products, by loops that compilers vectorize. */
 #define DEFINE_LOOPS(NAME, REAL)                                                                   \
-    VECTORISED static void NAME(const al_product *p, REAL alpha, const REAL *a, const REAL *b,     \
+    VECTORIZED static void NAME(const al_product *p, REAL alpha, const REAL *a, const REAL *b,     \
                                 REAL beta, REAL *restrict c) {                                     \
         int64_t row_a = p->transpose_a ? 1 : p->lda, step_a = p->transpose_a ? p->lda : 1;         \
         int64_t row_b = p->transpose_b ? 1 : p->ldb, step_b = p->transpose_b ? p->ldb : 1;         \

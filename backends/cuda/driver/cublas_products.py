@@ -40,7 +40,7 @@ PLAIN, TURNED = 0, 1
 
 @attrs.frozen
 class ColumnMatrix:
-    """A matrix as cuBLAS reads it: elements of a column are neighbours."""
+    """A matrix as cuBLAS reads it: elements of a column are neighbors."""
 
     turned: int
     leading: int

@@ -54,7 +54,7 @@ def body_of(
 
 
 def _fast(kernel: Kernel, layout: ThreadLayout, axis: int) -> int | None:
-    """Returns the axis along which neighbouring threads compute neighbouring points: of teams of
+    """Returns the axis along which neighboring threads compute neighboring points: of teams of
     one thread the last space axis, since each thread has a row."""
     if layout.along and layout.team == 1:
         return kernel.space - 1 if kernel.space else None

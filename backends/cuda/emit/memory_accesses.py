@@ -32,7 +32,7 @@ class Touch:
     bounds: Bounds
     itemsize: int
     scattered: bool = False
-    """Whether neighbouring threads access distant addresses, so that each access moves a sector."""
+    """Whether neighboring threads access distant addresses, so that each access moves a sector."""
 
     @property
     def is_estimate(self) -> bool:
@@ -60,7 +60,7 @@ def swept(
 ) -> Sweep:
     """Returns the accesses of a sweep for these values and stores.
 
-    `fast`: the axis along which neighbouring threads have neighbouring points. `ready`: values that
+    `fast`: the axis along which neighboring threads have neighboring points. `ready`: values that
     an earlier sweep left in registers. `turned`: loads that are transposed through tiles. `fresh`:
     stores that combine from the identity, without loading.
     """

@@ -65,7 +65,7 @@ class OwnerScatter:
         self.rows = math.prod(geometry.extents[: geometry.space])
 
     def printed(self, target: Target) -> KernelCode:
-        """Returns the body of the kernel, in which neighbouring threads have neighbouring rows."""
+        """Returns the body of the kernel, in which neighboring threads have neighboring rows."""
         stripes = self._stripes(target)
         units, kind = self.rows * stripes, self.index.item
         head = (
@@ -104,7 +104,7 @@ class OwnerScatter:
         ]
 
     def _grain(self) -> int:
-        """Returns how many neighbouring addresses are one stripe: those of neighbouring rows."""
+        """Returns how many neighboring addresses are one stripe: those of neighboring rows."""
         return _grain(self.store)
 
     def _stripes(self, target: Target) -> int:

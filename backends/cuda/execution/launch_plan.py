@@ -126,7 +126,7 @@ def _without(program: LoopProgram, numbers: set[int]) -> LoopProgram:
 def _actions(
     steps: Sequence[Step], printed: PrintedKernels, flags: Sequence[int]
 ) -> tuple[Action, ...]:
-    """Returns the steps as actions. Neighbouring checks are merged; kernels without points are
+    """Returns the steps as actions. Neighboring checks are merged; kernels without points are
     dropped."""
     launches = {int(launch.name.rpartition("_")[2]): launch for launch in printed.launches}
     found: list[Action] = []

@@ -159,11 +159,11 @@ def scheduled_kernel(kernel: Kernel, target: Target) -> Kernel:
     if 0 in kernel.extents or not any(type(each) is Reduce for each in kernel.body):
         return kernel
     lanes = _lanes(kernel, target)
-    return with_neighbours(on_reduces(kernel, lambda each: attrs.evolve(each, lanes=lanes)))
+    return with_neighbors(on_reduces(kernel, lambda each: attrs.evolve(each, lanes=lanes)))
 
 
-def with_neighbours(kernel: Kernel) -> Kernel:
-    """Returns the kernel with `near` set: a thread combines its own neighbours first."""
+def with_neighbors(kernel: Kernel) -> Kernel:
+    """Returns the kernel with `near` set: a thread combines its own neighbors first."""
     if 0 in kernel.extents or is_in_order(kernel) or is_of_columns(kernel):
         return kernel
     layout, _ = layout_of(kernel, 1)
@@ -177,7 +177,7 @@ def on_reduces(kernel: Kernel, change: Callable[[Reduce], Reduce]) -> Kernel:
 
 
 def _lanes(kernel: Kernel, target: Target) -> int:
-    """Returns the lanes of a kernel: the neighbours of all threads of a row."""
+    """Returns the lanes of a kernel: the neighbors of all threads of a row."""
     if kernel.space == len(kernel.extents):
         return 1
     k = kernel.vector

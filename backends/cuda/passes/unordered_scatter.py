@@ -183,7 +183,7 @@ class _Scatter:
 
     def _places(self, store: Store) -> tuple[int, Affine, Forms | None]:
         """Returns the number of places, the address of a point's place, and forms of the inner axes
-        if neighbouring rows share their last points; else None."""
+        if neighboring rows share their last points; else None."""
         address, space = store.address, self.kernel.space
         size = self._size(store.buffer)
         if any(varies_along(v, k) for v, _ in address.dynamic for k in range(space)):

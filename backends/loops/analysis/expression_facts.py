@@ -48,7 +48,7 @@ def facts(root: Scalar) -> ExpressionFacts:
 
 
 def varies_along(root: Scalar, axis: int) -> bool:
-    """Whether a value may differ between neighbours along an axis. A name counts as varying."""
+    """Whether a value may differ between neighbors along an axis. A name counts as varying."""
     found = facts(root)
     steps = [load.args[1].coefficients[axis : axis + 1] for load in found.loads]
     return bool(found.names) or axis in found.axes or any(map(any, steps))

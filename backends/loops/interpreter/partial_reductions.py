@@ -70,7 +70,7 @@ class Partials:
 
     def _chosen(self, rounds: list[Array]) -> list[Array]:
         """Returns (rows, rounds, lanes) -> (rows, lanes), for a combiner that selects, for which
-        any brackets give the same bits: pairs of neighbours are combined at once."""
+        any brackets give the same bits: pairs of neighbors are combined at once."""
         while (count := rounds[0].shape[1]) > 1:
             self.between()
             first = [each[:, 0 : count - 1 : 2] for each in rounds]
@@ -83,7 +83,7 @@ class Partials:
         return [each[:, 0] for each in rounds]
 
     def _add_round(self, part: list[Array], lane: int) -> None:
-        """Combines one point into each of some neighbouring lanes."""
+        """Combines one point into each of some neighboring lanes."""
         end = lane + part[0].shape[1]
         before = [old[:, lane:end] for old in self.partial]
         for old, new in zip(before, joined(self.kind, before, part, self.kinds), strict=True):

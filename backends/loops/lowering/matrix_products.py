@@ -135,7 +135,7 @@ def product(k: Any, meta: Any, a: Any, b: Any, formed: DType) -> Any:
     and cast to the result's dtype.
 
     Floats go to BLAS. Products with a dimension of 1, and of integers, become reductions, which
-    fuse with their neighbours.
+    fuse with their neighbors.
     """
     inner, (m, n) = a.shape[-1], meta.shape[-2:]
     if inner == 0:

@@ -14,7 +14,7 @@ import attrs
 
 from aotlite.backends.loops.analysis.affine import is_injective, unit
 from aotlite.backends.loops.expr import Affine, Scalar
-from aotlite.backends.loops.passes.vectorization import across, neighbours
+from aotlite.backends.loops.passes.vectorization import across, neighbors
 from aotlite.backends.loops.program import Kernel, LoopProgram, Scan, Store, loads_of
 from aotlite.backends.loops.rewrite import moved_body
 
@@ -42,7 +42,7 @@ def ordered_kernel(kernel: Kernel) -> Kernel:
 
 def _rank(kernel: Kernel) -> tuple[int, int]:
     """Returns how well the accesses of a kernel lie in memory: a larger tuple is better."""
-    return -across(kernel), max(neighbours(kernel).values())
+    return -across(kernel), max(neighbors(kernel).values())
 
 
 def with_order(kernel: Kernel, order: Sequence[int]) -> Kernel:

@@ -1,7 +1,7 @@
 """Canonical axes: as few as the addresses allow, in the order of memory.
 
 Drops axes of one point and branches that no point takes; orders the independent axes by the strides
-of the stores, largest outermost; and merges neighbouring axes that are one run of memory in all
+of the stores, largest outermost; and merges neighboring axes that are one run of memory in all
 addresses, so that more kernels have the same axes and printers see long loops:
 
     [i0<16, i1<4, i2<8]  b1[32*i0 + 8*i1 + i2] = b0[32*i0 + 8*i1 + i2]

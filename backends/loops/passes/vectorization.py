@@ -66,11 +66,11 @@ def vector_axis(kernel: Kernel) -> int:
 
 def axis_of_memory(kernel: Kernel) -> int:
     """Returns the axis along which most bytes move with stride 1, however short rows are."""
-    gains = neighbours(kernel)
+    gains = neighbors(kernel)
     return max(gains, key=lambda k: (gains[k] if kernel.extents[k] > 1 else -1, k))
 
 
-def neighbours(kernel: Kernel) -> dict[int, int]:
+def neighbors(kernel: Kernel) -> dict[int, int]:
     """Returns, for each axis that could be the vector axis, the bytes that move with stride 1."""
     count = len(kernel.extents)
     gains = dict.fromkeys(range(min(kernel.space, count)), 0)
@@ -104,7 +104,7 @@ def _count(gains: dict[int, int], address: Affine, itemsize: int, extents: tuple
 def across(kernel: Kernel) -> int:
     """Returns the number of accesses that lie across the vector axis.
 
-    Neighbours along it are far apart in memory. In kernels without inner axes printers transpose
+    Neighbors along it are far apart in memory. In kernels without inner axes printers transpose
     such accesses through tiles; in others each of them costs a cache line.
     """
     vector = vector_axis(kernel)
@@ -136,7 +136,7 @@ def _with_lanes(statement: Statement, kernel: Kernel, vector: int) -> Statement:
 # A compiler may not vectorize this sum: another order gives other bits, unless -ffast-math lets it
 # choose. So the order is part of the IR: with 64 lanes, x[i] goes to partial i mod 64, in ascending
 # order, and the partials are then added in halves. C compilers make vectors of that without any
-# licence (64 floats are four registers of AVX-512), and the interpreter, gcc and clang give the
+# license (64 floats are four registers of AVX-512), and the interpreter, gcc and clang give the
 # same bits. The number of lanes depends on the shape alone, never on the machine.
 def lanes_of(kernel: Kernel, itemsize: int) -> int:
     """Returns the number of lanes of a reduction along the last inner axis, a power of two.

@@ -77,7 +77,7 @@ UNIQUE: DataOp = data_dependent(
     kernel=_unique_kernel,
     vjp=None,
     cost=Cost.REDUCTION,
-    advice="sort, and compare neighbours",
+    advice="sort, and compare neighbors",
 )
 """(values, inverse, counts): the distinct elements (or slices along `dim`) in order, or those that
 differ from the one before; for each element, the index of its value; and how often each occurs.

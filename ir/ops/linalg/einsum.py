@@ -124,7 +124,7 @@ def _chained(op: str, tensors: Sequence[Any]) -> Any:
         check_one_dtype(op, before.meta, after.meta)
         if before.shape[-1] != after.shape[0]:
             raise ShapeError(
-                f"{op}: neighbours have shapes {before.shape} and {after.shape}, expected equal "
+                f"{op}: neighbors have shapes {before.shape} and {after.shape}, expected equal "
                 "inner sizes"
             )
     first, last = tensors[0], tensors[-1]

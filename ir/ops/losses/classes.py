@@ -23,7 +23,7 @@ def _class_dim(rank: int) -> int:
     return 1 if rank > 1 else 0
 
 
-def _unlabelled(shape: Shape) -> Shape:
+def _unlabeled(shape: Shape) -> Shape:
     """The shape without the classes."""
     dim = _class_dim(len(shape))
     return shape[:dim] + shape[dim + 1 :]
@@ -45,9 +45,9 @@ def _nll_rule(
 def _check_labels(name: str, self: Any, target: Any) -> None:
     if target.dtype not in (dtypes.int64, dtypes.uint8):
         raise DTypeError(f"{name}: labels have dtype {target.dtype}, expected int64 or uint8")
-    if not self.shape or target.shape != _unlabelled(self.shape):
+    if not self.shape or target.shape != _unlabeled(self.shape):
         raise ShapeError(
-            f"{name}: labels have shape {target.shape}, expected {_unlabelled(self.shape)} for "
+            f"{name}: labels have shape {target.shape}, expected {_unlabeled(self.shape)} for "
             f"scores of shape {self.shape}"
         )
 
@@ -194,11 +194,11 @@ def nll_loss(
     return _averaged(losses, (target, weight, ignore_index), reduction)
 
 
-def _averaged(losses: Any, labelled: tuple[Any, Any, int], reduction: str) -> Any:
+def _averaged(losses: Any, labeled: tuple[Any, Any, int], reduction: str) -> Any:
     """The losses, their sum, or their mean by the weights of these labels."""
     if reduction != "mean":
         return reduced("nll_loss", losses, reduction)
-    target, weight, ignore_index = labelled
+    target, weight, ignore_index = labeled
     if weight is None:
         total = (target != ignore_index).sum()
     else:
@@ -234,13 +234,13 @@ def cross_entropy(
     dim = _class_dim(input.ndim)
     logs = input.log_softmax(dim)
     losses = logs._do("nll_loss", target, weight, ignore_index)
-    labelled = (target, weight, ignore_index)
-    loss = _averaged(losses, labelled, reduction)
+    labeled = (target, weight, ignore_index)
+    loss = _averaged(losses, labeled, reduction)
     if label_smoothing == 0:
         return loss
     spread = -(logs if weight is None else logs * _per_class(weight, input.ndim)).sum(dim)
     spread = (target == ignore_index).where(0, spread)
-    even = _averaged(spread, labelled, reduction)
+    even = _averaged(spread, labeled, reduction)
     return loss * (1 - label_smoothing) + even * (label_smoothing / input.size(dim))
 
 
@@ -274,7 +274,7 @@ def _of_probabilities(
     total = -products.sum()
     if reduction == "sum":
         return total
-    count = sizes.numel(_unlabelled(input.shape))
+    count = sizes.numel(_unlabeled(input.shape))
     return total / count if count else total * float("nan")
 
 

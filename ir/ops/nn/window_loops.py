@@ -1,6 +1,6 @@
 """Sums and maxima over the places of windows as loops: written out where there are few.
 
-Unrolled places need no inner loops, so that neighbouring results are vectorized, and the producer
+Unrolled places need no inner loops, so that neighboring results are vectorized, and the producer
 of the image can be fused into the kernel.
 """
 

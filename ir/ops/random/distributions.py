@@ -173,7 +173,7 @@ def _two_words(meta: TensorMeta) -> int:
 
 
 def _randint_kernel(stream: PhiloxStream, meta: TensorMeta, low: int, high: int, *rest: Any) -> Any:
-    """The remainder of a 64-bit word, which favours no number by more than range / 2**64."""
+    """The remainder of a 64-bit word, which favors no number by more than range / 2**64."""
     xp, count = stream.xp, high - low
     drawn = stream.long_words(meta.numel)
     drawn = drawn if count == 1 << 64 else drawn % count

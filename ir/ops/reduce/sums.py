@@ -187,7 +187,7 @@ def _prod_vjp(grad: Any, self: Any, dim: int | None, keepdim: bool) -> Any:
 def _others(x: Any) -> Any:
     """For each element, the product of the others along the last dimension.
 
-    Neighbours are multiplied in pairs, the products of the other pairs found by recursion, and each
+    Neighbors are multiplied in pairs, the products of the other pairs found by recursion, and each
     element takes its partner in: about 3n products in log2(n) steps, no division. `prod / x` is 0/0
     at a zero; prefix products need a scan whose own gradient has the same difficulty.
     """

@@ -186,7 +186,7 @@ def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
     "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
 )
 def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
-    """The differences of neighbours along a dimension, `n` times over."""
+    """The differences of neighbors along a dimension, `n` times over."""
     if not self.shape:
         raise ShapeError("diff: the tensor has shape (), expected at least 1 dimension")
     if n < 0:

@@ -59,7 +59,7 @@ def test_both_versions_are_the_interpreters(form: str, unusual: bool) -> None:
 
 
 @pytest.mark.parametrize("form", ["of memory", "of a value", "two operands"])
-def test_a_result_does_not_depend_on_its_neighbours(form: str) -> None:
+def test_a_result_does_not_depend_on_its_neighbors(form: str) -> None:
     """Contracted, too: a number in a block that takes the longer way has the bits that it has in
     another block."""
     usual, other = _numbers(unusual=False), _numbers(unusual=True)

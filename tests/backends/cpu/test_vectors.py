@@ -1,4 +1,4 @@
-"""Pointwise kernels are vectorised: what a C compiler branches for takes ten times as long."""
+"""Pointwise kernels are vectorized: what a C compiler branches for takes ten times as long."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _function(name: str) -> object:
     return getattr(al.Tensor, name, None) or getattr(al.nn.functional, name)
 
 
-@pytest.mark.skipif(gcc is None, reason="needs gcc, which says what it vectorised")
+@pytest.mark.skipif(gcc is None, reason="needs gcc, which says what it vectorized")
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_among_choices_is_vectorised(name: str, tmp_path: Path) -> None:
+def test_a_function_among_choices_is_vectorized(name: str, tmp_path: Path) -> None:
     """Of the choice that softplus makes: a condition of two comparisons in the function, joined by
-    `and`, became branches there, though the function alone was vectorised.
+    `and`, became branches there, though the function alone was vectorized.
     """
     function = _function(name)
 

@@ -13,14 +13,14 @@ from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.program import Gemm, LoopProgram
 from aotlite.backends.loops.verify import verify
-from tests.backends.cuda.helpers.devices import Relabelled, plain, results
+from tests.backends.cuda.helpers.devices import Relabeled, plain, results
 
 F = al.nn.functional
 HALVES = (al.float16, al.bfloat16)
 
 
 def compiled(function: Any) -> Any:
-    return al.compile(function, backend=Relabelled(plain()))
+    return al.compile(function, backend=Relabeled(plain()))
 
 
 def program(function: Any, *given: Any) -> LoopProgram:

@@ -124,7 +124,7 @@ def test_only_what_a_kernel_needs_is_printed() -> None:
 
 
 def test_lanes_say_how_many_threads_a_row_has() -> None:
-    """Four neighbours a thread; several rows a block where a row has less than a warp."""
+    """Four neighbors a thread; several rows a block where a row has less than a warp."""
     found = {1: (1, 32), 64: (3, 32), 128: (5, 32), 256: (5, 64), 1024: (5, 256), 8192: (5, 1024)}
     for lanes, grid in found.items():
         (launch,) = print_program(centered(5, 3000, lanes)).launches
@@ -135,7 +135,7 @@ LAST_LOOP = "for (i32 v = 0; v < 1; ++v) {"
 
 
 def test_one_value_a_thread_is_shuffled() -> None:
-    """A thread combines its neighbours first: eight of bfloat16 here, in a row and in a block."""
+    """A thread combines its neighbors first: eight of bfloat16 here, in a row and in a block."""
     for n in (256, 4096):
         x = al.zeros((999, n), dtype=al.bfloat16)
         text = print_program(

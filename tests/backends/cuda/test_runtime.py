@@ -16,7 +16,7 @@ import aotlite as al
 from aotlite.backends.cuda.backend import CudaBackend
 from aotlite.backends.cuda.driver import nvrtc
 from aotlite.ir.errors import BackendError
-from tests.backends.cuda.helpers.devices import Relabelled, device, moved, plain, results
+from tests.backends.cuda.helpers.devices import Relabeled, device, moved, plain, results
 
 F = al.nn.functional
 EXACT = CudaBackend(contract=False)
@@ -293,9 +293,9 @@ def test_threads_that_call_at_the_same_time_have_tables_of_their_own() -> None:
     assert not wrong
 
 
-def test_graphs_of_the_cpu_run_relabelled() -> None:
+def test_graphs_of_the_cpu_run_relabeled() -> None:
     """What the random programs are run with: the same memory, seen as a device's."""
-    run = al.compile(written, backend=Relabelled(plain()))
+    run = al.compile(written, backend=Relabeled(plain()))
     for mine, its in zip(run(*made()), written(*made()), strict=True):
         np.testing.assert_array_equal(mine.detach().numpy(), its.detach().numpy())
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 import pytest
 
 from aotlite.testing import check_program, draw
-from tests.backends.cuda.helpers.devices import Relabelled, plain
+from tests.backends.cuda.helpers.devices import Relabeled, plain
 
 
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_random_programs_do_what_eager_does(first: int) -> None:
-    backend = Relabelled(plain())
+    backend = Relabeled(plain())
     for seed in range(first, first + 20):
         check_program(draw(seed), backend=backend)
 
 
 @pytest.mark.parametrize("seed", [271, 641])
 def test_a_temporary_without_elements_has_a_place(seed: int) -> None:
-    check_program(draw(seed), backend=Relabelled(plain()))
+    check_program(draw(seed), backend=Relabeled(plain()))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 4000, 100))
 def test_thousands_of_random_programs_do_what_eager_does(first: int) -> None:
-    backend = Relabelled(plain())
+    backend = Relabeled(plain())
     for seed in range(first, first + 100):
         check_program(draw(seed), backend=backend)

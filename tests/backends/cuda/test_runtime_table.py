@@ -20,7 +20,7 @@ from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.testing.laws.ops.runs import same_bits
 from aotlite.testing.laws.samples.sample import Sample
 from tests.backends.cpu.test_op_table import NAMES, Case, graph_of, parts, results_of
-from tests.backends.cuda.helpers.devices import Relabelled, plain
+from tests.backends.cuda.helpers.devices import Relabeled, plain
 
 
 class Interpreted:
@@ -33,7 +33,7 @@ class Interpreted:
 
 def check(cases: Sequence[Case]) -> None:
     graph, arrays = graph_of(cases)
-    backends = Interpreted(), Relabelled(plain())
+    backends = Interpreted(), Relabeled(plain())
     expected, got = (results_of(backend, graph, arrays) for backend in backends)
     for node, mine, its in zip(graph.outputs, expected, got, strict=True):
         assert same_bits(mine, its), f"{graph.names[node]} of {node.args}"

@@ -118,7 +118,7 @@ def across(rows: int, columns: int, *, safe: bool) -> LoopProgram:
 
 
 def test_accesses_with_gaps_between_threads_move_whole_sectors() -> None:
-    """A tile makes neighbours of what lies across, if it may be loaded at every point."""
+    """A tile makes neighbors of what lies across, if it may be loaded at every point."""
     assert 1.0 == traffic(across(64, 64, safe=True)).ratio
     assert 63 * 64 * 32 + 64 * 64 * 4 == traffic(across(64, 64, safe=False)).moved
 

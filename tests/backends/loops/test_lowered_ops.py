@@ -252,7 +252,7 @@ def test_extremes_do_not_depend_on_lanes(kind: str) -> None:
     np.testing.assert_array_equal(expected, last)
 
 
-def test_neighbours_are_combined_before_others() -> None:
+def test_neighbors_are_combined_before_others() -> None:
     """Eight partial results: 1 and -1 go first in pairs, and are lost beside 1e8 otherwise."""
     big = np.float32(1e8)
     values = np.array([[1, big, -1, -big, 1, 2, 3, 4]], np.float32)

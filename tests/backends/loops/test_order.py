@@ -85,7 +85,7 @@ def _turned(step: Any) -> Any:
 
 
 def _kernel(*body: Any) -> Kernel:
-    """Axes (row | a, b), of which a is the one of neighbours."""
+    """Axes (row | a, b), of which a is the one of neighbors."""
     return Kernel("k", (4, 64, 64), 1, body)
 
 

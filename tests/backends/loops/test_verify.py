@@ -79,8 +79,8 @@ BROKEN = {
     "K-7: begins anew at b1[i1], expected one combination": program(
         attrs.evolve(BEGUN, combine=None)),
     "K-8: has 3 lanes": program(attrs.evolve(SUM, lanes=3), GOOD),
-    "K-8: combines 3 neighbours": program(attrs.evolve(SUM, lanes=8, near=3), GOOD),
-    "K-8: combines 8 neighbours": program(attrs.evolve(SUM, lanes=4, near=8), GOOD),
+    "K-8: combines 3 neighbors": program(attrs.evolve(SUM, lanes=8, near=3), GOOD),
+    "K-8: combines 8 neighbors": program(attrs.evolve(SUM, lanes=4, near=8), GOOD),
     "K-9: reads b2": program(Store(1, AT, load(2, AT, float32))),
     "K-9: returns b1": program(Store(2, AT, X)),
     "K-11: looks at": program(GOOD, steps=(ValueCheck(1),)),

@@ -61,7 +61,7 @@ class Silent(NumPy):
     """Fails before it can be asked."""
 
     def __init__(self):
-        sys.exit("no licence")
+        sys.exit("no license")
 
 
 class Slow(NumPy):

@@ -22,7 +22,7 @@ def prog(*steps, output=0, way="backward", inputs=(0,)):
     return Program(tuple(made), output, way, inputs)
 
 
-# Each was once wrong here, or is a neighbour of one that was.
+# Each was once wrong here, or is a neighbor of one that was.
 FOUND = {
     "hooks of a root run, wherever its gradient leads": prog("hook 0 0", way="grad", inputs=(2,)),
     "what is written in a forward under no_grad stays a leaf": prog("-written 2 0", "hook 2 0"),

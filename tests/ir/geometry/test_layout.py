@@ -194,7 +194,7 @@ def test_same_order_of_an_empty_tensor_is_true():
     assert same_order((0, 2, 2), (4, 2, 1), (4, 1, 2))
 
 
-def test_channels_last_strides_are_recognised():
+def test_channels_last_strides_are_recognized():
     for shape in ((2, 3, 4, 5), (2, 3, 2, 2, 2)):
         assert is_channels_last(shape, channels_last_strides(shape))
         assert not is_channels_last(shape, contiguous_strides(shape))

@@ -163,7 +163,7 @@ def test_outer_insertion_point_survives_an_erasure_in_an_inner_one():
     assert ["neg", "mul"] == [node.target.name for node in edit.graph().calls]
 
 
-def test_call_takes_arguments_as_python_does_and_records_of_its_neighbour():
+def test_call_takes_arguments_as_python_does_and_records_of_its_neighbor():
     build = Builder()
     x = build.placeholder(PAIR)
     build.source = Node("call", None, phase=Phase.BACKWARD, sequence=3)

@@ -235,7 +235,7 @@ def test_names_of_a_node_do_not_depend_on_the_nodes_after_it():
     assert list(node_names(graph.nodes[:6]).values()) == list(graph.names.values())[:6]
 
 
-def test_excerpt_marks_the_node_between_its_neighbours():
+def test_excerpt_marks_the_node_between_its_neighbors():
     graph = joint()
     assert """\
   mul = ops.mul(primals_0, 0.5)  # f32[4, 3]

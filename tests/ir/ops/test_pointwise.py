@@ -55,7 +55,7 @@ def test_integers_wrap_and_so_do_numbers_beside_them(dtype, number, expected):
 
 
 def test_sixteen_bits_are_rounded_once():
-    """Twice would give 2048: 2049 is halfway between the neighbours 2048 and 2050."""
+    """Twice would give 2048: 2049 is halfway between the neighbors 2048 and 2050."""
     x = al.tensor([2048.0], dtype=al.float16)
     assert [2050.0] == x.add(al.tensor([1.0009765625], dtype=al.float16), alpha=1.5).tolist()
 

@@ -222,8 +222,7 @@ def test_matmul_saves_the_other_operand():
         (
             lambda x: al.linalg_multi_dot((x, x)),
             ShapeError,
-            "linalg_multi_dot: neighbours have shapes (2, 3) and (2, 3), expected equal inner "
-            "sizes",
+            "linalg_multi_dot: neighbors have shapes (2, 3) and (2, 3), expected equal inner sizes",
         ),
         (
             lambda x: al.linalg_multi_dot((x,)),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of
+from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of
 from tests.stages.helpers.seen import Wrap, assert_same_session, outcome, seen
 
 MANY = {"recompile_limit": 1000}
@@ -236,12 +236,12 @@ def test_marks_are_given_to_different_objects_only() -> None:
     tensors = fours()
     marks = [Mark(facts_of(tensor)) for tensor in tensors]
     twice = [tensors[0], tensors[1], tensors[2], tensors[0]]
-    assert not are_recognised(twice, marks)
+    assert not are_recognized(twice, marks)
     assert [tensor.meta for tensor in tensors] == [tensor.facts for tensor in tensors]
-    assert are_recognised(tensors, marks)
+    assert are_recognized(tensors, marks)
     assert marks == [tensor.facts for tensor in tensors]
     others = [Mark(facts_of(tensor)) for tensor in tensors]
-    assert are_recognised(tensors, others)
+    assert are_recognized(tensors, others)
     assert marks == [tensor.facts for tensor in tensors]
 
 

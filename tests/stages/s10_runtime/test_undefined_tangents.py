@@ -69,7 +69,7 @@ def test_an_infinite_slope_that_nobody_asks_for_stays_out():
 
 
 @pytest.mark.rules("TAN-8")
-def test_each_choice_is_specialised_once():
+def test_each_choice_is_specialized_once():
     lowered = []
 
     def lower(graph, backend):
@@ -83,7 +83,7 @@ def test_each_choice_is_specialised_once():
 
 
 @pytest.mark.rules("TAN-8")
-def test_a_specialised_graph_is_smaller_and_verifies():
+def test_a_specialized_graph_is_smaller_and_verifies():
     compiled = al.compile(shared)
     compiled(leaf(1.0, 2.0), leaf(3.0, 5.0))
     backward = compiled.backward_graph

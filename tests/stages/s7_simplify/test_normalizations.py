@@ -1,4 +1,4 @@
-"""Normalisations are written out before a graph is cut for a backend that fuses (PART-38)."""
+"""Normalizations are written out before a graph is cut for a backend that fuses (PART-38)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("function", "shapes", "names"), ROWS)
-def test_of_a_normalisation_numbers_a_row_are_kept(
+def test_of_a_normalization_numbers_a_row_are_kept(
     function: Callable[..., al.Tensor], shapes: Any, names: set[str]
 ) -> None:
     xs = [normal(*shape) for shape in shapes]
@@ -94,12 +94,12 @@ def test_other_backends_keep_whole_ops() -> None:
     assert "layer_norm" in {node.target.name for node in compiled.partition.forward.calls}
 
 
-def test_a_graph_without_normalisations_is_itself() -> None:
+def test_a_graph_without_normalizations_is_itself() -> None:
     graph = al.capture(lambda x: x.sum(0).sin())(al.ones(2, 3))
     assert decompose_normalizations(graph) is graph
 
 
-def test_wishes_keep_a_normalisation_whole() -> None:
+def test_wishes_keep_a_normalization_whole() -> None:
     graph = al.capture(lambda x: x.softmax(0))(al.ones(2, 3))
     assert [op.name for op in normalization_decompositions(graph)] == ["softmax"]
     graph.calls[0].recompute = False

@@ -1,4 +1,4 @@
-"""Small wrapper classes for tests: scaled, logarithmic, boxed, labelled."""
+"""Small wrapper classes for tests: scaled, logarithmic, boxed, labeled."""
 
 from __future__ import annotations
 
@@ -128,24 +128,24 @@ def _unboxed(value: Any) -> Any:
     return {k: _unboxed(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-class Labelled(Boxed):
+class Labeled(Boxed):
     """A boxed tensor with a name, which its results have too; names that differ do not mix."""
 
     label: str
 
-    def __new__(cls, inner: Tensor, label: str = "") -> Labelled:
+    def __new__(cls, inner: Tensor, label: str = "") -> Labeled:
         return wrapper(cls, inner, inner=inner, label=label)
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         return ["inner"], ("label", self.label)
 
     @classmethod
-    def __tensor_unflatten__(cls, inner: Any, spec: Any, size: Any, stride: Any) -> Labelled:
+    def __tensor_unflatten__(cls, inner: Any, spec: Any, size: Any, stride: Any) -> Labeled:
         return cls(inner["inner"], spec[1])
 
     @classmethod
     def __tensor_dispatch__(cls, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        labels = {each.label for each in _labelled(args)}
+        labels = {each.label for each in _labeled(args)}
         if len(labels) > 1:
             raise SubclassError(f"{func.__name__}: labels are {sorted(labels)}, expected one")
         found = super().__tensor_dispatch__(func, types, args, kwargs)
@@ -154,10 +154,10 @@ class Labelled(Boxed):
         return found
 
 
-def _labelled(value: Any) -> list[Any]:
+def _labeled(value: Any) -> list[Any]:
     if isinstance(value, tuple):
-        return [each for item in value for each in _labelled(item)]
-    return [value] if isinstance(value, Labelled) else []
+        return [each for item in value for each in _labeled(item)]
+    return [value] if isinstance(value, Labeled) else []
 
 
 def pair(x: Tensor) -> TwoTensor:

@@ -12,7 +12,7 @@ from aotlite.conformance.error_source import demand_theirs
 from aotlite.conformance.models.memory_model import NoView, Shape
 from aotlite.conformance.models.model_arrays import (
     Chain,
-    Modelled,
+    Modeled,
     chain,
     demand_writes,
     new,
@@ -109,7 +109,7 @@ def asarray_false(on: Adapter, case: Chain) -> None:
     """A conversion with `copy=False` returns the array itself, or a view."""
     _, [twin] = chain(on, case)
     made = on.asarray(twin.array, False)
-    follow(on, twin, [Modelled(made, twin.view)])
+    follow(on, twin, [Modeled(made, twin.view)])
 
 
 @rule("COP-8", "asarray(copy=None) shares memory", lambda: layouts(), choice=True)
@@ -117,7 +117,7 @@ def asarray_none(on: Adapter, case: Chain) -> None:
     """A conversion with `copy=None` does not copy if it has nothing to convert."""
     _, [twin] = chain(on, case)
     made = on.asarray(twin.array, None)
-    follow(on, twin, [Modelled(made, twin.view)])
+    follow(on, twin, [Modeled(made, twin.view)])
 
 
 @rule("COP-9", "astype(copy=False) of the same dtype shares memory", lambda: layouts())
@@ -125,7 +125,7 @@ def astype_false(on: Adapter, case: Chain) -> None:
     """A conversion to the array's own dtype returns the array itself, or a view."""
     _, [twin] = chain(on, case)
     made = on.astype(twin.array, "int64", False)
-    follow(on, twin, [Modelled(made, twin.view)])
+    follow(on, twin, [Modeled(made, twin.view)])
 
 
 RESHAPED: tuple[tuple[Chain, Shape], ...] = (
@@ -158,7 +158,7 @@ def reshape_false(on: Adapter, case: tuple[Chain, Shape]) -> None:
         expect(refused, True, "whether the reshape refused")
     else:
         made = on.reshape_copy(twin.array, shape, False)
-        follow(on, base, [Modelled(made, view)])
+        follow(on, base, [Modeled(made, view)])
 
 
 @rule("COP-12", "a copy of an expanded array has memory for each element", [
@@ -174,7 +174,7 @@ def copy_expanded(on: Adapter, case: tuple[str, Shape]) -> None:
     }
     made = makers[way](twin.array)
     copy = new(on, shape)
-    fresh = Modelled(made, copy.view.as_strided(shape, copy.view.strides, 0))
+    fresh = Modeled(made, copy.view.as_strided(shape, copy.view.strides, 0))
     fresh.view.update(lambda _: 0)
     if attempt(poke, on, fresh, 100) is None:
         see(on, fresh, "the copy after a write to one element")
@@ -194,8 +194,8 @@ def keeps_aliasing(on: Adapter, case: tuple[Shape, Any], copy: Callable[[Any], A
     [view] = step(on, base, *made)
     first, second = copy([base.array, view.array])
     original = base.view.to_list()
-    poke(on, Modelled(first, base.view), 100)
-    see(on, Modelled(second, view.view), "the copied view after a write to the copied base")
+    poke(on, Modeled(first, base.view), 100)
+    see(on, Modeled(second, view.view), "the copied view after a write to the copied base")
     expect(on.to_list(base.array), original, "the original")
 
 

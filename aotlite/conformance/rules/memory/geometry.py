@@ -7,7 +7,7 @@ from typing import Any
 
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape
-from aotlite.conformance.models.model_arrays import Chain, Modelled, chain, new, poke, see, step
+from aotlite.conformance.models.model_arrays import Chain, Modeled, chain, new, poke, see, step
 from aotlite.conformance.rules import expect, refuses, rule
 from aotlite.conformance.rules.cases import layouts, views
 from aotlite.conformance.rules.memory.views import check_shares
@@ -45,7 +45,7 @@ def strides(on: Adapter, case: Chain) -> None:
         expect(steps(twin, got), steps(twin, twin.view.strides), "the strides")
 
 
-def steps(twin: Modelled, strides: tuple[int, ...]) -> dict[int, int]:
+def steps(twin: Modeled, strides: tuple[int, ...]) -> dict[int, int]:
     """Dimension -> stride, for the dimensions whose stride affects an address."""
     shape = twin.view.shape
     return {dim: strides[dim] for dim, size in enumerate(shape) if size > 1 and 0 not in shape}
@@ -111,7 +111,7 @@ def geometry_in_place(on: Adapter, case: tuple[Shape, str, tuple[int, ...]]) -> 
     base = new(on, shape)
     [twin] = step(on, base, "narrow", 0, 0, shape[0])
     getattr(on, name)(twin.array, *arguments)
-    changed = Modelled(twin.array, getattr(twin.view, name.removesuffix("_"))(*arguments))
+    changed = Modeled(twin.array, getattr(twin.view, name.removesuffix("_"))(*arguments))
     see(on, changed, "the view of another geometry")
     expect(tuple(on.shape(base.array)), shape, "the base's shape")
     poke(on, changed, 100, last=True)

@@ -11,7 +11,7 @@ from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import NoView, Shape
 from aotlite.conformance.models.model_arrays import (
     Chain,
-    Modelled,
+    Modeled,
     chain,
     demand_writes,
     fill,
@@ -31,7 +31,7 @@ def check_shares(on: Adapter, case: Chain, dtype: str = "int64") -> None:
     follow(on, base, made)
 
 
-def follow(on: Adapter, base: Modelled, made: list[Modelled]) -> None:
+def follow(on: Adapter, base: Modeled, made: list[Modeled]) -> None:
     """Writes the base and expects the views to show it, and `shares_memory` to be true."""
     fill(on, base, 100)
     for view in made:
@@ -146,7 +146,7 @@ def contiguous(on: Adapter, case: Chain) -> None:
     """`contiguous` does not copy a dense array."""
     base, [twin] = chain(on, (case[0], ()))
     made = on.contiguous(twin.array)
-    follow(on, base, [Modelled(made, base.view)])
+    follow(on, base, [Modeled(made, base.view)])
 
 
 @rule("TEN-2w", "contiguous of another layout copies", inexpressible)

@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape, dense
 from aotlite.conformance.models.model_arrays import (
-    Modelled,
+    Modeled,
     Step,
     chain,
     is_possible,
@@ -89,7 +89,7 @@ def write_apart(on: Adapter, case: tuple[str, Shape, Step]) -> None:
     see(on, base, "the base after the write")
 
 
-def store(twin: Modelled, way: str, operands: list[Any]) -> None:
+def store(twin: Modeled, way: str, operands: list[Any]) -> None:
     """Writes the model, with all operands read before the write."""
     pairs = zip(twin.view.values(), operands, strict=True)
     twin.view.write([written(way, *pair) for pair in pairs])

@@ -8,7 +8,7 @@ from typing import Any
 from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import NoView, View, dense
 from aotlite.conformance.models.model_arrays import (
-    Modelled,
+    Modeled,
     Step,
     demand_writes,
     new,
@@ -43,12 +43,12 @@ def chains(on: Adapter, case: Program) -> None:
         see(on, each, "an array at the end")
 
 
-def act(on: Adapter, live: list[Modelled], twin: Modelled, action: Step) -> None:
+def act(on: Adapter, live: list[Modeled], twin: Modeled, action: Step) -> None:
     """Runs one step. Raises `NoView` or `Absent` where it is not possible."""
     name, *arguments = action
     if name == "clone":
         copy = dense(twin.view.values(), twin.view.shape)
-        live.append(Modelled(on.clone(twin.array), copy))
+        live.append(Modeled(on.clone(twin.array), copy))
     elif hasattr(View, name):
         live += step(on, twin, name, *arguments)
     elif name == "poke":
@@ -59,7 +59,7 @@ def act(on: Adapter, live: list[Modelled], twin: Modelled, action: Step) -> None
         combine(on, live, twin, name, arguments[0])
 
 
-def combine(on: Adapter, live: list[Modelled], twin: Modelled, way: str, number: int) -> None:
+def combine(on: Adapter, live: list[Modeled], twin: Modeled, way: str, number: int) -> None:
     """Writes from another array of the same shape, which may overlap. A refusal is allowed."""
     same = [each for each in live if each.view.shape == twin.view.shape and each is not twin]
     if twin.view.overlaps_itself() or not same:
@@ -74,7 +74,7 @@ def combine(on: Adapter, live: list[Modelled], twin: Modelled, way: str, number:
     twin.view.write(values)
 
 
-def one_value(on: Adapter, twin: Modelled, way: str, number: int) -> None:
+def one_value(on: Adapter, twin: Modeled, way: str, number: int) -> None:
     """Writes one number to all elements, which may overlap. A refusal is allowed."""
     arguments: list[Any] = [twin.array, number] if way == "fill_" else [twin.array, ..., number]
     if attempt(getattr(on, way), *arguments) is None:

@@ -13,7 +13,7 @@ from aotlite.conformance.adapter import Adapter
 from aotlite.conformance.models.memory_model import Shape, dense, nested
 from aotlite.conformance.models.model_arrays import (
     Chain,
-    Modelled,
+    Modeled,
     Step,
     chain,
     demand_writes,
@@ -314,7 +314,7 @@ def survives(on: Adapter, case: Chain) -> None:
     shape, steps = case
     base = dense(list(range(math.prod(shape))), shape)
     [view] = model_views(base, steps)
-    twin = Modelled(on.orphan(base.to_list(), "int64", steps), view)
+    twin = Modeled(on.orphan(base.to_list(), "int64", steps), view)
     gc.collect(0)
     others = [new(on, shape, first=50) for _ in range(4)]
     see(on, twin, f"the view, with {len(others)} other arrays made since")

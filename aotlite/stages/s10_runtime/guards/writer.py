@@ -18,7 +18,7 @@ import attrs
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.tensor_facts import Mark, are_recognised, facts_of
+from aotlite.eager.tensor_facts import Mark, are_recognized, facts_of
 from aotlite.eager.tracked_objects import TrackedObject
 from aotlite.ir.graph.role import Part
 from aotlite.stages.records.guards.access_paths import (
@@ -70,7 +70,7 @@ def write_guards(
     writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
-    source.use(facts_of, are_recognised, snapshot_of, is_watched, take)
+    source.use(facts_of, are_recognized, snapshot_of, is_watched, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -204,7 +204,7 @@ class _Guards:
             source.notes.append(f"# K: marks of {facts}")
         known = [f"{name}.facts is {mark}" for name, mark in zip(tensors, names, strict=True)]
         many = source.constant(tuple(marks), "V", "all these marks")
-        unknown = f"are_recognised({listed(list(tensors))}, {many})"
+        unknown = f"are_recognized({listed(list(tensors))}, {many})"
         subjects = [self._places.get(name, f"argument {name[1:]}") for name in tensors]
         explain = partial(_explain_marks, source, list(tensors), subjects, marks)
         test = f"({' and '.join(known)} or {unknown})"

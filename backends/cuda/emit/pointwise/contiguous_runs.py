@@ -1,6 +1,6 @@
-"""Vectorized access: which addresses of a thread's neighbouring points form wide loads and stores.
+"""Vectorized access: which addresses of a thread's neighboring points form wide loads and stores.
 
-A thread computes `width` neighbouring points of one axis, from a multiple of `width` on. The
+A thread computes `width` neighboring points of one axis, from a multiple of `width` on. The
 addresses that it passes are a *run* of memory. Its alignment follows from strides and start:
 
     width 4, float32, b0[8*i0 + i1]        one access of 16 bytes
@@ -35,7 +35,7 @@ class ThreadMapping:
 
     extents: tuple[int, ...]
     order: tuple[int, ...]
-    """The axes, outermost first. Along the last one neighbouring threads take neighbours."""
+    """The axes, outermost first. Along the last one neighboring threads take neighbors."""
     width: int = 1
     """The points of a vector."""
     flat: bool = False
@@ -191,7 +191,7 @@ def runs_of_stores(
     """Returns the runs of stores, by their place among the stores.
 
     A buffer with several stores is stored point by point, in order, unless the stores are
-    neighbours, such as the two parts of a pair: then they are one run.
+    neighbors, such as the two parts of a pair: then they are one run.
     """
     found: dict[int, ContiguousRun] = {}
     for number in {store.buffer for store in stores}:
@@ -203,14 +203,14 @@ def runs_of_stores(
         if len(places) == 1 and abs(step) == 1:
             run = run_of(number, addresses[0], spread, sizes[number], exact=True)
             found |= {} if run is None else {places[0]: run}
-        elif len(places) == step and _are_neighbours(addresses):
+        elif len(places) == step and _are_neighbors(addresses):
             runs = [run_of(number, each, spread, sizes[number]) for each in addresses]
             found |= {k: run for k, run in zip(places, runs, strict=True) if run is not None}
     return found
 
 
-def _are_neighbours(addresses: Sequence[Affine]) -> bool:
-    """Whether addresses are neighbours that make up one aligned group."""
+def _are_neighbors(addresses: Sequence[Affine]) -> bool:
+    """Whether addresses are neighbors that make up one aligned group."""
     alike = {attrs.evolve(each, start=0) for each in addresses}
     starts = sorted([each.start for each in addresses])
     first, count = starts[0], len(starts)

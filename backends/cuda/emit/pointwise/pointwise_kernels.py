@@ -1,4 +1,4 @@
-"""The pointwise template: a grid-stride loop, in which a thread takes vectors of neighbours.
+"""The pointwise template: a grid-stride loop, in which a thread takes vectors of neighbors.
 
     for (first = blockIdx.x * 256 + threadIdx.x; first < n / 4; first += gridDim.x * 256) {
         const many<m_f32, 4> w1 = fetched<4>(b0 + point);            // 16 bytes at once
@@ -242,7 +242,7 @@ class PointwiseKernel:
 
     # --- point by point
     def _ones(self, start: str) -> list[str]:
-        """Prints a loop over single points; neighbouring threads take neighbours."""
+        """Prints a loop over single points; neighboring threads take neighbors."""
         kind, count = self.index.item, self.spread.points
         scope = CScope(self.constants, (1 << len(self.spread.extents)) - 1)
         self.vector.one(self.stores, scope)

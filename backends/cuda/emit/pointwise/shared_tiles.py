@@ -34,7 +34,7 @@ SIDE, SHORT_SIDE = 64, 32
 SHARED = 40 << 10
 """The most bytes of the tiles of a block."""
 LINE = 8
-"""Threads that access 128 neighbouring bytes; a warp has four such groups, in different banks."""
+"""Threads that access 128 neighboring bytes; a warp has four such groups, in different banks."""
 HEAVY = 400
 """From so many operations of a vector on, the loop over a thread's vectors is not unrolled."""
 
@@ -173,7 +173,7 @@ class SharedTiles:
 
     # --- loading
     def _stage(self, each: Staged) -> list[str]:
-        """Prints the loading of a tile by elements; neighbouring threads load neighbours."""
+        """Prints the loading of a tile by elements; neighboring threads load neighbors."""
         u, k = self.axis, self.spread.vector
         place = self._address(each, each.load.args[1].start)
         own = f"(i{k} - base{k}) * {self._pitch(each)} + i{u} - base{u}"
@@ -220,7 +220,7 @@ class SharedTiles:
 
     def _vector_places(self, width: int) -> tuple[str, str]:
         """Returns the row and first column of a thread's vector in a tile: eight threads take
-        neighbours, the next eight the next row."""
+        neighbors, the next eight the next row."""
         line = min(LINE, self.side // width)
         rest = f" + p / {line * self.side} * {line}" if self.side > line * width else ""
         return f"p / {line} % {self.side}", f"(p % {line}{rest}) * {width}"
@@ -256,7 +256,7 @@ class SharedTiles:
         ]
 
     def _ones(self) -> list[str]:
-        """Prints the points of a tile one by one; neighbouring threads take neighbours."""
+        """Prints the points of a tile one by one; neighboring threads take neighbors."""
         u, k = self.axis, self.spread.vector
         scope = CScope(self.body.row, self._known())
         self.vector.one(self.stores, scope)

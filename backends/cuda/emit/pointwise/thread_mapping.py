@@ -84,7 +84,7 @@ def _accesses(stores: Sequence[Store], itemsizes: Mapping[int, int]) -> list[_Ac
 
 
 def _by_ones(found: Sequence[_Access], extents: Sequence[int]) -> ThreadMapping:
-    """Returns the mapping of single points, with the axis of most neighbouring bytes last."""
+    """Returns the mapping of single points, with the axis of most neighboring bytes last."""
     gains = dict.fromkeys(range(len(extents)), 0)
     for each in found:
         for k, c in enumerate(each.address.coefficients[: len(extents)]):
@@ -147,7 +147,7 @@ def _share(each: _Access, spread: ThreadMapping, run: ContiguousRun | None) -> f
     step = abs(each.address.coefficients[spread.vector])
     if step > MOST_TOGETHER:
         return 0.0
-    # Single points: neighbouring threads access neighbours. Vectors: with gaps between them.
+    # Single points: neighboring threads access neighbors. Vectors: with gaps between them.
     return (0.8 if spread.width == 1 else 0.3) / max(step, 1)
 
 
@@ -158,7 +158,7 @@ def _bytes(each: _Access, extents: Sequence[int]) -> int:
 
 
 def _patch(found: Sequence[_Access], spread: ThreadMapping) -> int | None:
-    """Returns the axis along which a stencil's loads of one buffer are neighbours; else None."""
+    """Returns the axis along which a stencil's loads of one buffer are neighbors; else None."""
     near: dict[int, int] = {}
     families: dict[tuple[int, tuple[int, ...]], set[int]] = {}
     for each in found:

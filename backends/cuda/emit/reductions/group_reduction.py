@@ -1,9 +1,9 @@
 """The combination of a team's partial results: registers, shared memory, then warp shuffles.
 
-Lane l of a reduction is partial (k, t, v): number k of thread t, neighbour v of its `width` ones,
+Lane l of a reduction is partial (k, t, v): number k of thread t, neighbor v of its `width` ones,
 with l = (k * workers + t) * width + v. The order of combination is the IR's:
 
-    1. neighbours v within a thread, if `near` says so (with `near=1` they come last; neighbours
+    1. neighbors v within a thread, if `near` says so (with `near=1` they come last; neighbors
        that are rows of their own are never combined)
     2. halves over a thread's own k, in registers
     3. halves over threads t: through shared memory down to a warp, by shuffles within it
@@ -50,12 +50,12 @@ class GroupReduction:
         layout = self.layout
         lanes = workers * layout.width if layout.along else workers
         (near,) = {each.near for each in group}
-        assert near in (1, layout.width), "a thread has whole groups of neighbours"
+        assert near in (1, layout.width), "a thread has whole groups of neighbors"
         self.width = layout.width // near
         found = list[str]()
         for each in group:
             count = each.lanes // lanes
-            found += self._neighbours(each, count) if near > 1 else []
+            found += self._neighbors(each, count) if near > 1 else []
             found += self._own(each, count, self.width, near)
         if layout.team * layout.side > layout.pitch:
             found += self._through_shared(group, workers)
@@ -64,8 +64,8 @@ class GroupReduction:
             found += self._own(each, self.width, 1)
         return found
 
-    def _neighbours(self, reduce: Reduce, count: int) -> Iterator[str]:
-        """Combines, in halves, each of a thread's groups of neighbours."""
+    def _neighbors(self, reduce: Reduce, count: int) -> Iterator[str]:
+        """Combines, in halves, each of a thread's groups of neighbors."""
         width = self.layout.width
         half = width // 2
         while half:
@@ -155,7 +155,7 @@ class GroupReduction:
 
     # --- a warp
     def _of_warp(self, reduce: Reduce, workers: int) -> list[str]:
-        """Combines neighbouring threads of a warp in halves; all of them have the result."""
+        """Combines neighboring threads of a warp in halves; all of them have the result."""
         near = min(self.layout.team, WARP)
         half = min(workers, near) // 2
         lines = self._shuffled(reduce, half) if half else []
@@ -179,7 +179,7 @@ class GroupReduction:
         return unrolled(f"for (i32 half = {half}; half; half /= 2)", lines)
 
     def _from_first(self, reduce: Reduce, near: int) -> list[str]:
-        """Broadcasts the first thread's results to its `near` neighbours."""
+        """Broadcasts the first thread's results to its `near` neighbors."""
         takes = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
             kind, source = array_type(value.dtype), f"threadIdx.x & {WARP - near}"

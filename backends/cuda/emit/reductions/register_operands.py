@@ -24,8 +24,8 @@ from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, value
 
 MOST_KEPT = 64
 """The most registers of a thread for kept values."""
-OTHERS, OF_NEIGHBOUR, OTHERS_WIDE = 24, 2, 72
-"""The registers of a thread for everything else, and more for each of its neighbours; the third
+OTHERS, OF_NEIGHBOR, OTHERS_WIDE = 24, 2, 72
+"""The registers of a thread for everything else, and more for each of its neighbors; the third
 stands for both if it computes with 64-bit floats."""
 RESERVED = 1 << 10
 """The bytes of shared memory that CUDA reserves for each block."""
@@ -189,7 +189,7 @@ class RegisterOperands:
 
 def registers_of_others(body: Sequence[Statement], width: int) -> int:
     """Returns the registers of a thread for everything but kept values."""
-    return OTHERS_WIDE if computes_wide(body) else OTHERS + OF_NEIGHBOUR * width
+    return OTHERS_WIDE if computes_wide(body) else OTHERS + OF_NEIGHBOR * width
 
 
 def computes_wide(body: Sequence[Statement]) -> bool:

@@ -1,7 +1,7 @@
 """The thread layout of kernels of rows: which threads compute which points.
 
-A *team* of threads computes a row, or `width` neighbouring rows if those lie side by side in
-memory. A thread takes `width` neighbours at a time. With team 4, width 2, `along` a row of 24:
+A *team* of threads computes a row, or `width` neighboring rows if those lie side by side in
+memory. A thread takes `width` neighbors at a time. With team 4, width 2, `along` a row of 24:
 
     point   0 1 | 2 3 | 4 5 | 6 7 | 8 9 | ...            step 0: points 0 to 7, step 1: 8 to 15
     thread   0  |  1  |  2  |  3  |  0  | ...            lanes of thread 0: 0 and 1 of 8
@@ -37,7 +37,7 @@ MOST_THREADS = 1024
 ACCESS = 16
 """The bytes of the widest access to memory."""
 MOST_WIDTH = 8
-"""The most neighbours of a thread: the 16-bit elements of one access."""
+"""The most neighbors of a thread: the 16-bit elements of one access."""
 BLOCK = 256
 """The threads of a block of several teams."""
 STATIC_SHARED = 48 << 10
@@ -49,13 +49,13 @@ class ThreadLayout:
     """The layout of a kernel's threads: teams, and the points that a thread takes at a time."""
 
     team: int
-    """The threads of a row, or of `width` neighbouring rows: a power of two."""
+    """The threads of a row, or of `width` neighboring rows: a power of two."""
     width: int
-    """The neighbours that a thread takes at a time."""
+    """The neighbors that a thread takes at a time."""
     teams: int
     """The teams of a block; 1 if a team along its row has more threads than a warp."""
     along: bool = True
-    """Whether the neighbours are points of one row. Else they are neighbouring rows, and the teams
+    """Whether the neighbors are points of one row. Else they are neighboring rows, and the teams
     of a block lie side by side."""
 
     @property
@@ -65,18 +65,18 @@ class ThreadLayout:
 
     @property
     def side(self) -> int:
-        """The distance in the block between neighbouring threads of a team."""
+        """The distance in the block between neighboring threads of a team."""
         return 1 if self.along else self.teams
 
     @property
     def pitch(self) -> int:
-        """The neighbouring threads that shared memory does not combine: those of a warp, or teams
+        """The neighboring threads that shared memory does not combine: those of a warp, or teams
         side by side."""
         return WARP if self.along else self.teams
 
 
 def width_along(kernel: Kernel, axis: int) -> int:
-    """Returns how many neighbours along an axis a thread takes, so that accesses are wide."""
+    """Returns how many neighbors along an axis a thread takes, so that accesses are wide."""
     if axis < 0:  # a kernel of one point
         return 1
     sizes = [
@@ -95,7 +95,7 @@ def accesses(kernel: Kernel) -> list[tuple[Affine, int]]:
 
 
 def is_vector(address: Affine, axis: int, width: int) -> bool:
-    """Whether aligned groups of `width` neighbours along an axis are aligned in memory."""
+    """Whether aligned groups of `width` neighbors along an axis are aligned in memory."""
     if _step(address, axis) != 1 or address.start % width:
         return False
     others = [c for k, c in enumerate(address.coefficients) if k != axis]
@@ -108,13 +108,13 @@ def _step(address: Affine, axis: int) -> int:
 
 
 def _is_read(address: Affine, axis: int) -> bool:
-    """Whether a loaded position may differ between neighbours along the axis."""
+    """Whether a loaded position may differ between neighbors along the axis."""
     return any(varies_along(value, axis) for value, _ in address.dynamic)
 
 
 # ---------------------------------------------------------------------------------------- layouts
 def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[ThreadLayout, int]:
-    """Returns the layout of a kernel whose lanes are set, and the axis of a thread's neighbours."""
+    """Returns the layout of a kernel whose lanes are set, and the axis of a thread's neighbors."""
     last, rows = len(kernel.extents) - 1, math.prod(kernel.extents[: kernel.space])
     lanes = [each.lanes for each in kernel.body if type(each) is Reduce]
     if 0 in kernel.extents:
@@ -131,7 +131,7 @@ def layout_of(kernel: Kernel, multiprocessors: int) -> tuple[ThreadLayout, int]:
 
 
 def is_of_columns(kernel: Kernel) -> bool:
-    """Whether neighbouring threads have neighbouring rows."""
+    """Whether neighboring threads have neighboring rows."""
     k = kernel.vector
     return k is not None and k < kernel.space and not in_order(kernel) and not is_in_order(kernel)
 
@@ -180,7 +180,7 @@ def _accessed(kernel: Kernel) -> dict[int, list[_Access]]:
 
 
 def threads_beside(extent: int, width: int, most: int) -> int:
-    """Returns the number of threads side by side that have `width` neighbouring rows each."""
+    """Returns the number of threads side by side that have `width` neighboring rows each."""
     return min(power_above(extent // width), most)
 
 

@@ -3,7 +3,7 @@
     for (s = 0; s < 4; ++s) x0[s*w .. ] = loads of step s        // several loads are in flight
     for (s = 0; s < 4; ++s) for (v = 0; v < w; ++v) a0[v] += x0[s*w + v]
 
-In each step the threads of a team take neighbouring groups of `width` points, or one point of
+In each step the threads of a team take neighboring groups of `width` points, or one point of
 `width` rows side by side each. A small number of steps is unrolled; else a loop takes some steps at
 a time. Spec: `specs/cuda_printer.md`.
 """
@@ -59,14 +59,14 @@ class Access:
 
     local: str
     first: str
-    """The index of a step's first neighbour in the local array."""
+    """The index of a step's first neighbor in the local array."""
     buffer: int
     address: Affine
     dtype: DType
     back: bool = False
     """Whether it is a copy to memory."""
     pace: int = 1
-    """The distance of neighbours in the local array."""
+    """The distance of neighbors in the local array."""
 
 
 class ThreadSteps:
@@ -191,7 +191,7 @@ class ThreadSteps:
         return steps_at_once(sizes, self.layout.width, lanes, room)
 
     def _lanes(self, reduce: Reduce, workers: int) -> int:
-        """Returns the lanes of a thread for each of its neighbours."""
+        """Returns the lanes of a thread for each of its neighbors."""
         return reduce.lanes // (workers * self.stride)
 
     # --- a part
@@ -265,11 +265,11 @@ class ThreadSteps:
 
     @property
     def element(self) -> str:
-        """The index in an array of all steps, of the present step and neighbour."""
+        """The index in an array of all steps, of the present step and neighbor."""
         return f"{self._first('')} + v"
 
     def _first(self, group: str, is_shared: bool = False) -> str:
-        """Returns the index of a step's first neighbour in a thread's or the shared array."""
+        """Returns the index of a step's first neighbor in a thread's or the shared array."""
         step = f"(s - {group})" if group else "s"
         step = f"(s * {self.layout.threads} + threadIdx.x)" if is_shared else step
         return f"{step} * {self.layout.width}"
@@ -315,7 +315,7 @@ class ThreadSteps:
         return self._turns(part, workers, lines)
 
     def _copy(self, each: Access, place: str, is_vector: bool) -> list[str]:
-        """Returns the copy of one step's neighbours."""
+        """Returns the copy of one step's neighbors."""
         width = self.layout.width
         local = f"{each.local} + {each.first}"
         ends = (place, local) if each.back else (local, place)
@@ -366,7 +366,7 @@ class ThreadSteps:
 
     # --- points
     def _scope(self, stem: str) -> CScope:
-        """Returns the scope of one point; `stem` names its position along the neighbours' axis."""
+        """Returns the scope of one point; `stem` names its position along the neighbors' axis."""
         inner = range(self.space, len(self.extents))
         scope = CScope(self.body.row, sum(1 << k for k in {*inner, self.axis}))
         for k in inner:
@@ -405,7 +405,7 @@ class ThreadSteps:
         return partial
 
     def _step(self, scope: CScope) -> list[str]:
-        """Returns the loop over the neighbours of a step."""
+        """Returns the loop over the neighbors of a step."""
         k = self.axis
         position = f"const {self.index} i{k} = j{k} + v;"
         width = self.layout.width
@@ -430,7 +430,7 @@ class ThreadSteps:
 
     # --- rows side by side
     def row_stores(self, stores: Sequence[Store]) -> list[str]:
-        """Returns row-level stores of all neighbouring rows."""
+        """Returns row-level stores of all neighboring rows."""
         vectors = [each for each in stores if self._is_vector(each, stores)]
         self.body.lines = {each.buffer: f"y{each.buffer}[v]" for each in vectors}
         scope = CScope(self.body.row, 1 << self.axis)

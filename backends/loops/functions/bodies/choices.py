@@ -42,7 +42,7 @@ def is_exact(dtype: DType) -> bool:
 
 
 def has_bits(dtype: DType) -> bool:
-    """Whether a dtype is a float whose neighbours can be found by counting its bits."""
+    """Whether a dtype is a float whose neighbors can be found by counting its bits."""
     return dtype in MANTISSA
 
 
@@ -178,11 +178,11 @@ def _itself(x: Scalar) -> Scalar:
     return x
 
 
-# -------------------------------------------------------------------------------------- neighbours
+# -------------------------------------------------------------------------------------- neighbors
 @declare("nextafter", has_bits, 2)
 def _nextafter(a: Scalar, b: Scalar) -> Scalar:
     """The next float after a towards b. The bits of floats of one sign are integers in the floats'
-    order: one more is the neighbour away from 0, one less the one towards it."""
+    order: one more is the neighbor away from 0, one less the one towards it."""
     ints = SIGNED[a.dtype.itemsize]
     wide_a, wide_b = comparable(a), comparable(b)
     outwards = eq(wide_a < wide_b, wide_a > 0.0)

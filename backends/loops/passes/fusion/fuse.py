@@ -42,7 +42,7 @@ def fused(program: LoopProgram, kept_bytes: int = KEPT_BYTES) -> LoopProgram:
     steps = StepOrder(program, kept_bytes)
     steps.merge_producers(of_columns=False)
     steps.merge_producers(of_columns=True)
-    steps.merge_neighbours()
+    steps.merge_neighbors()
     return without_dead(attrs.evolve(program, steps=steps.in_order()))
 
 
@@ -140,14 +140,14 @@ class StepOrder:
             self.columns[k] = _reduces_columns(self.steps[k])
         return self.columns[k]
 
-    def merge_neighbours(self) -> None:
+    def merge_neighbors(self) -> None:
         """Merges kernels that load the same and do not depend on each other."""
-        for k, other in self._neighbours():
+        for k, other in self._neighbors():
             if k in self.steps and other in self.steps:
                 # One may overwrite a buffer that the other reads: that one comes first.
                 self._merge(*((other, k) if self.below[other] >> k & 1 else (k, other)))
 
-    def _neighbours(self) -> Iterator[tuple[int, int]]:
+    def _neighbors(self) -> Iterator[tuple[int, int]]:
         loading: dict[int, list[int]] = {}
         for k, step in list(self.steps.items()):
             if type(step) is Kernel:

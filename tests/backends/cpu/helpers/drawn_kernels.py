@@ -39,7 +39,7 @@ FLOATS = (dtypes.float32, dtypes.float32, dtypes.float64, dtypes.float16, dtypes
 INTEGERS = (dtypes.int64, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint32)
 EXTENTS = (1, 2, 3, 5, 8, 17, 33, 64, 70)
 NEAR = {1: 1, 4: 2, 16: 1, 64: 16}
-"""For numbers of lanes, how many neighbours are combined first."""
+"""For numbers of lanes, how many neighbors are combined first."""
 
 
 def numbers(generator: np.random.Generator, buffer: ProgramBuffer) -> Any:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 import aotlite as al
-from aotlite.backends.cuda.passes.device_passes import on_reduces, with_neighbours
+from aotlite.backends.cuda.passes.device_passes import on_reduces, with_neighbors
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, name, where
 from aotlite.backends.loops.passes.pass_order import improved
@@ -43,12 +43,12 @@ def drawn(seeds: range, *, in_place: bool = False) -> Cases:
 
 
 def combined(program: LoopProgram, number: int) -> LoopProgram:
-    """The program, in every other one of which a thread combines its neighbours first."""
+    """The program, in every other one of which a thread combines its neighbors first."""
     steps = list[Step]()
     for step in program.steps:
         assert type(step) is Kernel
         bare = on_reduces(step, lambda each: attrs.evolve(each, near=1))
-        steps.append(with_neighbours(bare) if number % 2 else bare)
+        steps.append(with_neighbors(bare) if number % 2 else bare)
     return attrs.evolve(program, steps=tuple(steps))
 
 

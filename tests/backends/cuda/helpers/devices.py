@@ -84,10 +84,10 @@ def _meta_on(meta: Any, to: Any) -> Any:
     return tensor_meta(meta.shape, meta.stride, meta.dtype, to)
 
 
-class Relabelled:
+class Relabeled:
     """A backend for graphs of the CPU that runs them as if they were of a CUDA device."""
 
-    name = "relabelled"
+    name = "relabeled"
     fuses = True
 
     def __init__(self, to: Device, backend: Any = None) -> None:

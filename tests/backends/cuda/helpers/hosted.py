@@ -27,7 +27,7 @@ __all__ = ["FORWARD", "ORDERS", "REVERSED", "SHUFFLED", "Hosted", "build", "call
 Memory = dict[int, Any]
 ORDERS = (FORWARD, REVERSED, SHUFFLED)
 FLAGS = ("-O0",)
-"""Optimised, a vector is stored in parts, and nobody sees that its address is a wrong one."""
+"""Optimized, a vector is stored in parts, and nobody sees that its address is a wrong one."""
 ALIGNMENT = 256
 """Of the memory that CUDA gives."""
 

@@ -36,7 +36,7 @@ def over_rows(rows: int, columns: int, spare: int = 0) -> LoopProgram:
 
 
 def stencil(rows: int, columns: int, dtype: DType = float32) -> LoopProgram:
-    """The four neighbours of each point, of a torus."""
+    """The four neighbors of each point, of a torus."""
 
     def near(k: int, by: int) -> Scalar:
         step, extent = ((columns, rows), (1, columns))[k]
@@ -75,7 +75,7 @@ def joined() -> LoopProgram:
 
 
 def groups(n: int, dtype: DType) -> LoopProgram:
-    """Pairs of neighbours, turned, and three results of each, side by side."""
+    """Pairs of neighbors, turned, and three results of each, side by side."""
     a, b = at(0, 2, dtype=dtype), at(0, 2, start=1, dtype=dtype)
     body: list[Statement] = [
         Store(1, Affine((2,)), a - b),
@@ -111,7 +111,7 @@ def gathered(rows: int, columns: int) -> LoopProgram:
 
 
 def gathered_down(rows: int, columns: int) -> LoopProgram:
-    """Elements of columns: neighbours are of rows that are read for each, or chosen for each."""
+    """Elements of columns: neighbors are of rows that are read for each, or chosen for each."""
     row = load(1, Affine((columns, 1)), int64) + 3
     chosen = where(axis(1) < columns // 2, const(0, int64), const(2, int64))
     read, found = (
