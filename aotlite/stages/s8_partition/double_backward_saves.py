@@ -80,8 +80,7 @@ def with_double_backward_saves(
     `unsimplified` is the joint graph before stage 7 dropped gradients that are zeros, and before it
     was fed. `given` has the value numbers of the forward's inputs. `requires` answers of the role
     of an input whether it requires grad. Inputs in `exported` may be written without being noticed.
-    With `Reads.ANYTHING`, `may_read` answers of an input whether anything that is read depends on
-    it.
+    With `Reads.ANYTHING`, `may_read` answers of an input whether what is read may depend on it.
     Note [Saves of a double backward].
     """
     if partition.backward is None:
