@@ -1,7 +1,6 @@
 """The pipeline runs the ten stages on one function; `journey` is the file to read first.
 
-`compile_once(request, options)` returns a `CompiledEntry`: one compiled variant of a function, with
-its guards, its metadata and its partition.
+`compile_once(request, options)` returns a `CompiledEntry`: guards, call, metadata and partition.
 `STAGES` maps the names that `stages=` accepts to the stage functions, in order.
 Spec: `specs/pipeline.md`.
 """

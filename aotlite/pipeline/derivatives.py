@@ -26,7 +26,7 @@ from aotlite.ir.graph.role import Kept, Output, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
-from aotlite.pipeline.request import CompilationContext
+from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.backward.gradient_reads import GradientReads
 from aotlite.stages.records.backward.joint import Joint, JointBackward
@@ -151,7 +151,7 @@ def orders_of(
     partition: Partition,
     bases: Sequence[Any],
     derivable: Derivable,
-    compilation: CompilationContext,
+    compilation: Compilation,
     *,
     is_compact: bool,
 ) -> Derivatives:
@@ -179,7 +179,7 @@ class HigherOrders:
     All orders share the kept tape's recorder and one value numbering, so they share a lock.
     """
 
-    compilation: CompilationContext
+    compilation: Compilation
     bases: Sequence[Any]
     """The synthetic bases of its convention."""
     reads: Reads

@@ -39,7 +39,7 @@ from aotlite.ir.collector import collector_paused
 from aotlite.pipeline import derivatives, lowering, partitioning, user_code
 from aotlite.pipeline.checks.reanalysis import check_metadata
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import CompilationContext, CompiledEntry, Request
+from aotlite.pipeline.request import Compilation, CompiledEntry, Request
 from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
@@ -76,7 +76,7 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
     Where a stage raises, the recorder is emptied: a fake that the function stored somewhere must
     not keep the caller's tensors alive."""
     with collector_paused(), outside_regions():
-        compilation = CompilationContext.begin(options, STAGES)
+        compilation = Compilation.begin(options, STAGES)
         captured = request.captured_by(compilation.stages["capture"])
         try:
             with raising_refusals(captured.recorder):
@@ -88,9 +88,7 @@ def compile_once(request: Request, options: Options) -> CompiledEntry:
         return compiled
 
 
-def _compiled(
-    captured: Captured, request: Request, compilation: CompilationContext
-) -> CompiledEntry:
+def _compiled(captured: Captured, request: Request, compilation: Compilation) -> CompiledEntry:
     """Stages 2 to 10, on a captured function."""
     options, stages, observers = compilation.options, compilation.stages, compilation.observers
     # 2 to 4: the function's metadata, its calling convention, its backward
@@ -156,7 +154,7 @@ def _compiled(
 
 
 def _analyzed(
-    captured: Captured, compilation: CompilationContext
+    captured: Captured, compilation: Compilation
 ) -> tuple[Captured, FunctionMeta, Convention, Joint]:
     """Stages 2 to 4: the capture with the inputs that only the backward needs, and its facts."""
     compilation.observers.check("1 capture", captured.graph)
@@ -174,7 +172,7 @@ def _analyzed(
 
 
 def _convention_and_joint(
-    captured: Captured, meta: FunctionMeta, compilation: CompilationContext
+    captured: Captured, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Convention, Joint, FunctionMeta]:
     """Stages 3 and 4; the metadata with `training` and `failure` as the joint graph decides them.
     Observers see the metadata after that. Where a stage raises, they see it as it is by then."""
@@ -197,7 +195,7 @@ def _lowered(
     both: Joint,
     calling: Convention,
     derivable: derivatives.Derivable,
-    compilation: CompilationContext,
+    compilation: Compilation,
 ) -> tuple[Partition, Run, bool, BackwardPlan | None]:
     """Stage 9: the partition with reported strides, the forward as a callable, whether both halves
     take arrays in place of windows, and the plan of the backward, which is lowered when it runs."""

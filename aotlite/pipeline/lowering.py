@@ -15,7 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import static_roles
-from aotlite.pipeline.request import CompilationContext
+from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -25,7 +25,7 @@ from aotlite.stages.s10_runtime.backward.plan_builder import plan_backward
 from aotlite.stages.shared.effect_tokens import LiftedBackend
 
 
-def compiler_of(backend: Backend, partition: Partition, compilation: CompilationContext) -> Backend:
+def compiler_of(backend: Backend, partition: Partition, compilation: Compilation) -> Backend:
     """The backend for a partition: it knows the static inputs, and takes graphs with or without
     tokens as `unlift_tokens` says (TOK-2)."""
     options = compilation.options
@@ -62,13 +62,13 @@ def _first_size(partition: Partition, count: int) -> int | None:
     return None
 
 
-def backward_compiler(partition: Partition, compilation: CompilationContext) -> Backend:
+def backward_compiler(partition: Partition, compilation: Compilation) -> Backend:
     """The backend of a partition's backward: `bw_compiler`, else `backend`."""
     return compiler_of(compilation.options.backward_backend(), partition, compilation)
 
 
 def lowered_forward(
-    partition: Partition, meta: FunctionMeta, compilation: CompilationContext
+    partition: Partition, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, Any]:
     """The compiled forward, and the partition with the strides that it reports (SAV-6).
     A backend may choose the strides of what it returns; the backward then expects those."""
@@ -92,7 +92,7 @@ def planned_backward(
     meta: FunctionMeta,
     both: Joint,
     compiler: Backend,
-    compilation: CompilationContext,
+    compilation: Compilation,
     derivatives: Derivatives,
     *,
     is_compact: bool,

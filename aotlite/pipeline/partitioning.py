@@ -15,7 +15,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Part, Primal
 from aotlite.ir.graph.verify import verify
 from aotlite.pipeline.options import Options
-from aotlite.pipeline.request import CompilationContext
+from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import applied, call_partitioner
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -48,7 +48,7 @@ def partitioner(options: Options) -> Callable[[Graph], Any] | None:
     return default_partition
 
 
-def decomposed_for_fusion(graph: Graph, compilation: CompilationContext) -> Graph:
+def decomposed_for_fusion(graph: Graph, compilation: Compilation) -> Graph:
     """The graph with normalizations decomposed, for a backend that fuses; else itself (PART-38).
 
     Then the cut can save a softmax's maximum and sum, one number a row, in place of its result.
@@ -58,7 +58,7 @@ def decomposed_for_fusion(graph: Graph, compilation: CompilationContext) -> Grap
     return graph
 
 
-def partitioned(graph: Graph, compilation: CompilationContext) -> Partition:
+def partitioned(graph: Graph, compilation: Compilation) -> Partition:
     """Cuts a joint graph into a `Partition`; the result of a user's partitioner is checked."""
     observers = compilation.observers
     chosen = partitioner(compilation.options) or compilation.stages["partition"]
@@ -74,7 +74,7 @@ def partitioned(graph: Graph, compilation: CompilationContext) -> Partition:
 
 
 def without_backward(
-    graph: Graph, meta: FunctionMeta, compilation: CompilationContext
+    graph: Graph, meta: FunctionMeta, compilation: Compilation
 ) -> tuple[Partition, FunctionMeta]:
     """The partition of a function without backward: the forward alone, so no partitioner runs.
 
@@ -96,7 +96,7 @@ def without_backward(
     return partition, meta
 
 
-def packed(partition: Partition, compilation: CompilationContext) -> Partition:
+def packed(partition: Partition, compilation: Compilation) -> Partition:
     """The partition with pack hooks in its forward and unpack hooks in its backward (SAV-7).
 
     Without the option `saved_hooks` the partition itself.
@@ -120,9 +120,7 @@ def static_roles(graph: Graph, count: int) -> set[Any]:
     return {role for role in roles if (role.whole if isinstance(role, Part) else role) in first}
 
 
-def unlifted(
-    partition: Partition, tokens: Sequence[Any], compilation: CompilationContext
-) -> Partition:
+def unlifted(partition: Partition, tokens: Sequence[Any], compilation: Compilation) -> Partition:
     """The partition whose halves make and sink their tokens, instead of taking and returning them.
 
     Rule: TOK-3. `tokens` are the tokens in the calling convention of the forward.

@@ -1,9 +1,8 @@
-"""What the journey takes, passes on and returns: `Request`, `CompilationContext`, `CompiledEntry`.
+"""The input, context and output of the journey: `Request`, `Compilation`, `CompiledEntry`.
 
-`api.CompiledFunction` makes a `Request` for a call whose guards no entry passes. The journey makes
-a `CompilationContext` for it, which every step takes as its last argument, and returns a
-`CompiledEntry`, which the compiled function keeps. Rules: GEN-9.
-Spec: `specs/pipeline.md`.
+`api.CompiledFunction` makes a `Request` for a call for which it has no valid entry. The journey
+makes a `Compilation`, which every step takes as its last argument, and returns a `CompiledEntry`,
+which the compiled function keeps. Rules: GEN-9. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Request:
 
 
 @attrs.frozen(eq=False)
-class CompilationContext:
+class Compilation:
     """The context of one compilation: its number, options, stages by name, and observers."""
 
     number: int
@@ -55,14 +54,12 @@ class CompilationContext:
     observers: Observers
 
     @classmethod
-    def begin(
-        cls, options: Options, stages: Mapping[str, Callable[..., Any]]
-    ) -> CompilationContext:
+    def begin(cls, options: Options, stages: Mapping[str, Callable[..., Any]]) -> Compilation:
         """The next compilation of the process; the option `stages=` overrides `stages`."""
         number = next(_NUMBERS)
         return cls(number, options, {**stages, **options.stages}, Observers.of(options, number))
 
-    def of_derivatives(self) -> CompilationContext:
+    def of_derivatives(self) -> Compilation:
         """This compilation for a double backward: its graphs are verified, and not run.
         The runner compares each graph with the one before, which is the first order's."""
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))

@@ -22,7 +22,7 @@ from aotlite.ir.graph.role import (
     Role,
     Saved,
 )
-from aotlite.pipeline.request import CompilationContext
+from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.partition import Partition, SavedValue
 from aotlite.stages.s7_simplify.decompositions import decompose
 
@@ -49,7 +49,7 @@ def apply_pass(function: Callable[[Graph], Graph], graph: Graph) -> Graph:
     return result
 
 
-def decomposed(graph: Graph, compilation: CompilationContext) -> Graph:
+def decomposed(graph: Graph, compilation: Compilation) -> Graph:
     """The graph with the decompositions of the options applied.
 
     With `verify=True` each is first applied alone, so that a wrong one is named.
@@ -67,7 +67,7 @@ def decomposed(graph: Graph, compilation: CompilationContext) -> Graph:
     return result
 
 
-def applied(each: Callable[[Graph], Graph], graph: Graph, compilation: CompilationContext) -> Graph:
+def applied(each: Callable[[Graph], Graph], graph: Graph, compilation: Compilation) -> Graph:
     """The graph that a pass returns, shown, verified and compared as those of stages are."""
     result = apply_pass(each, graph)
     compilation.observers.check(pass_name(each), result, functional=True)
@@ -75,7 +75,7 @@ def applied(each: Callable[[Graph], Graph], graph: Graph, compilation: Compilati
     return result
 
 
-def with_passes(graph: Graph, compilation: CompilationContext) -> Graph:
+def with_passes(graph: Graph, compilation: Compilation) -> Graph:
     """The graph behind the users' passes, in their order."""
     for each in compilation.options.passes:
         graph = applied(each, graph, compilation)
