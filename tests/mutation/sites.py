@@ -78,6 +78,11 @@ def _is_other(before: str, after: str) -> bool:
 
 def sites_of(file: str) -> list[list[Mutant]]:
     """The sites of a file: the mutants of one family at one position are one."""
+    return list(_sites_of(file))
+
+
+@cache
+def _sites_of(file: str) -> list[list[Mutant]]:
     return sites_in(file, source_of(file))
 
 

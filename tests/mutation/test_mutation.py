@@ -119,15 +119,18 @@ class Trial:
 
 
 PAIRS = "overlap compare_pairs #0"
-TRIALS = {
-    "wrong": Trial(mutant_of("_meet", "ReturnNone", 2)),
-    "equivalent": Trial(mutant_of("", "NumberReplacer", 2)),
-    "hangs": Trial(mutant_of("_meet", "ReturnNone", 2), "\nwhile 1: 1", 1.0),
-    "ends": Trial(mutant_of("_meet", "ReturnNone", 2), "\nimport os; os._exit(3)"),
-    "raises": Trial(mutant_of("_meet", "ReturnNone", 2), "\n1 / 0"),
-    "swapped": Trial(mutant_of("_meet", "ReturnNone", 2), swaps=True),
-}
-"""The one that is swapped comes last: its process imports aotlite."""
+
+
+def trials() -> dict[str, Trial]:
+    """The one that is swapped comes last: its process imports aotlite."""
+    return {
+        "wrong": Trial(mutant_of("_meet", "ReturnNone", 2)),
+        "equivalent": Trial(mutant_of("", "NumberReplacer", 2)),
+        "hangs": Trial(mutant_of("_meet", "ReturnNone", 2), "\nwhile 1: 1", 1.0),
+        "ends": Trial(mutant_of("_meet", "ReturnNone", 2), "\nimport os; os._exit(3)"),
+        "raises": Trial(mutant_of("_meet", "ReturnNone", 2), "\n1 / 0"),
+        "swapped": Trial(mutant_of("_meet", "ReturnNone", 2), swaps=True),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +149,7 @@ class Planted(Mutant):
 
 child.preload()
 found = {{}}
-for name, trial in { ({name: attrs.asdict(each) for name, each in TRIALS.items()})!r}.items():
+for name, trial in { ({name: attrs.asdict(each) for name, each in trials().items()})!r}.items():
     text, child.IMPORT = trial["text"], trial["seconds"]
     mutant = Planted(**trial["mutant"])
     reach = Reach("", {{{PAIRS!r}: 0.1}}, {{}}, {{mutant.file: {{mutant.line: [{PAIRS!r}]}}}})
