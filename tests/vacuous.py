@@ -35,37 +35,68 @@ def _checking_names_of(name):
 
 def checking_names(tree):
     """The names under which a module has functions and classes that can fail, imported ones too."""
+    return _checking_names(tree, _telling(tree))
+
+
+def _checking_names(tree, telling):
     found = set()
     for node in tree.body:
         match node:
             case ast.ImportFrom(module=str(name), names=names) if name.startswith("tests"):
                 there = _checking_names_of(name)
                 found |= {each.asname or each.name for each in names if each.name in there}
-    defined = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)]
     while True:
         more = {
             each.name
-            for each in defined
+            for each, nodes in telling.items()
             if each.name not in found
-            and any(
-                isinstance(node, ast.Raise) or _can_fail(node, found) for node in ast.walk(each)
-            )
+            and any(isinstance(node, ast.Raise) or _can_fail(node, found) for node in nodes)
         }
         if not more:
             return found
         found |= more
 
 
+_TELLING = (ast.Raise, ast.Assert, ast.With, ast.Call, ast.arg, ast.keyword)
+
+
+def _telling(tree):
+    """For each function and class the nodes in it that say whether it can fail.
+
+    All are found in one walk: the suite has two million nodes.
+    """
+    found = {}
+    nodes = []
+
+    def visit(node):
+        start = len(nodes)
+        if isinstance(node, _TELLING):
+            nodes.append(node)
+        for value in vars(node).values():
+            if isinstance(value, list):
+                for each in value:
+                    if isinstance(each, ast.AST):
+                        visit(each)
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                visit(value)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node] = nodes[start:]
+
+    visit(tree)
+    return found
+
+
 def complaints(tree):
     """(line, what) for each test of a module that cannot fail, or an assertion that cannot."""
-    names = checking_names(tree)
-    for function in ast.walk(tree):
+    telling = _telling(tree)
+    names = _checking_names(tree, telling)
+    for function, nodes in telling.items():
         if isinstance(function, ast.FunctionDef) and function.name.startswith("test_"):
-            yield from _of_test(function, names)
+            yield from _of_test(function, nodes, names)
 
 
-def _of_test(function, names):
-    for node in ast.walk(function):
+def _of_test(function, nodes, names):
+    for node in nodes:
         match node:
             case ast.Assert(test=test):
                 reason = _vacuous(test)
@@ -75,7 +106,7 @@ def _of_test(function, names):
                 first = [each for each in body[:-1] if not _only_prepares(each)]
                 if first and not isinstance(body[-1], ast.Raise):
                     yield node.lineno, "raises over several statements: any may raise, and ends"
-    if not any(_can_fail(node, names) for node in ast.walk(function)):
+    if not any(_can_fail(node, names) for node in nodes):
         yield function.lineno, "no assertion: only an error can fail it"
 
 
