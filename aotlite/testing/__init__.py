@@ -2,19 +2,19 @@
 
     programs     functions of views and writes as plain data: `Program`, `Call`, `Step`
     engines      the libraries that programs run on
-    observe      what a user can observe of a call, and what differs between two
+    observe      everything that a user can observe of a call; differences of two observations
     coverage     the cells that random programs fill, and counts of hits
     generate     random programs; `strategies`: the same for Hypothesis
-    assertions   assertions that compiled does what eager does
+    assertions   assertions that a compiled function has the effects of eager
     scripts      programs as files of Python: for aotlite, pytest, NumPy, PyTorch
-    shrinking    programs made small
-    laws         what ops, passes, partitioners, backends and wrappers must keep
+    shrinking    smaller programs that still fail
+    laws         laws of ops, passes, partitioners, backends and wrappers
     cuda         a CUDA device without a GPU: CuPy emulated, CUDA text run on the CPU
-    subclasses   what a wrapper subclass must keep: `subclass_laws`
-    conformance  which aliasing rule which array library keeps: `aotlite.conformance`
-    compiled     how compiled calls of a program differ from eager ones
+    subclasses   laws of wrapper subclasses: `subclass_laws`
+    conformance  the aliasing rules that array libraries keep: `aotlite.conformance`
+    compiled     differences between compiled and eager calls of a program
 
-Nothing is imported before it is asked for, and nothing here needs an extra before it is used.
+Names are imported on first use, so that no extra is needed before.
 Spec: specs/testing.md.
 """
 
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         home = _LAZY[name].rpartition(".")[0]
         module = importlib.import_module(home)
-        # All that it has: `eval(repr(program), vars(aotlite.testing))` needs three names.
+        # All its names: `eval(repr(program), vars(aotlite.testing))` needs three of them.
         for each, place in _LAZY.items():
             if place.rpartition(".")[0] == home:
                 globals()[each] = getattr(module, place.rpartition(".")[2])

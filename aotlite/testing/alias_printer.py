@@ -9,10 +9,10 @@
       |- x = base[1]
       `- y = base.t()
 
-A column is an element of the memory, a row a tensor. A number says the how manieth of the tensor's
-elements lies there, `.` that none does, `3x` that three do, `-` that the one to the left goes on.
-Below is the tree of bases (TEN-3): what has none stands at the left. `drawing(program)` draws the
-arguments before each call, and what there is after it; `picture(bars)` draws any tensors.
+A column is an element of the memory, a row a tensor. A number is the index of the tensor's element
+at that place, `.` means none, `3x` three elements, `-` that the element to the left continues.
+Below is the tree of bases (TEN-3); a tensor without base stands at the left. `drawing(program)`
+draws the arguments before each call, and all tensors after it; `picture(bars)` draws any tensors.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from aotlite.testing.scripts.block import body_block, parameters, setup_block
 from aotlite.testing.scripts.language import AotliteLanguage
 
 WIDE = 40
-"""Columns; of a longer memory the middle is left out."""
+"""The most columns; the middle of a longer memory is left out."""
 LONG = 70
-"""Characters of how a tensor was made."""
+"""The most characters of the expression that made a tensor."""
 ROWS = 16
-"""Tensors on a memory; further ones are counted."""
+"""The most tensors of a memory; further ones are counted."""
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ class Bar:
     made: str = ""
     """The expression that made it; its name if that is unknown."""
     base: int | None = None
-    """The place of its base among the bars."""
+    """The index of its base among the bars."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -115,7 +115,7 @@ def _rows(rows: list[tuple[str, list[str], str]]) -> Iterator[str]:
 
 
 def _cells(bar: Bar, count: int, unit: int) -> list[str]:
-    """The cell of a tensor in each column."""
+    """The text of a tensor in each column."""
     width = bar.itemsize // unit
     counts: dict[int, list[int]] = {}
     for position, address in enumerate(addresses(bar)):
@@ -138,7 +138,7 @@ def _marks(marks: Sequence[Bar], count: int, unit: int) -> list[str]:
 
 
 def addresses(bar: Bar) -> list[int]:
-    """The place in the memory of each element of a tensor, in row-major order."""
+    """The offset in the memory of each element of a tensor, in row-major order."""
     found = [bar.offset]
     for size, stride in zip(bar.shape, bar.stride, strict=True):
         found = [start + i * stride for start in found for i in range(size)]
@@ -146,7 +146,7 @@ def addresses(bar: Bar) -> list[int]:
 
 
 def _end(bar: Bar, unit: int) -> int:
-    """The columns that reach to the tensor's last element."""
+    """The number of columns up to the tensor's last element."""
     if not prod(bar.shape):
         return 0
     last = sum((n - 1) * s for n, s in zip(bar.shape, bar.stride, strict=True))
@@ -154,7 +154,7 @@ def _end(bar: Bar, unit: int) -> int:
 
 
 def _tree(bars: list[Bar], there: list[Bar]) -> Iterator[str]:
-    """The tree of bases; where nothing has one, nothing."""
+    """The lines of the tree of bases; none if no tensor has a base."""
     places = [i for i, bar in enumerate(bars) if any(bar is each for each in there)]
     roots = [i for i in places if bars[i].base not in places]
     if len(places) == 1:
@@ -169,7 +169,7 @@ def _tree(bars: list[Bar], there: list[Bar]) -> Iterator[str]:
 # ------------------------------------------------------------------------------- of a program
 @attrs.frozen
 class _Named:
-    """A live tensor and what it is called."""
+    """A live tensor and its name."""
 
     tensor: Any
     name: str
@@ -178,9 +178,9 @@ class _Named:
 
 
 def drawing(program: Program, *, on: str | Engine = "aotlite") -> str:
-    """The memories of a program's arguments before each call, and of all that it names after it.
+    """The memories of a program's arguments before each call, and of all its values after it.
 
-    The program runs eagerly. Memory that neither an argument nor a result lies on is left out.
+    The program runs eagerly. Memory of neither an argument nor a result is left out.
     """
     library = engine(on)
     return "\n\n".join(
@@ -210,7 +210,7 @@ def _call(library: Engine, program: Program, number: int) -> Iterator[str]:
 
 
 class _Run:
-    """Looks on at a body: its values, and what is written."""
+    """Observes a run of a body: its values, and the ops that write them."""
 
     def __init__(self, library: Engine) -> None:
         self.library = library
@@ -226,7 +226,7 @@ class _Run:
             self.ops.setdefault(id(args[0]), {})[step.op] = None
 
     def noted(self, named: _Named) -> _Named:
-        """The tensor with a note of what wrote it."""
+        """Adds a note of the ops that wrote a tensor."""
         ops = ", ".join(self.ops.get(id(named.tensor), {}))
         return attrs.evolve(named, notes=(*named.notes, f"written by {ops}")) if ops else named
 
@@ -260,7 +260,7 @@ def _all_named(
 
 
 def _noted(named: list[_Named], given: Sequence[Any], word: str) -> list[_Named]:
-    """The tensors once each, with a note for each place that they have in a list."""
+    """Each tensor once, with a note for each of its positions in the list."""
     found: dict[int, _Named] = {}
     for each in named:
         found.setdefault(id(each.tensor), each)
@@ -272,7 +272,7 @@ def _noted(named: list[_Named], given: Sequence[Any], word: str) -> list[_Named]
 
 
 def _known(library: Engine, named: list[_Named]) -> list[_Named]:
-    """Those that have a note, and their bases."""
+    """The tensors with a note, and their bases."""
     bases = {id(library.base_of(each.tensor)) for each in named if each.notes}
     return [each for each in named if each.notes or id(each.tensor) in bases]
 

@@ -1,7 +1,7 @@
-"""Checks that a compiled function does what eager does, as assertions.
+"""Assertions that a compiled function has the effects of eager.
 
-Place: scripts, laws, relations and the pytest plugin raise and catch its errors. It compares what
-`observe` gives, and decides nothing about what may differ. Rules: GEN-1, GEN-2, GEN-11.
+Place: scripts, laws, relations and the pytest plugin raise and catch its errors. It compares
+observations; `observe` decides which differences are allowed. Rules: GEN-1, GEN-2, GEN-11.
 Spec: specs/testing.md.
 """
 
@@ -27,9 +27,9 @@ from aotlite.testing.shrinking import shrunk
 
 
 class ProgramError(AssertionError):
-    """A check that failed on a program, which it carries.
+    """A check that failed on a program, which the error carries.
 
-    The pytest plugin stores a script of the last one that a test raised, made smaller.
+    The pytest plugin shrinks the program of the last such error of a test, and stores its script.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class ProgramError(AssertionError):
     ) -> None:
         super().__init__(message)
         self.program = program
-        """None where the check was of functions."""
+        """The program; None if the check was of functions."""
         self.check = check
-        """What the check finds in a program, one line each: by this a program is made smaller."""
+        """Program -> the differences, one line each; a smaller program must show the same kind."""
         self.options = options
         """The arguments of `Program.to_script`."""
 
     def smallest(self, seconds: float | None = None) -> Program | None:
-        """A smaller program of which the check finds the same kind of thing."""
+        """A smaller program with the same kind of difference."""
         program, check = self.program, self.check
         if program is None or check is None:
             return program
@@ -60,7 +60,7 @@ class Difference(ProgramError):
     """Two functions that do not have the same effects."""
 
     found: Sequence[str] = ()
-    """What differs, one line each."""
+    """The differences, one line each."""
 
 
 def _as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -69,7 +69,7 @@ def _as_tuple(values: Iterable[Any]) -> tuple[Any, ...]:
 
 @attrs.frozen
 class Inputs:
-    """Arguments of a call, and other tensors that are looked at after it.
+    """The arguments of a call, and other tensors that are observed after it.
 
     >>> import aotlite as al
     >>> leaf = al.ones(3, requires_grad=True)
@@ -90,13 +90,13 @@ def assert_same_effects(
     on: str | Engine = "aotlite",
     **after: Any,
 ) -> None:
-    """Raises `Difference` unless a user cannot tell a call of `compiled` from one of `eager`.
+    """Raises `Difference` if a user can tell a call of `compiled` from a call of `eager`.
 
-    `inputs()` makes the arguments, for each of the two anew: a tuple of them, or `Inputs` where
-    further tensors matter, or one argument. Compared are values, gradients, mutations, who aliases
-    whom, identity, strides, versions, histories and errors, after the call and a backward from all
-    results that require grad. `grad=False` calls under `no_grad`; `write=(0, "mul_")` then writes
-    result 0 by `mul_(2)`, and all is compared again.
+    `inputs()` makes new arguments for each of the two: a tuple, `Inputs` to observe further
+    tensors, or one argument. Compared are values, gradients, mutations, aliasing, identity, strides,
+    versions, histories and errors, after the call and a backward from all results that require
+    grad. `grad=False` calls under `no_grad`; `write=(0, "mul_")` then writes result 0 by `mul_(2)`,
+    and compares again.
 
     >>> import aotlite as al
     >>> def f(x):
@@ -142,7 +142,7 @@ def _world_of(
 
     def body(*args: Any) -> list[Any]:
         leaves, structure = optree.tree_flatten(function(*args), none_is_leaf=True)
-        # The structure comes last, as a plain result, so that places of results stay.
+        # The structure comes last, as a plain result, so that the indices of results stay.
         return [*leaves, str(structure)]
 
     return observe(library, setting, body)
@@ -155,14 +155,14 @@ def _given(made: Any) -> Inputs:
 
 
 def _tensors(library: Engine, tree: Any) -> list[Any]:
-    """Each tensor of a tree once."""
+    """The different tensors of a tree."""
     leaves: list[Any] = optree.tree_leaves(tree, none_is_leaf=True)
     found = {id(leaf): leaf for leaf in leaves if isinstance(leaf, library.tensor_type)}
     return list(found.values())
 
 
 def _named(line: str, its: Observation) -> str:
-    """A line about "object 3" in the words of the call: "input 1", "result 0".
+    """A line about "object 3" with the name from the call: "input 1", "result 0".
 
     Inputs are counted over the tensors of the arguments, then the further ones.
     """
@@ -187,11 +187,11 @@ def check_program(
     compile: Compile | None = None,
     **options: Any,
 ) -> None:
-    """Raises `Difference`, with the program, unless compiled calls do what eager calls do.
+    """Raises `Difference`, with the program, unless compiled calls have the effects of eager calls.
 
-    All calls go to one function, which `compile(body, **options)` made: `aotlite.compile` unless
-    it is given. A call that is refused before any effect is no difference (GEN-2). *Err*
-    `ArgumentError` for a body with an op that there is not, or a name of no value.
+    All calls go to one function, made by `compile(body, **options)`, by default `aotlite.compile`.
+    A call that is refused before any effect is no difference (GEN-2). *Err* `ArgumentError` for a
+    body with an unknown op or an unknown name.
 
     >>> from aotlite.testing import Call, Program
     >>> call = Call([["make", [0, [3], "float64", False]]], ["$0"])
@@ -213,8 +213,8 @@ def check_program(
 
 
 def _expect_well_formed(program: Program, library: Engine) -> None:
-    """Raises `ArgumentError` for a body that fails whatever is called: both sides would raise the
-    same, and nothing would differ."""
+    """Raises `ArgumentError` for a body that always fails: both sides would raise the same error,
+    without a difference."""
     for step in program.body if type(library).call is Engine.call else ():
         if step.op not in SPECIAL and not hasattr(library.tensor_type, step.op):
             raise ArgumentError(
@@ -237,6 +237,6 @@ def _expect_names(values: Iterable[Any], known: int) -> None:
 
 
 def place_of(function: Any) -> str:
-    """Returns the place of a function: "module:name"."""
+    """Returns the import path of a function: "module:name"."""
     kind = function if hasattr(function, "__qualname__") else type(function)
     return f"{kind.__module__}:{kind.__qualname__}"

@@ -1,9 +1,10 @@
 """The differences between compiled and eager calls of a program, and its default compilation.
 
-What is tested is what a compiled function does: its aliases, writes, histories and errors. The
-reference backend computes eager's bits and takes no time to compile; kernels are tested by giving
-another one, `backend="cpu"`. Place: above `Program` and `observe`; below assertions (`assertions`)
-and `shrinking`. Rules: GEN-1, GEN-2, GEN-11.
+The default backend is the reference, which has eager's bits and compiles at once, as tests of
+programs are about aliasing, writes, histories and errors. `backend="cpu"` tests kernels.
+
+Place: above `Program` and `observe`, below `assertions` and `shrinking`. Rules: GEN-1, GEN-2,
+GEN-11.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 
 REFUSED = (AliasError, UnsupportedError)
-"""The errors that a compiled call may raise before any effect, though eager runs (GEN-2)."""
+"""The errors that a compiled call may raise before any effect, although eager runs (GEN-2)."""
 
 Compile = Callable[..., Callable[..., Any]]
 
 
 def compile_by_reference(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`aotlite.compile` with the reference backend, where no other one is given."""
+    """`aotlite.compile` with the reference backend by default."""
     compiled: Callable[..., Any] = aotlite.compile(function, **{"backend": "reference", **options})
     return compiled
 

@@ -18,7 +18,7 @@ from aotlite.testing.alias_printer import drawing
 from aotlite.testing.programs.program import Program
 
 LONGEST = 120
-"""Characters of a file's name."""
+"""The most characters of a file name."""
 
 
 def stored(item: pytest.Item, error: Any, has_program: bool) -> str:
@@ -64,14 +64,14 @@ def script_of(program: Program, error: Any) -> str:
     options = getattr(error, "options", {})
     try:
         text = program.to_script(**options)
-    except ArgumentError as unspoken:  # an option without a name that can be imported
+    except ArgumentError as unspoken:  # an option that no import can name
         lines += f"# {unspoken}\n"
         text = program.to_script()
     return f"{lines}{text}"
 
 
 def drawn(program: Program) -> str:
-    """The picture of a program's memory; why there is none, where it cannot be drawn."""
+    """The picture of a program's memory, or the reason why it cannot be drawn."""
     try:
         return drawing(program)
     except Exception as error:  # a program of another library, or one that does not run

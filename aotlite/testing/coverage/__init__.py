@@ -1,1 +1,1 @@
-"""The table of cells that random programs are to fill, and counts of hits."""
+"""The table of cells that random programs have to fill, and counts of hits."""

@@ -1,16 +1,16 @@
 """The table that random programs must fill: view op x kind of write x kind of output x relation.
 
-A program hits a cell where all four meet on one memory: the view op was taken of a tensor on it,
-a write of the kind went to it (through that view or another tensor), a result of the kind lies on
-it ("new memory" and "number": is among the results), and the arguments on it have the relation.
+A program hits a cell if all four meet on one memory: the view op took a view of a tensor on it, a
+write of the kind changed it (through any tensor), a result of the kind is on it ("new memory" and
+"number": any result is), and the arguments on it have the relation.
 
     CELLS, NUMBER, POSSIBLE   the cells, their numbers, the numbers of those that can be hit
     impossible(cell)          why no program can hit a cell
-    Watcher                   looks on at an eager run and says which cells it hit
+    Watcher                   observes an eager run and lists the cells that it hit
     cells_of(program)         the numbers of the cells that the calls of a program hit
 
-A watcher decides by the tensors that it sees; it asks no compiler. `Coverage` counts hits, for this
-table or another one. Spec: specs/testing.md.
+A watcher observes tensors alone, and no compiler. `Coverage` counts hits, for this table or another
+one. Spec: specs/testing.md.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _of_call(library: Engine, program: Program, call: Call) -> set[int]:
         watcher = Watcher(library, args, grad=call.grad)
         with nullcontext() if call.grad else library.no_grad():
             return watcher.cells(body_of(library, program, watcher)(*args))
-    except Exception:  # what a library refuses is nothing that it was seen to do
+    except Exception:  # a call that the library refuses hits nothing
         return set()
 
 
@@ -101,7 +101,7 @@ class WatchedMemory:
     writes: set[str] = attrs.field(factory=set)
     outputs: set[str] = attrs.field(factory=set)
     is_given: bool = True
-    """Whether an argument lies on it."""
+    """Whether an argument is on it."""
 
 
 @attrs.define(eq=False)
@@ -113,19 +113,19 @@ class WatchedTensor:
     is_argument: bool = False
     is_root: bool = False
     is_part: bool = False
-    """Whether the op that made it gives several views."""
+    """Whether the op that made it returns several views."""
     left: list[WatchedMemory] = attrs.field(factory=list)
-    """The memories that `set_` took it from."""
+    """The memories on which it was before a `set_`."""
     cut: str | None = None
-    """"detached" or "hidden_alias", if such an op lies between it and its memory's first tensor."""
+    """"detached" or "hidden_alias", if such an op is between it and its memory's first tensor."""
 
     def memories(self) -> list[WatchedMemory]:
-        """The one it lies on, and those it lay on."""
+        """Its memory, and its former ones."""
         return [self.memory, *self.left]
 
 
 class Watcher:
-    """Looks on at an eager run of a body and says which cells it hits."""
+    """Observes an eager run of a body and lists the cells that it hits."""
 
     def __init__(self, library: Engine, args: list[Any], *, grad: bool = True) -> None:
         self.library = library
@@ -192,7 +192,7 @@ class Watcher:
 
     # --- the results
     def cells(self, results: list[Any]) -> set[int]:
-        """The numbers of the cells that the body hit, which returned `results`."""
+        """The numbers of the cells that the body with these results hit."""
         found = [self.objects[id(r)] for r in results if id(r) in self.objects]
         counts = Counter(id(each) for each in found)
         everywhere = {"number"} if len(found) < len(results) else set()
@@ -216,7 +216,7 @@ def _outputs(
     result: WatchedTensor, memory: WatchedMemory, results: list[WatchedTensor]
 ) -> set[str]:
     """The kind of one result on a memory."""
-    if result.is_argument:  # which set_ may have put onto memory that is made inside
+    if result.is_argument:  # `set_` may have moved it to memory that the body made
         return {"input"} if memory.is_given else set()
     if result.is_root:
         return {"new memory"}
@@ -234,7 +234,7 @@ def _outputs(
 
 # -------------------------------------------------------------------------------- the arguments
 def relations_of(library: Engine, family: list[Any], count: int) -> set[str]:
-    """How the arguments on one memory are related; `count` tells how many there are in all."""
+    """The relations of the arguments on one memory; `count` is the number of all arguments."""
     found = {"expanded"} if any(map(_overlaps_itself, family)) else set()
     for a, b in combinations(family, 2):
         found.add(_relation(library, a, b))
@@ -261,7 +261,7 @@ def _relation(library: Engine, a: Any, b: Any) -> str:
 
 
 def addresses(tensor: Any) -> list[int]:
-    """The place of each element in the storage."""
+    """The offset of each element in the storage."""
     found = [tensor.storage_offset()]
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         found = [start + i * stride for start in found for i in range(size)]

@@ -1,6 +1,6 @@
-"""Counts how often random programs hit each cell of a table, and says which cells are rare.
+"""Counts how often random programs hit each cell of a table, and lists the rarest cells.
 
-The table of aliasing is `ALIASING`; a `Table` of other dimensions is counted just so.
+`ALIASING` is the table of aliasing; a `Table` may have other dimensions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.vocabulary import VIEWS
 
 ENOUGH = 20
-"""Programs that are to hit each cell."""
+"""The number of programs that should hit each cell."""
 ANY = "any"
 
 
@@ -32,14 +32,14 @@ def _tuples(given: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _possible(cell: tuple[str, ...]) -> str | None:
-    """The reason where a table gives none: all its cells can be hit."""
+    """The default `impossible`: all cells can be hit."""
     del cell
     return None
 
 
 @attrs.frozen(slots=False)
 class Table:
-    """Cells: one name of each dimension, numbered as `itertools.product` counts.
+    """A table of cells: one name of each dimension, numbered in the order of `itertools.product`.
 
     `impossible(cell)` says why a cell cannot be hit, None for one that can.
 
@@ -65,7 +65,7 @@ class Table:
 
     @cached_property
     def mark(self) -> str:
-        """A short text that tables of other cells do not have."""
+        """A short text that identifies the cells of a table."""
         return f"{zlib.crc32(repr([*self.dimensions.items()]).encode()):08x}"
 
     def matching(self, *names: str) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class Coverage:
 
     # --- counting
     def add(self, program: Program | Iterable[int]) -> None:
-        """Counts a program, which is run eagerly here, or the numbers of the cells that it hit."""
+        """Counts a program, which it runs eagerly, or the cells that a program hit."""
         if isinstance(program, Program):
             if self.over is not ALIASING:
                 raise ArgumentError(
@@ -135,7 +135,7 @@ class Coverage:
         self.programs += 1
 
     def add_hits(self, hits: Iterable[tuple[int, int]], programs: int) -> None:
-        """Counts `programs` at once, whose hits are pairs of a cell's number and a count."""
+        """Counts several programs; `hits` are pairs of the number of a cell and a count."""
         for number, count in hits:
             self._check(number)
             self.hits[number] += count
@@ -147,7 +147,7 @@ class Coverage:
             raise ArgumentError(f"Coverage: a cell's number is {number}, expected 0 to {count - 1}")
 
     def merge(self, other: Coverage) -> None:
-        """Adds the counts of another one of the same table."""
+        """Adds the counts of another `Coverage` of the same table."""
         if other.over.mark != self.over.mark:
             raise ArgumentError(
                 "Coverage.merge: the tables have other dimensions, expected those of one table"
@@ -155,17 +155,17 @@ class Coverage:
         self.hits.update(other.hits)
         self.programs += other.programs
 
-    # --- asking
+    # --- queries
     def hit(self) -> int:
-        """Returns how many possible cells were hit at all."""
+        """Returns the number of possible cells that were hit."""
         return self.full(1)
 
     def full(self, enough: int = ENOUGH) -> int:
-        """Returns how many possible cells were hit by at least so many programs."""
+        """Returns the number of possible cells that at least `enough` programs hit."""
         return sum(self.hits[number] >= enough for number in self.over.possible)
 
     def least(self) -> int:
-        """The hits of the rarest possible cell."""
+        """The number of hits of the rarest possible cell."""
         return min((self.hits[number] for number in self.over.possible), default=0)
 
     def rarest(self, count: int, rng: Random | None = None) -> list[int]:
@@ -176,11 +176,11 @@ class Coverage:
         return sorted(order, key=self.hits.__getitem__)[:count]
 
     def impossible(self) -> Counter[str]:
-        """The reasons for which cells are impossible, and how many each rules out."""
+        """The reasons why cells are impossible, and the number of cells of each."""
         reasons = map(self.over.impossible, self.over.cells)
         return Counter(reason for reason in reasons if reason is not None)
 
-    # --- showing
+    # --- tables
     def margins(self, enough: int = ENOUGH) -> list[tuple[str, str, int, int, int, int]]:
         """For each name of each dimension: the possible cells, the full ones, the least hits, all
         hits."""
@@ -209,7 +209,7 @@ class Coverage:
     def _head(enough: int) -> list[str]:
         return ["dimension", "name", "cells", f"{enough} or more", "least", "hits"]
 
-    # --- keeping
+    # --- storage
     def to_json(self) -> str:
         """One line of JSON, which `from_json` reads."""
         hits = sorted(self.hits.items())
@@ -217,7 +217,7 @@ class Coverage:
 
     @staticmethod
     def from_json(text: str, over: Table = ALIASING) -> Coverage:
-        """Reads what `to_json` wrote of this table. Raises `FormatError` for anything else."""
+        """Reads the text of `to_json` for this table. Raises `FormatError` for any other text."""
         try:
             read = json.loads(text)
             mark, programs = read["table"], int(read["programs"])

@@ -1,7 +1,7 @@
 """CuPy without a GPU: a library that behaves as CuPy 14 does, on memory of the host.
 
-`emulated_cuda()` is a device on it. It refuses what CuPy refuses, so that what runs on it can be
-expected to run on CuPy. Spec: `specs/cuda_device.md` (DEV-9).
+`emulated_cuda()` is its device. It refuses the calls that CuPy refuses, so that code that runs on
+it should run on CuPy. Spec: `specs/cuda_device.md` (DEV-9).
 """
 
 from __future__ import annotations
@@ -51,6 +51,6 @@ def _named(name: str) -> Device:
 
 @contextmanager
 def emulating_cuda() -> Iterator[Device]:
-    """Has 'cuda', 'cuda:1' and `aotlite.cuda` mean the emulated devices meanwhile."""
+    """A block in which 'cuda', 'cuda:1' and `aotlite.cuda` mean the emulated devices."""
     with using(emulated_library()):
         yield emulated_cuda()

@@ -1,7 +1,7 @@
 """`ndarray`: an array that behaves as CuPy's, on memory of the host.
 
-What CuPy does not do is not done here either: nothing turns into an array of NumPy by itself, and
-nothing of NumPy's is an operand. Written from CuPy 14's documented behavior.
+It refuses the calls that CuPy refuses: nothing converts to NumPy implicitly, and no array of NumPy
+is an operand. Written from CuPy 14's documented behavior.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ndarray:
         self.base: ndarray | None = None
         self._held = _window(memptr, shape, dtype, strides, order)
 
-    # --- what it is
+    # --- attributes
     @property
     def shape(self) -> tuple[int, ...]:
         return self._held.shape
@@ -146,7 +146,7 @@ class ndarray:
             "a NumPy array explicitly."
         )
 
-    __array_ufunc__ = None  # a function of NumPy's that meets one of these raises TypeError
+    __array_ufunc__ = None  # a function of NumPy raises TypeError for this array
 
     # --- to the host
     def get(
@@ -276,7 +276,7 @@ class ndarray:
             self._held[self._key(index)[0]] = value
 
     def _check_apart(self, index: Any, value: ndarray) -> None:
-        """CuPy moves bytes that lie alike without looking whether they overlap."""
+        """CuPy copies equal layouts as bytes, without a check for overlap."""
         key, moves = self._key(index)
         there: Any = self._held[key]
         if moves or not np.ndim(there) or there.strides != value.strides:
@@ -286,7 +286,7 @@ class ndarray:
             raise EmulationError("setitem: the value overlaps where it is written in part")
 
     def _key(self, index: Any) -> tuple[tuple[Any, ...], bool]:
-        """NumPy's key for the same places, and whether the result is no view."""
+        """Returns NumPy's key for the same elements, and whether the result is a copy."""
         given = index if isinstance(index, tuple) else (index,)
         key: list[Any] = []
         for part in given:
@@ -303,7 +303,7 @@ class ndarray:
         return tuple(key), any(isinstance(part, (np.ndarray, list)) for part in key)
 
     def _check_range(self, key: list[Any]) -> None:
-        """CuPy does not check indices in arrays: they wrap around."""
+        """Raises EmulationError for indices out of bounds, which CuPy does not check but wraps."""
         sizes = iter(self.shape)
         spans = [0 if p is None else getattr(p, "ndim", 0) if _is_mask(p) else 1 for p in key]
         for part, span in zip(key, spans, strict=True):
@@ -328,7 +328,7 @@ class ndarray:
             )
 
     def refuse_float8(self, what: str) -> None:
-        """CuPy stores such numbers, and has no kernels for them."""
+        """Raises for float8 dtypes: CuPy stores them, but has no kernels for them."""
         if self.dtype.name.startswith("float8"):
             raise ValueError(f"{what}: Unsupported dtype {self.dtype}")
 
@@ -341,7 +341,7 @@ class Capsule:
 
 
 def unsigned(value: Any) -> Any:
-    """A number as CuPy fills contiguous memory with it: zeros of both signs are zero bytes."""
+    """A number as CuPy fills contiguous memory with it: -0.0 becomes 0.0."""
     return 0 if value == 0 else value
 
 
@@ -361,7 +361,7 @@ def _window(
 
 
 def fresh(found: Any) -> ndarray:
-    """A new array on the current device with the values and the layout of one of NumPy's."""
+    """A new array on the current device with the values and the layout of a NumPy array."""
     held = np.asarray(found)
     made = ndarray.__new__(ndarray)
     dense = np.empty_like(held, subok=False)

@@ -1,4 +1,4 @@
-"""CuPy's functions on the emulated arrays: those that CuPy has, with the arguments that it has.
+"""CuPy's functions on the emulated arrays, with CuPy's parameters.
 
 Names, parameters and the dtypes of elementwise functions are those of `cupy.json`, which
 `tools/cupy_table.py` makes from CuPy itself. Values are NumPy's.
@@ -29,19 +29,19 @@ _MAKING = frozenset(
     from_dlpack isscalar
     """.split()
 )
-"""Functions that take no array, or make one of what is none."""
+"""Functions that make an array from no array."""
 _FROM_HOST = frozenset(("array", "asarray", "ascontiguousarray"))
 _WITHOUT_BFLOAT16 = frozenset(
     """
     argmax argmin sort argsort lexsort partition argpartition unique count_nonzero bincount
     """.split()
 )
-"""What raises for bfloat16: sorting is Thrust's, and reductions to positions have no loop."""
+"""Functions that raise for bfloat16: sorts, which Thrust does, and reductions to positions."""
 
 
 @cache
 def table() -> dict[str, Any]:
-    """CuPy's names: of a ufunc its loops, of a function its parameters."""
+    """CuPy's names: ufunc -> its loops; function -> its parameters."""
     text = Path(__file__).with_name("cupy.json").read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
@@ -111,7 +111,7 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
         if name == "linalg.solve" and args[0].ndim > 2 and args[0].size and not args[1].size:
             raise ZeroDivisionError("division by zero")  # it steps from one solution to the next
         if name in ("sort", "argsort"):
-            kwargs["kind"] = "stable"  # as CuPy's is always
+            kwargs["kind"] = "stable"  # as CuPy's always is
         with np.errstate(all="ignore"):
             found = own(*_bare(args, name), **{k: _bare(v, name) for k, v in kwargs.items()})
         return _wrapped(found, given)
@@ -121,7 +121,7 @@ def _function(name: str, own: Callable[..., Any], parameters: str) -> Callable[.
 
 
 def _position(name: str) -> Callable[..., Any]:
-    """Of several nans CuPy finds any one: here the last, which is not NumPy's."""
+    """Of several nans CuPy finds any; this finds the last, as NumPy finds the first."""
     plain: Any = getattr(np, name)
 
     def found(a: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
@@ -137,7 +137,7 @@ def _position(name: str) -> Callable[..., Any]:
 
 
 def _argsort(a: Any, axis: int = -1, kind: Any = None) -> Any:
-    """Of a line of floats CuPy sorts the bits: nans with a sign come first."""
+    """CuPy sorts a line of floats by their bits: nans with a sign come first."""
     if a.ndim == 1 and a.dtype.char in "fd":
         return np.lexsort((a, ~(np.isnan(a) & np.signbit(a))))
     return np.argsort(a, axis, kind=kind)
@@ -225,14 +225,14 @@ class ufunc:
         raise TypeError(f"Wrong type ({kinds}) of arguments for {self.name}")
 
     def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        """Of sums and products alone."""
+        """For sums and products alone."""
         if self.name not in ("cupy_add", "cupy_multiply"):
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         own: Any = self._own
         return fresh(own.accumulate(array._held, axis, dtype))
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
-        """Of the dtypes alone that CuPy has atomic operations for."""
+        """For the dtypes alone for which CuPy has atomic operations."""
         if self._at is None:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         if a.dtype.str[1:] not in _ATOMIC[self._at].split():
@@ -245,7 +245,7 @@ class ufunc:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    """Of floats the quotient is rounded before it is rounded down."""
+    """For floats, the floor of the rounded quotient."""
     return np.floor(np.true_divide(x, y)) if _is_float(x, y) else np.floor_divide(x, y)
 
 
@@ -254,7 +254,7 @@ def _remainder(x: Any, y: Any) -> Any:
 
 
 def _fmod(x: Any, y: Any) -> Any:
-    """Of integers by way of float64."""
+    """For integers, computed in float64."""
     if _is_float(x, y):
         return np.fmod(x, y)
     return np.where(np.equal(y, 0), 0, np.fmod(np.float64(x), np.float64(y)))
@@ -278,7 +278,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "argsort": _argsort,
     "sort": _sort,
 }
-"""Where CuPy's values are not NumPy's."""
+"""The functions whose values differ between CuPy and NumPy."""
 
 _ATOMIC = {
     "add": "i4 i8 f2 f4 f8 u4 u8",
@@ -290,7 +290,7 @@ _ATOMIC = {
     "xor": "i4 i8 u4 u8",
 }
 _AT: dict[str, Any] = {"max": np.fmax, "min": np.fmin}
-"""CuPy's atomic extremes do not see nan."""
+"""The atomic operations; CuPy's atomic extremes ignore nan."""
 
 
 def _dtype(char: str) -> np.dtype[Any]:
@@ -298,14 +298,14 @@ def _dtype(char: str) -> np.dtype[Any]:
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number as CuPy hands it to a loop: integers that do not fit raise."""
+    """A number as CuPy passes it to a loop; integers that do not fit raise."""
     if isinstance(value, (bool, np.generic)) or dtype.kind in "iuV":
         return np.array(value, dtype)[()]
     return value  # as NumPy takes it, bit for bit
 
 
 def _yields(operands: Any) -> bool:
-    """Whether Python numbers take the arrays' dtype: those of a higher kind do not."""
+    """Whether Python numbers take the arrays' dtype; numbers of a higher kind do not."""
     ranks = [_rank(a) for a in operands if isinstance(a, (ndarray, np.generic))]
     numbers = [_rank(np.result_type(a)) for a in operands if type(a) in (int, float, complex)]
     return bool(ranks) and max(ranks) >= max(numbers, default=0)
@@ -317,7 +317,7 @@ def _rank(value: Any) -> int:
 
 
 def _fits(operand: Any, wanted: np.dtype[Any], yields: bool) -> bool:
-    """Whether an operand goes into a loop: without loss, or as a Python number that yields."""
+    """Whether a loop takes an operand: without loss, or as a Python number that is cast."""
     kind: Any = None
     if isinstance(operand, (ndarray, np.generic)):
         have = operand.dtype
@@ -396,7 +396,7 @@ def module() -> Any:
 
 
 def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
-    """An array on the memory of another library's; its producer is told the current stream."""
+    """An array on the memory of another library's array; the producer gets the current stream."""
     kind, _ = array.__dlpack_device__()
     if kind != _CUDA:
         raise EmulationError(f"from_dlpack: memory of a device of kind {kind}")

@@ -1,7 +1,7 @@
 """CuPy's part of CUDA's runtime without a GPU: devices, memory of the host, streams, events.
 
-All work is done when it is asked for, so that a stream has nothing to wait for; which device and
-which stream are current is kept as CuPy keeps it, by thread.
+All work runs at once, so that a stream has nothing to wait for. The current device and stream are
+those of the thread, as in CuPy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 DEVICES = 2
 TOTAL = 1 << 34
-"""Bytes of each device, more than tests take."""
+"""The bytes of each device, more than tests use."""
 _NO_SUCH_DEVICE = 101
 
 
@@ -52,13 +52,13 @@ CURRENT = _Current()
 
 # --------------------------------------------------------------------------------------- memory
 class Pool:
-    """The memory of a device: how much of it is taken, and how much is kept for later."""
+    """The memory pool of a device: the bytes in use, and the bytes kept for later."""
 
     def __init__(self) -> None:
         self.used = 0
         self.limit = TOTAL
         self.freed = 0
-        """How often all that was kept was given back."""
+        """How often all kept bytes were freed."""
         self.kept = 0
 
     def take(self, size: int) -> None:
@@ -69,7 +69,7 @@ class Pool:
     def put_back(self, size: int) -> None:
         self.used -= size
 
-    # --- as CuPy names it
+    # --- CuPy's names
     def free_all_blocks(self) -> None:
         self.freed += 1
         self.kept = 0
@@ -102,7 +102,7 @@ class EmulatedMemory:
 
 
 class UnownedMemory:
-    """Bytes of another owner, which it keeps alive."""
+    """Bytes of another owner, which stays alive with it."""
 
     def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
         self.ptr, self.size, self._owner = ptr, size, owner
@@ -180,7 +180,7 @@ NO_DEVICE = -2
 
 
 def _attributes(address: int) -> Any:
-    """On which device the memory at an address is."""
+    """The attributes of the memory at an address: its device."""
     for memory in list(MEMORIES):
         if memory.ptr <= address < memory.ptr + memory.size:
             return SimpleNamespace(device=memory.device_id)
@@ -214,7 +214,7 @@ def _properties(device: int) -> dict[str, Any]:
 
 # -------------------------------------------------------------------------------------- streams
 class Stream:
-    """A stream of the current device, on which all is done at once."""
+    """A stream of the current device, on which all work runs at once."""
 
     null: Stream
     _last = 0
@@ -236,7 +236,7 @@ class Stream:
         self.device_id = CURRENT.device if device_id < 0 else device_id
         self._before: list[tuple[int, Stream]] = []
         self.waited: list[Any] = []
-        """The events that it was told to wait for."""
+        """The events that it had to wait for."""
 
     def __enter__(self) -> Stream:
         device = CURRENT.device
@@ -287,7 +287,7 @@ class ExternalStream(Stream):
 
 
 class Event:
-    """A moment in a stream: when it was recorded."""
+    """An event in a stream, with the time of its record."""
 
     def __init__(
         self, block: bool = False, disable_timing: bool = False, interprocess: bool = False

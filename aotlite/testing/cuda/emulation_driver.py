@@ -1,7 +1,7 @@
 """The driver of an emulated CUDA device: this process runs the kernels.
 
-Kernels are interpreted; that their text computes the same is tested elsewhere. Streams are those of
-the emulated CuPy. Spec: `specs/cuda_backend.md`.
+Kernels are interpreted from the loop IR; other tests compare it with the CUDA text. Streams are
+those of the emulated CuPy. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aotlite.testing.cuda.host_driver import HostDriver
 
 
 class EmulatedDriver(HostDriver):
-    """The driver of a device that an emulated CuPy reaches."""
+    """The driver of a device of the emulated CuPy."""
 
     def __init__(self, arrays: Any) -> None:
         super().__init__(attrgetter("address"), interprets=True)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class EmulationError(AssertionError):
-    """A use of CuPy whose result is undefined, or that a test is to find."""
+    """A use of CuPy with an undefined result, or one that a test looks for."""

@@ -1,9 +1,9 @@
 """A device that is this process: the driver with which everything runs without a GPU.
 
 Memory is the host's, kernels are compiled for the CPU (`hosting`) or evaluated by the NumPy
-interpreter, and work is done as soon as it is asked for. What would be wrong on a GPU is an error:
-arguments that are not, or are no longer, memory of the device, capture on the default stream,
-waiting while work is recorded. Spec: `specs/cuda_backend.md`.
+interpreter, and work runs at once. A mistake that a GPU may not report is an error here: arguments
+that are not, or no longer, memory of the device, capture on the default stream, waiting during a
+recording. Spec: `specs/cuda_backend.md`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Arguments = Sequence[int]
 
 
 class HostDriver:
-    """The driver of a device whose arrays lie in the memory of this process.
+    """The driver of a device whose arrays are in the memory of this process.
 
     `address_of` gives the first byte of a buffer. `interprets`: kernels are evaluated by the
     interpreter of the loop IR, so that no compiler is needed. `order`: of the threads of a block,
@@ -76,7 +76,7 @@ class HostDriver:
         self.checked = checked
         self.memory = _Memory()
         self.launches = 0
-        """Kernels that were launched; products of matrices and copies are not counted."""
+        """The number of launched kernels, without matrix products and copies."""
         self.waits = 0
         """The number of waits for the device."""
         self._address_of = address_of
@@ -136,7 +136,7 @@ class HostDriver:
 
     @contextmanager
     def stream(self) -> Iterator[int]:
-        """A new stream, which is current inside."""
+        """A new stream, which is current in the block."""
         before, self._streams.current = self._streams.current, next(self._numbers)
         try:
             yield self._streams.current
@@ -171,7 +171,7 @@ class HostDriver:
             raise BackendError(f"cuda: {what} while work is recorded, expected work alone")
 
     def _do(self, stream: int, work: Callable[[], Any]) -> None:
-        """Does the work, or records it."""
+        """Runs the work, or records it."""
         recorded = self._streams.recorded
         if recorded is None:
             work()
@@ -214,7 +214,7 @@ class HostDriver:
     def _multiply(
         self, gemm: Gemm, dtype: DType, places: Sequence[int], room: tuple[int, int] | None
     ) -> None:
-        if room is not None:  # nobody else may have anything there
+        if room is not None:  # no other object may own memory there
             self.memory.check("product", *room)
             ctypes.memset(room[0], 0xFF, room[1])
         shapes = ((gemm.m, gemm.k), (gemm.k, gemm.n), (gemm.m, gemm.n))
@@ -310,7 +310,7 @@ def _interpreted(program: LoopProgram) -> Callable[[Launch, Arguments], None]:
 
 
 class HostGraph:
-    """Work that was recorded."""
+    """A recorded list of launches."""
 
     def __init__(self, work: Sequence[Callable[[], Any]]) -> None:
         self.work = work
@@ -320,9 +320,9 @@ class HostGraph:
             each()
 
 
-# -------------------------------------------------------------------------------- what is asserted
+# ------------------------------------------------------------------------------------------- checks
 class _Streams(threading.local):
-    """Of each thread: where its work goes."""
+    """The current stream of each thread, and its recording."""
 
     current = DEFAULT_STREAM
     recorded: tuple[int, list[Callable[[], Any]]] | None = None
@@ -330,7 +330,7 @@ class _Streams(threading.local):
 
 
 class _Memory:
-    """The bytes of buffers whose addresses were asked for, while these are there."""
+    """The buffers whose addresses were taken, while they live."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -356,7 +356,7 @@ class _Memory:
         if not count:
             return
         place = bisect_right(self._starts, address)
-        # A buffer may lie in another one that began before.
+        # A buffer may be inside another one that begins before it.
         for start in reversed(self._starts[max(place - 4, 0) : place]):
             nbytes, buffer = self._blocks[start]
             if buffer() is not None and address + count <= start + nbytes:

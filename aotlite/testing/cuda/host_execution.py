@@ -24,10 +24,10 @@ from aotlite.backends.native.cache.trusted_folders import private
 from aotlite.ir.errors import BackendError, MissingExtraError
 
 FORWARD, REVERSED, SHUFFLED = range(3)
-"""Orders in which the threads of a block go on, and, forward or reversed, blocks."""
+"""The orders in which the threads of a block, and (forward or reversed) blocks, run."""
 FLAGS = (
     *("-std=gnu++17", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti"),
-    # As the interpreter: products and sums are rounded apart.
+    # As in the interpreter, products and sums are rounded separately.
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"),
 )
 CHECKED = ("-fsanitize=thread,bounds",)
@@ -44,9 +44,9 @@ class CheckedRegion:
     nbytes: int
     itemsize: int
     number: int
-    """Of the buffer, for messages."""
+    """The number of the buffer, for messages."""
     in_place: bool = False
-    """Whether a thread may load what another one of its block stores, without using it (CUDA-7)."""
+    """Whether a thread may load, without use, an element that another thread stores (CUDA-7)."""
 
 
 class _Region(ctypes.Structure):
@@ -97,8 +97,8 @@ class HostLibrary:
     ) -> None:
         """Runs a kernel on memory at these addresses, and waits for it.
 
-        `memory`: all that it may touch, for a text compiled with `CHECKED`; empty: nothing is
-        checked. Raises BackendError for what would hang, fault or be undefined on a GPU.
+        `memory`: the memory that a text compiled with `CHECKED` may access; if empty, nothing is
+        checked. Raises BackendError for a hang, a fault or undefined behaviour of a GPU.
         """
         slots = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         parts = [_Region(*attrs.astuple(each)) for each in memory]
@@ -123,8 +123,8 @@ def compiler() -> str | None:
 def host_library(text: str, arguments: Mapping[str, int], folder: Path, *flags: str) -> HostLibrary:
     """Returns the library of a CUDA text. `arguments`: the number of arguments of each kernel.
 
-    Raises MissingExtraError without a C++ compiler, BackendError with its messages where it
-    refuses the text.
+    Raises MissingExtraError without a C++ compiler, and BackendError, with the messages of the
+    compiler, if it refuses the text.
     """
     return HostLibrary(ctypes.CDLL(str(compiled(text, arguments, folder, *flags))))
 
@@ -135,7 +135,7 @@ def compiled(text: str, arguments: Mapping[str, int], folder: Path, *flags: str)
     source.write_text(host_text(text, arguments), "utf-8")
     with as_file(files(__package__)) as headers:
         _compile(folder, "-c", f"-I{headers}", *flags, str(source), "-o", str(object_))
-    # Without the flags: a sanitizer's library stays away, `host_checks.cpp` is in its place.
+    # Linked without the flags, as `host_checks.cpp` replaces the library of the sanitizer.
     _compile(folder, "-shared", "-pthread", str(object_), *_runtime(), "-o", str(library))
     return library
 
@@ -159,7 +159,7 @@ def _entry(name: str, count: int) -> str:
 
 
 def _dynamic(text: str) -> list[str]:
-    """The memory that `extern __shared__` arrays share, all of which begin where it begins."""
+    """The memory of all `extern __shared__` arrays, which have one start."""
     names = sorted(set(_SHARED.findall(text)))
     if not names:
         return []
@@ -195,7 +195,7 @@ def _compile(folder: Path, *arguments: str) -> None:
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    """The objects of the execution model, in a folder that goes with the process."""
+    """The objects of the execution model, in a folder that is removed with the process."""
     folder = Path(private("aotlite-host-"))
     objects = []
     with as_file(files(__package__)) as headers:

@@ -1,4 +1,4 @@
-"""The libraries that programs run on: `engine(name)`, and `Engine` to derive one's own from.
+"""The libraries that programs run on: `engine(name)`, and `Engine`, the base of your own.
 
     base          `Engine`, `engine`, and the ops that are no methods of tensors
     eager         aotlite; `pytorch`, `ndarray`: PyTorch and NumPy

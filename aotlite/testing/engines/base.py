@@ -1,6 +1,6 @@
-"""The interface of programs to a library: `Engine`, to derive from; `engine(name)`, a shipped one.
+"""The interface of programs to a library: the base class `Engine`, and `engine(name)`.
 
-Place: `aotlite.testing`, below everything that runs programs. It decides nothing about programs.
+Place: `aotlite.testing`, below everything that runs programs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Engine(ABC):
 
     @abstractmethod
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
-        """A contiguous leaf on memory of its own, with these values in row-major order."""
+        """A contiguous leaf on new memory, with these values in row-major order."""
 
     @abstractmethod
     def full(self, shape: Sequence[int], number: Any, dtype: str) -> Any:
@@ -37,7 +37,7 @@ class Engine(ABC):
 
     @abstractmethod
     def function(self, name: str) -> Any:
-        """A function of the library's top level."""
+        """A top-level function of the library."""
 
     @abstractmethod
     def alias(self, tensor: Any) -> Any:
@@ -45,11 +45,11 @@ class Engine(ABC):
 
     @abstractmethod
     def hidden_alias(self, tensor: Any) -> Any:
-        """An alias without history and with a version count of its own (TEN-5)."""
+        """An alias without history and with its own version counter (TEN-5)."""
 
     @abstractmethod
     def resize(self, tensor: Any, shape: Sequence[int]) -> Any:
-        """`resize_`, of which new memory is zeros."""
+        """`resize_`; new memory is zeros."""
 
     @abstractmethod
     def no_grad(self) -> Any:
@@ -61,7 +61,7 @@ class Engine(ABC):
 
     @abstractmethod
     def storage_of(self, tensor: Any) -> int:
-        """Returns a number for the tensor's memory: views share it, even if versions are apart."""
+        """Returns a number for the tensor's memory, equal for all views, hidden aliases too."""
 
     @abstractmethod
     def version_of(self, tensor: Any) -> int:
@@ -96,10 +96,9 @@ def _shipped(name: str) -> Engine:
 
 
 def engine(name: str | Engine = "aotlite") -> Engine:
-    """The engine of this name; an engine itself is given back.
+    """Returns the engine of a name, or the engine itself.
 
-    Raises `ArgumentError` for an unknown name, `MissingExtraError` where its library is not
-    installed.
+    Raises `ArgumentError` for an unknown name, `MissingExtraError` if its library is not installed.
 
     >>> engine("aotlite").name
     'aotlite'
@@ -113,7 +112,7 @@ def engine(name: str | Engine = "aotlite") -> Engine:
 
 
 def index_of(items: Sequence[Any]) -> tuple[Any, ...]:
-    """The index that a list of programs stands for: ints, "1:3", "...", "none", tensors."""
+    """The index of a list in programs: ints, "1:3", "...", "none", tensors."""
     return tuple(_index_item(item) if isinstance(item, str) else item for item in items)
 
 
@@ -149,4 +148,4 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "alias": lambda engine, x: engine.alias(x),
     "hidden_alias": lambda engine, x: engine.hidden_alias(x),
 }
-"""Ops that are no methods of tensors, or no methods alike in all libraries."""
+"""Ops that are no methods of tensors, or differ between libraries."""

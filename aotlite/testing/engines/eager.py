@@ -20,7 +20,7 @@ class AotliteEngine(Engine):
         self.tensor_type: type = al.Tensor
 
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
-        # By NumPy: a view of the list's tensor would have a base, and its clone takes long.
+        # By NumPy, as a view of the tensor of the list would have a base, and a clone is slow.
         array = np.array(values, None if values else "float64").reshape(tuple(shape))
         made = al.tensor(array, dtype=self.dtype(dtype))
         return made.requires_grad_() if grad else made
@@ -50,7 +50,7 @@ class AotliteEngine(Engine):
         al.autograd.backward(tensors, gradients)
 
     def storage_of(self, tensor: Any) -> int:
-        # A hidden alias has a storage of its own, with its own count, over the same buffer.
+        # A hidden alias has its own storage, with its own version, on the same buffer.
         return id(tensor.storage.buffer)
 
     def version_of(self, tensor: Any) -> int:

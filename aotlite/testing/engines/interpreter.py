@@ -1,6 +1,6 @@
 """Runs steps on an engine: the interpreter of programs.
 
-Place: above `Engine` and `programs.steps`; whatever calls a program's body is above it.
+Place: above `Engine` and `programs.steps`, below everything that calls a program's body.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from aotlite.testing.engines.base import Engine
 from aotlite.testing.programs.steps import Call, ProgramData, Step, resolved, returned
 
 Watch = Callable[[Step, list[Any], Any], None]
-"""Is told each step, its arguments and its result."""
+"""A function that is called with each step, its arguments and its result."""
 
 
 def run_steps(
     library: Engine, steps: Sequence[Step], values: list[Any], watch: Watch | None = None
 ) -> None:
-    """Runs steps and appends the value of each; `watch(step, args, result)` looks on."""
+    """Runs steps and appends the value of each; calls `watch(step, args, result)` after each."""
     for step in steps:
         args = [resolved(value, values) for value in step.args]
         with library.no_grad() if step.no_grad else nullcontext():
@@ -30,8 +30,7 @@ def run_steps(
 
 
 class _Body:
-    """A plain object, into which a capture that searches for what a function reads does not look:
-    programs read nothing but their arguments."""
+    """The data of a body, which a capture does not search: programs read arguments alone."""
 
     def __init__(self, library: Engine, program: ProgramData, watch: Watch | None) -> None:
         self.library = library
@@ -57,7 +56,7 @@ def body_of(
 
 
 def setup_of(library: Engine, call: Call) -> tuple[list[Any], list[Any]]:
-    """All values of a call's setup, and the arguments among them."""
+    """Returns all values of a call's setup, and the arguments."""
     values: list[Any] = []
     run_steps(library, call.setup, values)
     return values, [resolved(value, values) for value in call.args]

@@ -1,8 +1,8 @@
 """NumPy as an engine for programs: values and memory, no history.
 
-An oracle that knows nothing of aotlite: what a step does is a line of NumPy, the one that scripts
-show (`scripts.numpy_language`). Only what is no matter of arrays is decided here: an object's
-geometry, memory that it is put onto or that grows, and counts of writes.
+An oracle that is independent of aotlite: each step is the line of NumPy that scripts show
+(`scripts.numpy_language`). Only what arrays lack is defined here: objects that change geometry or
+memory, memory that grows, and version counters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Count:
 
 
 class Array:
-    """An object on some memory, as PyTorch's tensor."""
+    """An object on a memory, like a tensor of PyTorch."""
 
     requires_grad = False
     is_leaf = True
@@ -56,13 +56,13 @@ class Array:
         self.take(like, offset)
 
     def take(self, like: np.ndarray, offset: int) -> None:
-        """The geometry of an array that begins so many bytes behind the memory's beginning."""
+        """Takes the geometry of an array that starts at `offset` bytes in the memory."""
         self.dtype, self.shape, self.strides = like.dtype, like.shape, like.strides
         self.offset = offset
 
     @property
     def array(self) -> np.ndarray:
-        """The elements, as they are in memory."""
+        """The elements, as an array on the memory."""
         return np.ndarray(self.shape, self.dtype, self.memory.buffer, self.offset, self.strides)
 
     def stride(self) -> tuple[int, ...]:
@@ -84,14 +84,14 @@ class Array:
 
 
 def on_new_memory(made: np.ndarray) -> Array:
-    """An object on memory of its own."""
+    """An object on new memory."""
     dense = made if made.flags.owndata or not made.size else made.copy(order="K")
     flat = dense.ravel(order="K").view(np.uint8)
     return Array(ArrayMemory(flat), Count(), dense, 0)
 
 
 def run(op: str, *args: Any) -> Any:
-    """The value of a step of programs."""
+    """Returns the value of a step of programs."""
     if op == "resize_":
         return _resized(*args)
     if op == "set_":
@@ -117,7 +117,7 @@ def run(op: str, *args: Any) -> Any:
 
 
 def _is_shared(op: str, source: Array, found: np.ndarray) -> bool:
-    """Whether a view op made a view: two of them copy where no view can be had."""
+    """Whether a view op made a view: two ops copy if no view is possible."""
     copies = op in ("reshape", "flatten") and found.size
     return not copies or np.may_share_memory(found, source.memory.buffer)
 
@@ -146,7 +146,7 @@ def _moved(target: Array, found: np.ndarray) -> Array:
 
 
 def _put(target: Array, source: Array) -> Array:
-    """`set_`: the object is on another's memory, and sees what that one sees."""
+    """`set_`: the object takes the memory and geometry of another."""
     target.memory, target.count, target.base = source.memory, source.count, None
     target.take(source.array, source.offset)
     return target
@@ -182,7 +182,7 @@ def _computed(op: str, args: Sequence[Any], *, is_statement: bool = False) -> An
 
 
 def _word(arg: Any, scope: dict[str, Any]) -> Any:
-    """An argument with names for objects, which stand for their arrays."""
+    """An argument with names in place of objects; adds their arrays to the scope."""
     if isinstance(arg, Array):
         name = f"a{len(scope)}"
         scope[name] = arg.array
@@ -198,7 +198,7 @@ def _code(text: str, mode: str) -> CodeType:
 
 
 class NumPyEngine(Engine):
-    """NumPy's arrays, as objects with memory."""
+    """NumPy's arrays as objects on memory."""
 
     name = "numpy"
     tensor_type = Array

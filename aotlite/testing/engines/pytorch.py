@@ -42,7 +42,7 @@ class TorchEngine(Engine):
         size = memory.nbytes()
         tensor.resize_(tuple(shape))
         if memory.nbytes() > size:
-            # By a tensor with a version counter of its own: there has been no write yet.
+            # By a tensor with its own version counter, which has counted no write.
             self.torch.empty(0, dtype=self.torch.uint8).set_(memory)[size:].zero_()
         return tensor
 
@@ -62,5 +62,5 @@ class TorchEngine(Engine):
         return tensor._base
 
     def bytes_of(self, tensor: Any) -> bytes:
-        # Memory that NumPy sees cannot be resized any more.
+        # Memory that NumPy shares can no longer be resized.
         return tensor.resolve_conj().clone().numpy().tobytes()

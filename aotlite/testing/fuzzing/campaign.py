@@ -1,4 +1,4 @@
-"""The campaign: hands chunks of programs to workers, shrinks failures, and keeps a ledger."""
+"""The campaign: gives chunks of programs to workers, shrinks failures, and writes a ledger."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aotlite.testing.fuzzing.shrink_failure import made_small
 from aotlite.testing.fuzzing.statistics import Chunk, Tally
 
 SIZE = 50
-"""Programs in a chunk."""
+"""The number of programs in a chunk."""
 REFRESH = 500
-"""Programs that are aimed before the rarest cells are looked up again."""
+"""The number of programs with a target before the rarest cells are looked up again."""
 ALIKE = 2
-"""Failures of one kind that are shrunk."""
+"""The most failures of one kind that are shrunk."""
 PROGRAMS = 10_000
 """The number of programs that a process runs before a fresh one replaces it."""
 
@@ -31,7 +31,7 @@ Listener = Callable[["Campaign"], None]
 def fuzz(**plan: Any) -> Tally:
     """Runs random programs and compares. Returns the tally. Arguments are those of `Plan`.
 
-    Programs run in processes of their own: one that hangs or dies is a failure, with its program.
+    Programs run in child processes: a hang or a crash is a failure of its program.
     *Err* `ArgumentError`, `MissingExtraError`; `FormatError` for a ledger of other settings.
 
     >>> tally = fuzz(count=5, jobs=1)
@@ -42,8 +42,8 @@ def fuzz(**plan: Any) -> Tally:
 
 
 def run(plan: Plan, told: Listener = lambda _: None) -> Tally:
-    """Runs a plan; `told` hears of it a few times a second. Ctrl-C ends it early, and the tally
-    says so."""
+    """Runs a plan; calls `told` with the campaign a few times a second. Ctrl-C ends it early; the
+    tally has a note of it."""
     tally = Tally(targets=plan.targets())
     ledger = Ledger(plan, tally)
     try:
@@ -53,7 +53,7 @@ def run(plan: Plan, told: Listener = lambda _: None) -> Tally:
 
 
 class Campaign:
-    """A run that is going on. Each of its threads has a worker, and does one task after another."""
+    """A running campaign. Each of its threads has a worker, and runs one task after another."""
 
     def __init__(self, plan: Plan, tally: Tally, ledger: Ledger) -> None:
         self.plan = plan
@@ -67,7 +67,7 @@ class Campaign:
         self.to_shrink: deque[Failure] = deque()
         self.shrunk: Counter[str] = Counter()
         self.shrinking = 0
-        """Failures that are being shrunk."""
+        """The failures that are shrunk at present."""
         self.lock = threading.RLock()
         self.is_stopped = False
         self.error: BaseException | None = None
@@ -104,7 +104,7 @@ class Campaign:
 
     # --- the tasks
     def _work(self, worker: Worker) -> None:
-        """Runs chunks of programs on one worker, until nothing is left."""
+        """Runs chunks of programs on one worker, until none is left."""
         done = 0
         try:
             while (task := self._next()) is not None:
@@ -138,13 +138,13 @@ class Campaign:
             return Chunk(seeds[0] - self.plan.seed, programs)
 
     def _left(self) -> int:
-        """Returns how many programs are still to begin."""
+        """Returns the number of programs that have not begun."""
         if self.seconds_left() <= 0:
             return 0
         return SIZE if self.plan.count is None else self.plan.count - self.handed_out
 
     def seconds_left(self) -> float:
-        """The time in which programs are begun."""
+        """The seconds in which further programs may begin."""
         minutes = 1.0 if self.plan.is_endless else self.plan.minutes
         if minutes is None:
             return float("inf")
@@ -162,7 +162,7 @@ class Campaign:
         return min(max(shares), 1.0)
 
     def _aim(self) -> int:
-        """A cell: of the rarest ones, any."""
+        """Returns the next target, one of the rarest cells."""
         if not self.aims:
             rng = Random(f"{self.plan.seed}:{self.next_seed}")
             self.aims.extend(aims(self.tally, rng))
@@ -176,7 +176,7 @@ class Campaign:
             with self.lock:
                 self._queue(failure)
             if self.seconds_left() <= 0:
-                worker.stop()  # what is left of the chunk may hang, too
+                worker.stop()  # the rest of the chunk may hang, too
                 break
         if chunk.counts["programs"]:
             self._keep(chunk.line())
@@ -188,7 +188,7 @@ class Campaign:
 
     # --- the failures
     def _queue(self, failure: Failure) -> None:
-        """Remembers to shrink a failure, unless there are enough like it."""
+        """Queues a failure for shrinking, unless enough of its kind are queued."""
         has_program = failure.program is not None and not failure.is_small
         enough = self.shrunk[failure.kind] >= ALIKE or self.shrunk.total() >= self.plan.shrink
         if failure.is_small or (has_program and not enough):

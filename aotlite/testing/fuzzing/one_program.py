@@ -17,7 +17,7 @@ from aotlite.testing.shrinking import smallest
 
 
 def options_of(seed: int) -> dict[str, Any]:
-    """The options of a seed's program: most have none, and each is met."""
+    """The options of a seed's program: mostly none, else each option in turn."""
     if seed % 50 == 0:
         return {"verify": 2}
     match seed % 20:
@@ -33,12 +33,12 @@ def options_of(seed: int) -> dict[str, Any]:
 
 
 def outcome(program: Program, options: dict[str, Any]) -> Outcome:
-    """Plays all calls of a program on one compiled object, and each eagerly."""
+    """Runs all calls of a program on one compiled function and eagerly; returns the outcome."""
     return Compiled(LIBRARY).outcome(program, options)
 
 
 def eager_call(program: Program, number: int) -> tuple[Observation, list[int]]:
-    """The world after an eager call of aotlite's, and the cells that it hit."""
+    """Returns the observation of an eager call in aotlite, and the cells that it hit."""
     return oracles.eager_call(program, number, LIBRARY)
 
 

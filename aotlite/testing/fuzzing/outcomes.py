@@ -17,15 +17,15 @@ class Outcome:
     """The outcome of one program."""
 
     steps: int = 0
-    """Of the program's body."""
+    """The number of steps of the program's body."""
     calls: int = 0
     raised: int = 0
     refused: list[str] = attrs.field(factory=list)
-    """Why calls were refused (GEN-2), and the names of rules by which calls differ."""
+    """The reasons of refused calls (GEN-2), and the rules that allow differences of calls."""
     cells: list[int] = attrs.field(factory=list)
-    """Those that calls hit which were compared whole."""
+    """The cells that completely compared calls hit."""
     found: list[str] = attrs.field(factory=list)
-    """The differences; or a text: it hangs, crashes, raises or is nondeterministic."""
+    """The differences; or one line that says that it hangs, crashes, raises or differs by run."""
 
 
 @attrs.frozen
@@ -35,10 +35,10 @@ class Played:
     seed: int
     target: int
     text: str | None
-    """The program as JSON, None where not even the drawing of it came to an end."""
+    """The program as JSON; None if its generation did not end."""
     outcome: Outcome
     seconds: float = 0.0
-    """Of processor time."""
+    """The seconds of processor time."""
 
 
 def _program(given: Program | str | None) -> Program | None:
@@ -68,7 +68,7 @@ class Failure:
         return kind_of_failure(self.found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, of which `Failure(**data)` is the failure."""
+        """Returns plain data; `Failure(**data)` is the failure."""
         program = None if self.program is None else self.program.to_json()
         return {**attrs.asdict(self, recurse=False), "program": program}
 
@@ -77,7 +77,7 @@ ENDINGS = ("hang", "crash", "raised", "nondeterministic")
 
 
 def kind_of_failure(found: Sequence[str]) -> str:
-    """Returns the kind of a failure; of one that is no difference, its first words.
+    """Returns the kind of a failure: that of its difference, else its first words.
 
     >>> kind_of_failure(["call 0: nondeterministic: compiled gives values of object 1 ..."])
     'nondeterministic: compiled'

@@ -20,11 +20,11 @@ from aotlite.testing.fuzzing.user_functions import demand_place
 EAGER = "eager"
 IN_TURN = "in turn"
 VERSION = 1
-"""Of the ledger's format."""
+"""The version of the ledger's format."""
 
 
 def _jobs() -> int:
-    if hasattr(os, "sched_getaffinity"):  # what this process may use of the machine
+    if hasattr(os, "sched_getaffinity"):  # the processors that this process may use
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -49,11 +49,11 @@ class Plan:
     """
 
     minutes: float | None = None
-    """How long new programs are begun; 1 where neither this nor `count` is given."""
+    """The minutes in which programs may begin; 1 if neither this nor `count` is given."""
     count: int | None = None
     """The number of programs in the finished ledger."""
     seed: int = 0
-    """Of the first program."""
+    """The seed of the first program."""
     engine: str = "aotlite"
     """The library: a name of `engines.ENGINES`, or "module:Class" of an `Engine`."""
     against: str = EAGER
@@ -66,15 +66,15 @@ class Plan:
     """"name=value,name=value" for what compiles. "in turn": most programs with none, others with
     one of those that `aotlite.compile` has."""
     cell: str = "any,any,any,any"
-    """View, write, output and relation that programs aim at."""
+    """The view, write, output and relation of the cells that programs aim at."""
     seconds: float = 20.0
-    """A program that takes longer hangs."""
+    """The seconds after which a program counts as a hang."""
     jobs: int = attrs.field(factory=_jobs)
-    """Processes; all cores."""
+    """The number of processes; None: one for each core."""
     shrink: int = 10
-    """Failures that are made small at most, two of a kind."""
+    """The most failures that are shrunk, two of a kind."""
     ledger: Path | None = attrs.field(default=None, converter=_path)
-    """The file that a run is kept in and goes on from."""
+    """The file to which a run is written, and from which it continues."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("minutes", "seconds"):
@@ -110,7 +110,7 @@ class Plan:
         return _matching(self.cell)
 
     def fixed_options(self) -> dict[str, Any] | None:
-        """The options of every program; None where they come in turn."""
+        """The options of every program; None if programs have options in turn."""
         if self.options == IN_TURN:
             return {} if self.function or self.engine != "aotlite" else None
         pairs = [text.partition("=") for text in self.options.split(",") if text.strip()]
@@ -119,7 +119,7 @@ class Plan:
         return {name.strip(): _literal(text.strip()) for name, _, text in pairs}
 
     def identity(self) -> dict[str, Any]:
-        """The identity of a ledger: runs that differ in any part of it cannot be added up."""
+        """The identity of a ledger: runs with another identity cannot be added to it."""
         names = ("seed", "engine", "against", "function", "options", "cell")
         return {
             "format": "aotlite fuzz",

@@ -32,7 +32,7 @@ def text_of(plan: Plan, failure: Failure) -> str:
 
 
 def head(plan: Plan, failure: Failure) -> str:
-    """The line that says which program it is."""
+    """Returns the line that identifies a failing program."""
     cell = " x ".join(CELLS[failure.target])
     small = "" if failure.is_small or failure.program is None else ", not shrunk"
     drawn = "" if failure.program is not None else ", and the drawing of it did not end"
@@ -55,8 +55,7 @@ def _options(plan: Plan, failure: Failure) -> dict[str, object]:
 
 
 def script_of(plan: Plan, failure: Failure) -> str:
-    """The failure's program as a file of Python that runs; where there is no way to write one in
-    the words of the library, one that runs it as it is."""
+    """Returns the failure's program as Python: code of the library if possible, else data."""
     assert failure.program is not None
     try:
         return _script(plan, failure)
@@ -86,7 +85,7 @@ def _script(plan: Plan, failure: Failure) -> str:
 
 
 def write_script(plan: Plan, failure: Failure, folder: Path) -> Path | None:
-    """Writes a failure's script, with all that is said of it as comments; the file."""
+    """Writes a failure's script, with its report as comments; returns the file."""
     if failure.program is None:
         return None
     said = "\n".join([head(plan, failure), *failure.found])
@@ -122,8 +121,10 @@ def figures(tally: Tally) -> rich.table.Table:
 
 
 def lines(plan: Plan, tally: Tally, show: int) -> Iterator[str]:
-    """The reasons of calls that were not compared, and the failures: `show` of them in full, of
-    those that are small if there are any."""
+    """Yields the reasons of calls that were not compared, and the failures.
+
+    `show` of them are in full, of the shrunk ones if there are any.
+    """
     yield from tally.notes
     for reason, count in tally.reasons.most_common():
         yield f"{count} x {reason}"

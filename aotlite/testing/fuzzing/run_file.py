@@ -1,11 +1,11 @@
-"""The file in which a run is kept and goes on from: JSON lines.
+"""The ledger: the file from which a run continues, in JSON lines.
 
-    {"format": "aotlite fuzz", "version": 1, "aotlite": ..., "seed": ..., ...}   what it is of
+    {"format": "aotlite fuzz", "version": 1, "aotlite": ..., "seed": ..., ...}   its identity
     {"first": 0, "programs": 50, "cells": [[17, 2], ...], "failures": [...], ...}   a chunk
-    {"failures": [...]}   failures of earlier chunks, made small
+    {"failures": [...]}   failures of earlier chunks, shrunk
 
-Lines are only ever added, each in one write, by one process at a time, which holds the lock of a
-file beside it, `<ledger>.lock`. A last line that was cut off is dropped, and a note says so.
+Lines are only added, each in one write, by one process at a time, which holds the lock of the file
+`<ledger>.lock`. An incomplete last line is dropped, with a note.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ BEGIN = b'{"format":"aotlite fuzz"'
 
 
 class Ledger:
-    """A ledger that is open for writing. Without a path it keeps nothing."""
+    """A ledger that is open for writing. Without a path, nothing is written."""
 
     def __init__(self, plan: Plan, tally: Tally) -> None:
-        """Reads what there is into the tally. *Err* `FormatError`, `ArgumentError` where another
-        run writes it."""
+        """Reads the present lines into the tally.
+
+        *Err* `FormatError`; `ArgumentError` if another run writes the file.
+        """
         self.file = None
         if plan.ledger is None:
             return
@@ -62,7 +64,7 @@ class Ledger:
             self.file.flush()
 
     def close(self) -> None:
-        """Gives the lock back."""
+        """Releases the lock."""
         if self.file is not None:
             self.file.close()
             self.file = None
@@ -80,7 +82,7 @@ def read(path: Path, tally: Tally) -> dict[str, Any]:
 
 
 def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
-    """Adds what there is to the tally; the bytes that are whole lines."""
+    """Adds the lines to the tally; returns the number of bytes of complete lines."""
     *lines, rest = path.read_bytes().split(b"\n")
     if rest:
         if not lines and rest[: len(BEGIN)] != BEGIN[: len(rest)]:

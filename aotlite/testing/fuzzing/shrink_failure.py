@@ -1,4 +1,4 @@
-"""Makes a failure small in a worker, so that programs that hang or crash can be shrunk, too."""
+"""Shrinks a failure in a worker, so that programs that hang or crash can be shrunk, too."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 10
 
 
 def made_small(worker: Worker, failure: Failure) -> Failure:
-    """The failure with a smaller program that fails in the same way, and its drawing."""
+    """Returns the failure with a smaller program that fails in the same way, and its drawing."""
     assert failure.program is not None
     ends = failure.kind.startswith(("hang", "crash"))
     limit = min(SHORT, worker.plan.seconds) if ends else worker.plan.seconds

@@ -18,17 +18,17 @@ class Tally:
     """The sums of programs' outcomes."""
 
     targets: tuple[int, ...] = ()
-    """The cells that they aimed at."""
+    """The cells that programs aim at."""
     counts: Counter[str] = attrs.field(factory=Counter)
     reasons: Counter[str] = attrs.field(factory=Counter)
-    """Of calls that were refused, excused or left out."""
+    """The reasons of calls that were refused, allowed to differ, or left out."""
     coverage: Coverage = attrs.field(factory=Coverage)
     failed: dict[int, Failure] = attrs.field(factory=dict)
-    """By seed."""
+    """Seed -> failure."""
     seconds: float = 0.0
-    """Of processor time, over all processes."""
+    """The seconds of processor time of all processes."""
     end: int = 0
-    """The seeds from the first one on that programs were begun of."""
+    """The seed after the last one whose program was counted."""
     notes: list[str] = attrs.field(factory=list)
     """Remarks for a reader on how the run went."""
     is_interrupted: bool = False
@@ -44,7 +44,7 @@ class Tally:
         return [self.failed[seed] for seed in sorted(self.failed)]
 
     def add(self, line: dict[str, Any]) -> None:
-        """Counts a line of a ledger: a chunk of programs, or a failure made small."""
+        """Counts a line of a ledger: a chunk of programs, or shrunk failures."""
         for each in line.get("failures", []):
             failure = Failure(**each)
             self.failed[failure.seed] = failure
@@ -60,11 +60,11 @@ class Tally:
         return sum(self.coverage.hits[cell] >= enough for cell in self.targets)
 
     def rate(self) -> float:
-        """Programs a minute of a core's time."""
+        """Programs per minute of processor time."""
         return 60 * self.programs / self.seconds if self.seconds else 0.0
 
     def last_line(self) -> str:
-        """The run in a line.
+        """The run in one line.
 
         >>> Tally(targets=(1, 2)).last_line()
         '0 programs, 0 of 2 cells, 0 failures (0 programs a minute a core)'
@@ -83,11 +83,11 @@ def _plural(word: str, count: int) -> str:
 
 @attrs.define
 class Chunk:
-    """Sums up programs that follow each other, to a line of a ledger."""
+    """The sums of consecutive programs, for a line of a ledger."""
 
     first: int
     programs: tuple[tuple[int, int], ...]
-    """Seeds and targets."""
+    """The seeds and targets of the programs."""
     counts: Counter[str] = attrs.field(factory=Counter)
     reasons: Counter[str] = attrs.field(factory=Counter)
     cells: Counter[int] = attrs.field(factory=Counter)
@@ -95,7 +95,7 @@ class Chunk:
     seconds: float = 0.0
 
     def add(self, played: Played) -> Failure | None:
-        """Counts a program, which is the next one; the failure, if it is one."""
+        """Counts the next program; returns its failure, or None."""
         outcome = played.outcome
         self.counts.update(programs=1, calls=outcome.calls, raised=outcome.raised)
         self.counts.update(steps=outcome.steps)
@@ -110,7 +110,7 @@ class Chunk:
         return failure
 
     def line(self) -> dict[str, Any]:
-        """The chunk's line."""
+        """Returns the line of the chunk."""
         return {
             "first": self.first,
             **{name: self.counts[name] for name in COUNTS},

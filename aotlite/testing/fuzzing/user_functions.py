@@ -1,4 +1,4 @@
-"""User functions by "module:name" or "file.py:name": compilers and engines of the user's own."""
+"""The user's own compilers and engines, by "module:name" or "file.py:name"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aotlite.testing.engines import ENGINES, Engine, engine
 
 
 def library_of(text: str) -> Engine:
-    """The engine of a name, or an object of the class that "module:Class" stands for."""
+    """Returns the engine of a name, or an instance of the class of "module:Class"."""
     if text in ENGINES:
         return engine(text)
     found = named(text, "engine")
@@ -26,7 +26,7 @@ def library_of(text: str) -> Engine:
 
 
 def compiler_of(text: str) -> Callable[..., Any]:
-    """The function that "module:name" stands for."""
+    """Returns the function of "module:name"."""
     found = named(text, "function")
     if not callable(found):
         raise ArgumentError(f"fuzz: function {text!r} is {found!r}, expected what compiles one")
@@ -34,7 +34,7 @@ def compiler_of(text: str) -> Callable[..., Any]:
 
 
 def named(text: str, what: str) -> Any:
-    """The object of "module:name", "module:outer.name" or "file.py:name"."""
+    """Returns the object of "module:name", "module:outer.name" or "file.py:name"."""
     place, _, name = text.rpartition(":")
     found: Any = _file(place, what) if place.endswith(".py") else _module(place, what)
     for part in name.split("."):
@@ -45,7 +45,7 @@ def named(text: str, what: str) -> Any:
 
 
 def demand_place(text: str, what: str) -> None:
-    """*Err* `ArgumentError` where "module:name" or "file.py:name" names no module or file."""
+    """*Err* `ArgumentError` if "module:name" or "file.py:name" names no module or file."""
     place = text.rpartition(":")[0]
     if place.endswith(".py"):
         if not Path(place).is_file():
@@ -53,7 +53,7 @@ def demand_place(text: str, what: str) -> None:
         return
     try:
         is_there = importlib.util.find_spec(place) is not None
-    except (ModuleNotFoundError, ValueError):  # of a package above, of a name that is none
+    except (ModuleNotFoundError, ValueError):  # a parent that is no package, or an invalid name
         is_there = False
     if not is_there:
         raise _no_module(place, what)
@@ -74,7 +74,7 @@ def _no_module(name: str, what: str) -> ArgumentError:
 
 
 def looked_in() -> str:
-    """The folders in which Python looks for modules, the working folder first."""
+    """The folders in which Python searches modules, the working folder first."""
     folders = dict.fromkeys([os.getcwd(), *(path or os.getcwd() for path in sys.path)])
     return ", ".join(folders)
 
@@ -91,6 +91,6 @@ def _file(path: str, what: str) -> ModuleType:
         raise _no_file(path, what)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(file.parent))  # so that it finds its neighbors, as when it is run
+    sys.path.insert(0, str(file.parent))  # so that it can import its neighbors, as when it is run
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Random arguments of programs: tensors on one memory that have a relation."""
+"""Random arguments of programs: tensors that share memory in a relation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HISTORIES = ("plain", "plain", "plain", "grown", "grown", "grown", "leaf")
 
 @attrs.frozen
 class Slot:
-    """An argument that is wanted."""
+    """The shape and dtype of a wanted argument."""
 
     shape: Shape
     dtype: str = "float64"
@@ -25,11 +25,11 @@ class Slot:
 
 @attrs.define
 class Setup:
-    """Writes the steps of a setup."""
+    """Draws the steps of a setup."""
 
     rng: Source
     dtypes: tuple[str, ...] = DTYPES
-    """Those of views in another dtype."""
+    """The dtypes of views in another dtype."""
     steps: list[Step] = attrs.field(factory=list)
 
     def do(self, op: str, *args: Any) -> str:
@@ -40,7 +40,7 @@ class Setup:
         return self.rng.chance(share)
 
     def fresh(self, shape: Shape, dtype: str, history: str) -> str:
-        """A tensor on memory of its own."""
+        """A tensor on new memory."""
         if dtype in ("int64", "bool"):
             history = "plain"
         made = self.do("make", self.rng.randrange(7), shape, dtype, history != "plain")
@@ -48,7 +48,7 @@ class Setup:
 
     # --- one tensor
     def single(self, slot: Slot, history: str) -> str:
-        """A tensor of its own: whole memory, or a view by a recipe of a base that is dead."""
+        """A tensor on new memory: all of it, or a view of a base that nothing else refers to."""
         shape, dtype = slot.shape, slot.dtype
         match self.rng.randrange(8):
             case 4 if len(shape) > 1:
@@ -65,11 +65,11 @@ class Setup:
                 return self.fresh(shape, dtype, history)
 
     def expanded(self, slot: Slot, history: str) -> str:
-        """A tensor that has two elements in one place, where its shape allows."""
+        """A tensor with two elements at one address, if its shape allows it."""
         shape = slot.shape
         wide = [dim for dim, size in enumerate(shape) if size > 1]
         if len(wide) > 1 and self.chance(0.6):
-            wide.pop()  # an innermost stride of 1 can be seen in other dtypes
+            wide.pop()  # an innermost stride of 1 allows views of other dtypes
         if len(shape) > 1 and self.chance(0.25):
             line = self.flat(sum(shape) + 1, slot.dtype, history)
             return self.do("as_strided", line, shape, [1] * len(shape))
@@ -88,7 +88,7 @@ class Setup:
 
     # --- several tensors on one memory
     def related(self, relation: str, slots: list[Slot], history: str) -> list[str]:
-        """The tensors of `slots`, on one memory in this relation as far as shapes allow."""
+        """The tensors of `slots` on one memory, in this relation as far as shapes allow."""
         if relation == "expanded":
             first = self.expanded(slots[0], history)
             others = [first if self.chance(0.4) else self.alike(first, each) for each in slots[1:]]
@@ -183,7 +183,7 @@ class Setup:
 
 
 OTHERS = {"complex128": ("float64",), "float32": ("float64", "int64")}
-"""The dtypes in which memory of a dtype is seen, for dtypes that not all fit."""
+"""Dtype -> the dtypes of views of its memory, where not all dtypes fit."""
 
 
 def arguments(
@@ -194,7 +194,7 @@ def arguments(
     limits: Limits,
     history: str | None = None,
 ) -> tuple[list[Step], list[str]]:
-    """The setup and arguments of a call: `slots` on one memory, `extra` each on its own."""
+    """The setup and arguments of a call: `slots` on one memory, each of `extra` on new memory."""
     setup = Setup(rng, limits.dtypes)
     args = setup.related(relation, slots, history or rng.choice(HISTORIES))
     args += [setup.single(slot, rng.choice(HISTORIES)) for slot in extra]

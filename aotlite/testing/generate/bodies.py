@@ -1,4 +1,4 @@
-"""Random bodies of programs: steps are tried eagerly while they are drawn."""
+"""Random bodies of programs; each step runs eagerly when it is drawn."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import FILLS, MULTI
 
 RESHAPING = ("geometry", "resize", "set")
-"""Kinds of writes of the object rather than of its values."""
+"""The kinds of writes that change an object's geometry or memory, not its values."""
 
 
 @attrs.define
 class Draft:
-    """A body that is being drawn, and the live values of its first call."""
+    """A body during its generation, and the live values of its first call."""
 
     rng: Source
     args: list[Any]
     limits: Limits
     grad: bool = True
-    """The mode of the call."""
+    """The grad mode of the call."""
     steps: list[Step] = attrs.field(factory=list)
     values: list[Any] = attrs.field(init=False)
     watcher: Watcher = attrs.field(init=False)
@@ -52,7 +52,7 @@ class Draft:
         return self.limits.max_steps - len(self.steps)
 
     def run(self, op: str, *args: Any, no_grad: bool = False) -> list[Any] | None:
-        """Adds a step if it runs, and rarely if it raises; the tensors that it made."""
+        """Adds a step if it runs, and rarely if it raises; returns the tensors that it made."""
         library = self.limits.library
         if len(self.steps) >= self.limits.max_steps or self.has_raised:
             return None
@@ -80,11 +80,11 @@ class Draft:
             return tuple(self.name(item) for item in arg)
         return self.names[id(arg)] if isinstance(arg, self.limits.library.tensor_type) else arg
 
-    # --- what there is
+    # --- live tensors
     def objects(
         self, memory: WatchedMemory | None = None, *, uncut: bool = False
     ) -> list[WatchedTensor]:
-        """The tensors, on one memory, not behind a detach."""
+        """The live tensors; of one memory, if given; with `uncut`, not behind a detach."""
         return [
             each
             for each in self.watcher.objects.values()
@@ -92,7 +92,7 @@ class Draft:
         ]
 
     def pick(self, memory: WatchedMemory | None = None, *, uncut: bool = False) -> Any:
-        """A tensor, rather a late one."""
+        """One of these tensors, with preference for late ones."""
         found = self.objects(memory, uncut=uncut)
         if not found:
             return None
@@ -101,7 +101,7 @@ class Draft:
 
     # --- the views
     def view(self, memory: WatchedMemory | None, op: str) -> list[Any]:
-        """Takes a view of some tensor on the memory; the views, or []."""
+        """Takes a view of a tensor on the memory; returns the views, or []."""
         for _ in range(4):
             source = self.pick(memory)
             if source is None:
@@ -112,7 +112,7 @@ class Draft:
         return []
 
     def any_view(self) -> str:
-        """A view op, but no hidden alias where there are others: it hides more than it shows."""
+        """A view op, other than `hidden_alias` if there are others, as that hides writes."""
         views = [view for view in self.limits.views if view != "hidden_alias"]
         return self.rng.choice(views or self.limits.views)
 
@@ -126,7 +126,7 @@ class Draft:
 
     # --- the writes
     def write(self, memory: WatchedMemory | None, kind: str) -> bool:
-        """Writes some tensor on the memory; whether one of this kind was made."""
+        """Writes a tensor on the memory; returns whether the write is of this kind."""
         return any(self._write(memory, kind) for _ in range(5))
 
     def _write(self, memory: WatchedMemory | None, kind: str) -> bool:
@@ -196,7 +196,7 @@ class Draft:
         return self.run(op, target, other, no_grad=no_grad)
 
     def _source(self, target: Any) -> Any:
-        """A tensor that broadcasts to the target, rather one of its shape."""
+        """A tensor that broadcasts to the target, with preference for its shape."""
         alike = [
             each.tensor
             for each in self.objects()
@@ -293,7 +293,7 @@ class Draft:
         return made[0] if made else None
 
     def act(self, memory: WatchedMemory | None) -> None:
-        """Any step, mostly on the memory."""
+        """Adds any step, mostly on the memory."""
         memory = memory if self.chance(0.8) else None
         match self.rng.randrange(8):
             case 0 | 1 | 2:
@@ -308,7 +308,7 @@ class Draft:
 
     # --- the results
     def output(self, memory: WatchedMemory, kind: str) -> list[Any]:
-        """Results so that one of this kind is on the memory; may take a view for it."""
+        """Results of which one of this kind is on the memory; may add a view for it."""
         there = [each for each in self.objects() if memory in each.memories()]
         views = [o.tensor for o in there if not (o.is_root or o.is_argument or o.cut or o.is_part)]
         roots = [o.tensor for o in there if o.is_root]
@@ -339,7 +339,7 @@ class Draft:
         return [self.rng.choice(views)] if views else self._uncut(memory, self.plainest())
 
     def plainest(self) -> str:
-        """The view for a result that is to be one."""
+        """The simplest view op, for a result that has to be a view."""
         return "alias" if "alias" in self.limits.views else self.any_view()
 
     def _uncut(self, memory: WatchedMemory, op: str) -> list[Any]:
@@ -348,7 +348,7 @@ class Draft:
 
 
 def _is_leaf(tensor: Any) -> bool:
-    """Whether it is a leaf; the part of a base that was written cannot be asked."""
+    """Whether it is a leaf; False if `is_leaf` raises, as for a part of a written base."""
     try:
         return bool(tensor.is_leaf)
     except AutogradError:

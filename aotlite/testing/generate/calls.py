@@ -1,4 +1,4 @@
-"""Random calls of programs: arguments put in order, tried, and other ones for the same body."""
+"""Random calls of programs: the order of arguments, trial runs, and calls with others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from aotlite.testing.programs.steps import Call, Step
 
 TRIES = 4
 OF_ONE = ("alone", "separate", "expanded", "made inside")
-"""Relations of a memory on which one argument lies, or none."""
+"""The relations of a memory with one argument, or none."""
 
 
 def made_call(rng: Source, made: tuple[list[Step], list[str]], *, grad: bool) -> Call:
-    """A call with these arguments, after which a result is written, mostly."""
+    """A call with these arguments, mostly with a write of a result after it."""
     if not rng.chance(0.95):
         return Call(*made, grad=grad)
     return Call(*made, grad=grad, write=(rng.randrange(4), rng.choice(["mul_", "add_", "fill_"])))
@@ -33,7 +33,7 @@ def ordered(call: Call, order: list[int]) -> Call:
 
 
 def given_to(library: Engine, call: Call) -> tuple[list[Any], list[Any]] | None:
-    """The live values of a call's setup and the arguments; None if the setup does not run."""
+    """The live values of a call's setup, and the arguments; None if the setup raises."""
     try:
         return setup_of(library, call)
     except Exception:
@@ -43,8 +43,10 @@ def given_to(library: Engine, call: Call) -> tuple[list[Any], list[Any]] | None:
 def another_call(
     rng: Source, program: Program, slots: list[Slot], order: list[int], limits: Limits
 ) -> list[Call]:
-    """A call of the body with other arguments, which is exact and mostly runs to its end; none if
-    none is found. `order` is the order in which the body takes `slots`."""
+    """A call of the body with other arguments, which is exact and mostly runs to its end.
+
+    Empty if none is found. `order` is the order in which the body takes `slots`.
+    """
     for _ in range(TRIES):
         wanted = slots
         if rng.chance(0.08):
@@ -58,7 +60,7 @@ def another_call(
 
 
 def _runs_exactly(library: Engine, program: Program, call: Call) -> bool | None:
-    """Whether the body runs, exactly; None if it raises."""
+    """Whether the body computes exactly; None if it raises."""
     given = given_to(library, call)
     if given is None:
         return False
@@ -74,7 +76,7 @@ def _runs_exactly(library: Engine, program: Program, call: Call) -> bool | None:
 def _other_arguments(
     rng: Source, slots: list[Slot], limits: Limits
 ) -> tuple[list[Step], list[str]]:
-    """Some of the slots on one memory, the others on memory of their own."""
+    """Arguments: some of the slots on one memory, each of the others on new memory."""
     apart = "alone" if len(slots) == 1 else "separate"
     of_many = [r for r in limits.relations if r not in OF_ONE]
     of_many = of_many if len(slots) > 1 else []

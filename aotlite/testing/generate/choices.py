@@ -23,17 +23,17 @@ from aotlite.testing.programs.vocabulary import OF_COMPLEX, VIEWS
 
 T = TypeVar("T")
 DTYPES = ("float64", "complex128", "int64", "float32")
-"""Of tensors in programs; masks of bool and indices of int64 come besides."""
+"""The dtypes of tensors in programs, besides bool masks and int64 indices."""
 STEPS = 12
-"""The most steps of a body, unless others are asked for."""
+"""The default of the most steps of a body."""
 MOST_STEPS = 40
 
 
 class Source(Protocol):
     """The source of choices: `Seeded`, or `aotlite.testing.strategies.Choices`.
 
-    A source that makes programs simpler prefers the first of several options, numbers next to 0,
-    and what has a chance not to happen: draws put what is simplest there.
+    A source that shrinks prefers the first of several options, numbers near 0, and chances that are
+    False; draws are written so that these are the simplest.
     """
 
     def chance(self, share: float) -> bool: ...
@@ -48,15 +48,14 @@ class Seeded(Random):
     """The choices of a seed."""
 
     def chance(self, share: float) -> bool:
-        """True for this share of the times."""
+        """True with this probability."""
         return self.random() < share
 
 
 def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
-    """Counts 0, 1, ... so often as a source wants: at most `most` times, and on average `mean`
-    times if there were no `most`.
+    """Yields 0, 1, ...: at most `most` numbers, on average `mean` without that limit.
 
-    It is asked anew each time, so that a source can leave out any single turn.
+    Each number is a choice of its own, so that a source can drop any single one.
     """
     for count in range(most):
         if not source.chance(mean / (1 + mean)):
@@ -66,8 +65,8 @@ def times(source: Source, mean: float, most: int = 6) -> Iterator[int]:
 
 # ------------------------------------------------------------------------------------ the limits
 def chosen(where: str, name: str, known: Sequence[str], given: Any) -> tuple[str, ...]:
-    """What is given of the known names, all of them for None; `where` and `name` are for the
-    `ArgumentError` that other names raise."""
+    """Returns the given names, all known ones for None. Raises `ArgumentError`, about `where` and
+    `name`, for unknown ones."""
     found = tuple(known) if given is None else (given,) if isinstance(given, str) else tuple(given)
     unknown = [each for each in found if each not in known]
     if unknown or not found:
@@ -87,10 +86,10 @@ class Limits:
     dtypes: tuple[str, ...] = DTYPES
     max_steps: int = STEPS
     library: Engine = attrs.field(factory=engine)
-    """Programs are tried on it while they are drawn."""
+    """The engine that runs programs while they are drawn."""
 
     def cells(self) -> Sequence[int]:
-        """The numbers of the possible cells within."""
+        """The numbers of the possible cells of these limits."""
         if (self.views, self.writes, self.outputs, self.relations) == EVERYTHING:
             return POSSIBLE
         names = self.views, self.writes, self.outputs, self.relations
@@ -101,9 +100,9 @@ class Limits:
         ]
 
     def cell(self, source: Source) -> Cell:
-        """Some cell within, each of its names a choice of its own."""
+        """A random cell of these limits; each of its names is one choice."""
         view, write = source.choice(self.views), source.choice(self.writes)
-        # An input is the simplest result: it needs no step.
+        # An input is the simplest result, as it needs no step.
         simple = sorted(self.outputs, key=lambda output: output != "input")
         ends = {
             relation: [o for o in simple if not impossible((view, write, o, relation))]
@@ -136,10 +135,9 @@ def limits_of(
     max_steps: int = STEPS,
     on: str | Engine = "aotlite",
 ) -> Limits:
-    """Limits of these names; None stands for all that the dtypes allow.
+    """Returns the limits of these names; None stands for all names that the dtypes allow.
 
-    Raises `ArgumentError`, which says `where`, for unknown names, and for those that the dtypes
-    rule out.
+    Raises `ArgumentError`, about `where`, for unknown names, and for names that the dtypes exclude.
     """
     dtypes = chosen(where, "dtypes", DTYPES, dtypes)
     if not isinstance(max_steps, int) or not 1 <= max_steps <= MOST_STEPS:
@@ -162,7 +160,7 @@ def limits_of(
 
 
 def _views_of(dtypes: Sequence[str]) -> tuple[str, ...]:
-    """The views that there are for tensors of these dtypes."""
+    """The view ops of tensors of these dtypes."""
     missing: tuple[str, ...] = OF_COMPLEX
     if "complex128" in dtypes:
         missing = () if "float64" in dtypes else ("view_as_complex",)

@@ -1,7 +1,7 @@
 """Keeps random programs exact: the bound of a step's result is computed before it runs.
 
-Numbers stay well below the bound of `observe.exact_numbers`, so that most gradients keep it
-too; worlds are looked at in the end (`observe.differences.is_exact`).
+Numbers stay well below the bound of `observe.exact_numbers`, so that most gradients keep it too;
+`observe.differences.is_exact` checks the observations in the end.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from aotlite.testing.programs.steps import Step
 from aotlite.testing.programs.vocabulary import POINTWISE
 
 COMPUTE = frozenset((*POINTWISE, "add", "sub", "mul", "neg", "square", "sum"))
-"""Ops of programs that compute; all others move bits, or compare them."""
+"""The ops of programs that compute; all others move or compare bits."""
 MOVE = frozenset(("copy_", "setitem", "index_put_"))
-"""Ops that convert what they move, their last argument, where its dtype is another one."""
+"""The ops that cast their last argument if its dtype differs."""
 
 
 def stays_exact(library: Engine, op: str, args: Sequence[Any]) -> bool:
-    """Whether a step computes and converts exact numbers only, and makes only small ones."""
+    """Whether a step computes with and casts exact numbers alone, and its results are small."""
     if op in COMPUTE:
         return _computes_exactly(op, [_array(library, arg) for arg in args])
     if op not in MOVE or not isinstance(args[-1], library.tensor_type):
@@ -37,14 +37,14 @@ def stays_exact(library: Engine, op: str, args: Sequence[Any]) -> bool:
 def _computes_exactly(op: str, arrays: list[np.ndarray]) -> bool:
     names = {array.dtype.name for array in arrays if array.ndim} & BITS.keys()
     if not names:
-        return True  # integers wrap around, in any order
+        return True  # integer sums are exact, as they wrap around
     floats = [_as_float(array) for array in arrays]
     room = min(BITS[name] for name in names) // 2
     return are_exact(floats) and _made(op, floats) < 2.0**room
 
 
 def _array(library: Engine, arg: Any) -> np.ndarray:
-    """The numbers of a tensor in a row; a number has no dimension."""
+    """The numbers of a tensor as a flat array; a number as a 0-d array."""
     if isinstance(arg, library.tensor_type):
         return array_of(library.bytes_of(arg.detach()), str(arg.dtype))
     return np.array(arg)
@@ -59,7 +59,7 @@ def _made(op: str, arrays: list[np.ndarray]) -> float:
     sizes = [largest(array) for array in arrays]
     match op.rstrip("_"):
         case "mul":
-            return 2 * prod(sizes)  # of complex numbers, a part is a sum of two products
+            return 2 * prod(sizes)  # each part of a complex product is a sum of two products
         case "square":
             return 2 * sizes[0] ** 2
         case "sum":
@@ -69,7 +69,7 @@ def _made(op: str, arrays: list[np.ndarray]) -> float:
 
 # ------------------------------------------------------------------------------- afterwards
 class Exactly:
-    """Looks on at a run; `is_broken` once a step computed or converted what is not exact."""
+    """Observes a run; `is_broken` after a step with inexact numbers."""
 
     def __init__(self, library: Engine) -> None:
         self.library = library
@@ -83,8 +83,10 @@ class Exactly:
 
 
 def has_exact_gradients(library: Engine, values: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether a backward from the results gives exact gradients, or raises; changes `.grad` of
-    the leaves among the values."""
+    """Whether a backward from the results gives exact gradients, or raises.
+
+    It writes the `.grad` of the leaves among the values.
+    """
     if backward_error(library, list(tensors_in(library, results))) is not None:
         return True
     leaves = [each for each in tensors_in(library, values) if asked(each, "is_leaf") is True]

@@ -19,14 +19,14 @@ def _item_size(dtype: str) -> int:
 
 @attrs.frozen
 class Storage:
-    """Memory of `size` small whole numbers of a dtype; other numbers for another seed.
+    """Memory of `size` small whole numbers of a dtype, drawn by `seed`.
 
     >>> Storage(4, "float64").step()
     Step('make', (0, (4,), 'float64', False))
     """
 
     size: int
-    """In elements."""
+    """The number of elements."""
     dtype: str = "float64"
     seed: int = 0
     requires_grad: bool = False
@@ -43,7 +43,7 @@ class Storage:
 
 @attrs.frozen
 class Layout:
-    """A tensor's place on a storage; stride and offset count elements of its own dtype.
+    """A tensor's geometry on a storage; stride and offset count elements of the tensor's dtype.
 
     >>> diagonal = Layout(Storage(4), (2,), (3,))
     >>> diagonal.places(), diagonal.overlaps
@@ -74,14 +74,14 @@ class Layout:
 
     @property
     def end(self) -> int:
-        """The place behind the last element."""
+        """The offset after the last element."""
         if not prod(self.shape):
             return self.offset
         steps = sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
         return self.offset + steps + 1
 
     def places(self) -> Ints:
-        """The place in the storage of each element, in row-major order."""
+        """The offset in the storage of each element, in row-major order."""
         found = [self.offset]
         for size, stride in zip(self.shape, self.stride, strict=True):
             found = [start + i * stride for start in found for i in range(size)]
@@ -89,12 +89,12 @@ class Layout:
 
     @property
     def overlaps(self) -> bool:
-        """Whether two elements are in one place."""
+        """Whether two elements have one address."""
         places = self.places()
         return len(set(places)) < len(places)
 
     def steps(self) -> tuple[Step, ...]:
-        """A setup of which the last value is the tensor."""
+        """A setup whose last value is the tensor."""
         seen = [] if self.dtype == self.storage.dtype else [Step("view_dtype", ("$0", self.dtype))]
         window = Step("as_strided", (f"${len(seen)}", self.shape, self.stride, self.offset))
         return self.storage.step(), *seen, window

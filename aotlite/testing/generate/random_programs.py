@@ -1,6 +1,6 @@
 """Random programs, each drawn towards a cell of the table of `aotlite.testing.coverage.cells`.
 
-A program depends on nothing but its seed and its target.
+A program is a function of its seed and its target alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aotlite.testing.programs.steps import Call
 
 ATTEMPTS = 8
 OF_LEAVES = ("no_grad", "detached", "hidden_alias", "resize", "set", "geometry")
-"""Kinds of write that a leaf that requires grad allows."""
+"""The kinds of write that a leaf that requires grad allows."""
 
 
 def draw(seed: int, target: int | None = None, limits: Limits = ANYTHING) -> Program:
@@ -42,8 +42,8 @@ def draw(seed: int, target: int | None = None, limits: Limits = ANYTHING) -> Pro
 
 
 def attempted(rng: Source, cell: Cell, limits: Limits) -> tuple[Program, set[int]] | None:
-    """A program and the cells that its first call hits; None where its setup does not run, or
-    where its numbers are not exact."""
+    """Returns a program and the cells that its first call hits; None if its setup raises, or its
+    numbers are not exact."""
     slots, extra = _slots(rng, cell, limits)
     order = rng.sample(range(len(slots) + len(extra)), len(slots) + len(extra))
     call = ordered(_first_call(rng, cell, slots, extra, limits), order)
@@ -68,7 +68,7 @@ def attempted(rng: Source, cell: Cell, limits: Limits) -> tuple[Program, set[int
 
 # ------------------------------------------------------------------------------------ arguments
 def _slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[Slot], list[Slot]]:
-    """Arguments for the target's memory, and further ones."""
+    """The arguments on the target's memory, and further ones."""
     relation = cell[3]
     shape, dtype = kind_of_slots(rng, cell, limits)
     count = 1 if relation in OF_ONE else rng.choice([2, 2, 2, 3])
@@ -84,7 +84,7 @@ def _slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[Slot], list[Sl
 
 
 def kind_of_slots(rng: Source, cell: Cell, limits: Limits) -> tuple[list[int], str]:
-    """A shape and a dtype for which the cell can be hit."""
+    """A shape and a dtype with which a program can hit the cell."""
     view, write, _, relation = cell
     shape = _shape(rng)
     dtype = rng.choices(limits.dtypes, [WEIGHTS[name] for name in limits.dtypes])[0]
@@ -129,7 +129,7 @@ def _first_call(
 
 # --------------------------------------------------------------------------- steps and results
 def _body(draft: Draft, cell: Cell, focus: Any) -> WatchedMemory | None:
-    """Draws the steps; the memory on which the target's view and write were."""
+    """Draws the steps; returns the memory of the target's view and write."""
     view, write, _, relation = cell
     rng = draft.rng
     if relation == "made inside":
@@ -141,7 +141,7 @@ def _body(draft: Draft, cell: Cell, focus: Any) -> WatchedMemory | None:
     acts += [(draft.view, draft.any_view()) for _ in times(rng, 2, 2)]
     acts += [(draft.write, rng.choice(draft.limits.writes)) for _ in times(rng, 1, 2)]
     for action, name in rng.sample(acts, len(acts)):
-        if rng.chance(0.98):  # a source that makes programs simpler leaves it out
+        if rng.chance(0.98):  # a source that shrinks leaves it out
             action(memory, name)
     for _ in times(rng, 3.6, 8):
         if draft.room() > 3:
@@ -150,7 +150,7 @@ def _body(draft: Draft, cell: Cell, focus: Any) -> WatchedMemory | None:
 
 
 def _results(draft: Draft, cell: Cell, memory: WatchedMemory) -> list[Any]:
-    """At most four results, of which one is of the target's kind."""
+    """At most four results; one is of the target's kind."""
     rng, wanted = draft.rng, cell[2]
     found = draft.output(memory, wanted)
     outside = ("input", "view of an input")

@@ -1,7 +1,7 @@
 """Random arguments of views and writes that fit a tensor's shape, strides and dtype.
 
-A function of `VIEW_ARGS` gives the further arguments of a view op, or None where the op does not
-fit the tensor. Values come as live tensors, of which only geometry is read.
+A function of `VIEW_ARGS` returns the further arguments of a view op, or None if the op is not
+possible. Values are live tensors, whose geometry alone is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Args = list[Any] | None
 
 
 def _factors(rng: Source, count: int) -> list[int]:
-    """A random shape of this many elements."""
+    """A random shape of `count` elements."""
     shapes = [[count], [-1], [1, count], [count, 1]]
     for size in (2, 3, 4):
         if count and count % size == 0:
@@ -53,7 +53,7 @@ def _expand(rng: Source, x: Any) -> Args:
 
 
 def _dim(rng: Source, x: Any) -> int | None:
-    """A dimension with elements."""
+    """A random dimension that is not empty."""
     found = [dim for dim, size in enumerate(x.shape) if size]
     return rng.choice(found) if found else None
 

@@ -1,7 +1,7 @@
 """The differences between two observations (GEN-11), and whether their numbers are exact.
 
-Place: above `observation`; it runs nothing. What may differ by the rules is decided here: bases and
-offsets that nobody can see (META-10), signs of zeros in gradients.
+Place: above `observation`; it runs nothing. It ignores the differences that the rules allow: bases
+and offsets that no user can observe (META-10), signs of zeros in gradients.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def _gradient_differences(
 def is_exact(world: Observation) -> bool:
     """Whether all numbers of an observation are exact (see `exact_numbers`), gradients included.
 
-    In a program that looks at memory in another dtype, values may be the bits of other numbers.
-    They are compared bit for bit like all values, and only its gradients are asked here.
+    In a program with views of another dtype, values may be the bits of other numbers; these are not
+    checked here, only gradients are.
     """
     seen: list[TensorSnapshot | GradientSnapshot] = [
         each for each in world.grads if each is not None
@@ -98,17 +98,17 @@ def is_exact(world: Observation) -> bool:
 
 
 def same_exactly(mine: bytes, its: bytes, dtype: str) -> bool:
-    """The same numbers, -0.0 as 0.0 and any nan as another.
+    """Whether the numbers are equal; -0.0 equals 0.0, and all nans are equal.
 
-    A gradient that is added to zeros loses the sign of its zeros, one that is passed on keeps it,
-    and which of both is done is the compiler's business; so are the bits of a nan.
+    A gradient that is added to zeros loses the sign of its zeros, one that is passed on keeps it. A
+    compiler is free to do either, and to return any nan.
     """
     a, b = array_of(mine, dtype), array_of(its, dtype)
     return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def same_numbers(mine: bytes, its: bytes, dtype: str) -> bool:
-    """As `same_exactly`; numbers that are not exact may differ by the order of sums."""
+    """Like `same_exactly`, but inexact numbers may differ by rounding."""
     if same_exactly(mine, its, dtype):
         return True
     a, b = array_of(mine, dtype), array_of(its, dtype)

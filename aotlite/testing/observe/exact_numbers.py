@@ -1,12 +1,11 @@
-"""Which numbers are exact: so small and so round that sums of them are, in any order.
+"""Exact numbers: those whose sums are exact in any order.
 
-A number is exact where it is a whole multiple of a unit, 1 or down to 1/1024, and less than a power
-of two of them: 2**50 for 64 bits, 2**20 for 32. A sum of few such numbers fits the significand,
-whichever is added first, and so does each product that is exact again. Integers are exact always:
-they wrap around. Numbers that are the bits of another dtype (`view_dtype`) are none of these: they
-may be copied, which keeps every bit, and are not to be computed with.
+Numbers are exact if they are whole multiples of one unit (1, 1/2, ... or 1/1024) and smaller than a
+power of two of it: 2**50 units for 64 bits, 2**20 for 32. A sum of few exact numbers then fits the
+significand, in any order. Integers are always exact, as they wrap around. Numbers that are the bits
+of another dtype (`view_dtype`) are not exact; a program may copy them, but not compute with them.
 
-Place: below `differences` and the generators, which ask it. It knows arrays of NumPy only.
+Place: below `differences` and the generators. It uses arrays of NumPy alone.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ BITS = {
     "float64": 50,
     "complex128": 50,
 }
-"""For a dtype the significant bits of exact numbers: three or more are left for sums."""
+"""Dtype -> the significant bits of exact numbers; three or more bits are left for sums."""
 FINEST = 10
-"""The finest unit is 2**-10."""
+"""The exponent of the finest unit, 2**-10."""
 
 
 def array_of(values: bytes, dtype: str) -> np.ndarray:
@@ -63,20 +62,20 @@ def are_exact(arrays: Iterable[np.ndarray]) -> bool:
 
 
 def largest(array: np.ndarray) -> float:
-    """The largest magnitude of a number or of its parts; 0.0 where there is none."""
+    """The largest magnitude of a number, or of its real or imaginary part; 0.0 if empty."""
     parts = _parts(array)
     return float(np.abs(parts).max()) if parts.size else 0.0
 
 
 def _parts(array: np.ndarray) -> np.ndarray:
-    """The numbers, complex ones as their real and imaginary parts."""
+    """The numbers; complex numbers as their real and imaginary parts."""
     if array.dtype.kind == "c":
         return array.reshape(-1).view(array.real.dtype)
     return array.astype(np.float64) if array.dtype.itemsize < 4 else array
 
 
 def _fineness(parts: np.ndarray) -> int | None:
-    """How often 1 is halved for a unit of which all are whole multiples; None for no unit."""
+    """The smallest k for which all numbers are whole multiples of 2**-k; None if there is none."""
     for halved in range(FINEST + 1):
         scaled = parts * 2.0**halved if halved else parts
         if (scaled == np.rint(scaled)).all():

@@ -1,7 +1,7 @@
-"""The observation of a call, as plain data: all that a user can tell.
+"""The observation of a call as plain data: everything that a user can observe (GEN-11).
 
-Place: below everything that makes such data (`observe_call`) or compares it (`differences`). It
-knows no library and no program. Rules: GEN-11.
+Place: below `observe_call`, which makes observations, and `differences`, which compares them. It
+uses no library and no program.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class TensorSnapshot:
     dtype: str
     requires_grad: bool
     leaf: bool | str
-    """Whether it is a leaf; the error's name where asking raises."""
+    """Whether it is a leaf; the class name of the error if `is_leaf` raises."""
     node: bool | str
-    """Whether it has a tape node; the error's name where asking raises."""
+    """Whether it has a tape node; the class name of the error if `grad_fn` raises."""
     version: int
     storage: int
     base: int | None
-    """The number of its base, -1 for one that is not among the values."""
+    """The number of its base; -1 if the base is not among the values."""
     values: bytes
 
 
 @attrs.frozen
 class GradientSnapshot:
-    """The observation of a `.grad`; strides only where they matter."""
+    """The observation of a `.grad`, with the strides of dimensions of two or more elements."""
 
     values: bytes
     dtype: str
@@ -44,18 +44,20 @@ class GradientSnapshot:
 
 @attrs.define
 class Observation:
-    """All that can be observed of one call and what follows it. Objects and storages are numbered
-    as they first appear."""
+    """Everything observable of one call, a backward and a write after it.
+
+    Objects and storages are numbered in the order of their first appearance.
+    """
 
     error: Exception | None = None
     untouched: bool = True
-    """Whether a call that raised has left all values as they were."""
+    """Whether a call that raised changed no value."""
     plain: list[Any] = attrs.field(factory=list)
-    """The results that are no tensors, None for tensors."""
+    """The results that are no tensors; None for each tensor."""
     given: int = 0
     """The number of different objects that the setup made."""
     objects: list[int] = attrs.field(factory=list)
-    """Setup values, then results: which object each is."""
+    """The number of the object that each setup value, then each result, is."""
     called: list[TensorSnapshot] = attrs.field(factory=list)
     backward: str | None = None
     """The class of the error that the backward raised."""
@@ -63,4 +65,4 @@ class Observation:
     write: str | None = None
     written: list[TensorSnapshot] = attrs.field(factory=list)
     has_bits: bool = False
-    """Whether the program looks at memory in another dtype: its values may be bits of others."""
+    """Whether values may be the bits of other numbers, through views of another dtype."""

@@ -1,7 +1,7 @@
-"""Calls a function and observes all that a user can: the call, a backward, a write (GEN-11).
+"""Calls a function and observes the call, a backward and a write (GEN-11).
 
-Place: above engines and `observation`; `differences` compares what it gives. It works for any
-library: two libraries, or a function and its compiled form, can be compared.
+Place: above engines and `observation`; `differences` compares its results. It works for any
+library, so that two libraries, or a function and its compiled form, can be compared.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Setting:
     """The arguments of a call, and the actions around it."""
 
     values: list[Any]
-    """All tensors there are before the call."""
+    """All tensors that exist before the call."""
     args: Sequence[Any]
     grad: bool = True
     write: tuple[int, str] | None = None
 
 
 def observe_call(library: Engine, program: ProgramData, number: int, body: Body) -> Observation:
-    """The world after one call of `body`."""
+    """Returns the observation of one call of `body`."""
     call = program.calls[number]
     values, args = setup_of(library, call)
     world = observe(library, Setting(values, args, call.grad, call.write), body)
@@ -42,7 +42,7 @@ def observe_call(library: Engine, program: ProgramData, number: int, body: Body)
 
 
 def observe(library: Engine, setting: Setting, body: Body) -> Observation:
-    """The world after a call of `body`, a backward and a write."""
+    """Returns the observation of a call of `body`, a backward and a write."""
     world = Observation()
     before = [_snapshot(library, value) for value in tensors_in(library, setting.values)]
     try:
@@ -58,7 +58,7 @@ def observe(library: Engine, setting: Setting, body: Body) -> Observation:
 
 
 def shows_bits(program: ProgramData) -> bool:
-    """Whether the program has a view in a dtype whose numbers are others of the same bits."""
+    """Whether the program has a view of a dtype with other numbers for the same bits."""
     steps = [*program.body, *(step for call in program.calls for step in call.setup)]
     kinds = {arg for step in steps for arg in step.args if isinstance(arg, str)} & KINDS.keys()
     return any(s.op == "view_dtype" for s in steps) and len({KINDS[name] for name in kinds}) > 1
@@ -69,7 +69,7 @@ KINDS = {
     "complex64": "float32",
     "complex128": "float64",
 }
-"""The numbers that memory of a dtype is made of."""
+"""Dtype -> the dtype of the numbers in its memory; complex numbers are pairs of floats."""
 
 
 def tensors_in(library: Engine, values: Sequence[Any]) -> Iterator[Any]:
@@ -94,7 +94,7 @@ def _snapshot(library: Engine, value: Any) -> tuple[Any, ...]:
 
 
 def _continue(library: Engine, setting: Setting, world: Observation, results: list[Any]) -> None:
-    """Does what a user does with the results: a backward, then a write."""
+    """Observes the results, then runs a backward and a write, and observes again."""
     kind = library.tensor_type
     values = list(tensors_in(library, setting.values))
     world.plain = [None if isinstance(r, kind) else (type(r), _plain(r)) for r in results]
@@ -113,14 +113,14 @@ def _continue(library: Engine, setting: Setting, world: Observation, results: li
 
 
 def _plain(value: Any) -> Any:
-    """A result that is no tensor, to compare: nan is like nan, and 0.0 not like -0.0."""
+    """A result that is no tensor, in a form in which nan equals nan, and 0.0 differs from -0.0."""
     return repr(value) if isinstance(value, (float, complex)) else value
 
 
 def observe_tensors(
     library: Engine, values: Sequence[Any], *, has_bits: bool = False
 ) -> Observation:
-    """Returns the present observation of tensors that are different objects."""
+    """Returns the observation of the present state of tensors, which are different objects."""
     return Observation(
         objects=list(range(len(values))),
         called=_seen(library, list(values)),
@@ -165,7 +165,7 @@ def _seen_one(
 
 
 def asked(value: Any, name: str) -> bool | str:
-    """`is_leaf`, or whether there is a `grad_fn`; the error's name where asking raises."""
+    """`is_leaf`, or whether there is a `grad_fn`; the class name of the error if it raises."""
     try:
         found = getattr(value, name)
     except Exception as error:
@@ -174,7 +174,7 @@ def asked(value: Any, name: str) -> bool | str:
 
 
 def backward_error(library: Engine, returned: list[Any]) -> str | None:
-    """Runs a backward from all results that require grad; the class of the error that it raised."""
+    """Runs a backward from all results that require grad; returns the class name of its error."""
     tracked = [result for result in returned if result.requires_grad]
     if not tracked:
         return None

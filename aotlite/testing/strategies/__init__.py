@@ -2,17 +2,17 @@
 
     storages()          memory, as `Storage`
     layouts()           a tensor's shape, stride, offset and dtype on a storage, as `Layout`
-    aliased_inputs()    a setup and arguments that are related on one memory, as `Call`
+    aliased_inputs()    a setup and arguments that share memory, as `Call`
     view_chains()       a view of a view of ..., as `Program`
     programs()          whole programs of views and writes, as `Program`
     calls_of(program)   further calls of a program, as `Call`
     exact_numbers()     numbers whose sums and products are exact
-    Choices             Hypothesis as a source of choices, for draws of one's own
+    Choices             Hypothesis as a source of choices, for your own draws
 
-All are plain data: they print as Python that makes them again, and run on any engine. All shrink
-towards fewer steps, smaller shapes, plain arguments; `aotlite.testing.shrunk` takes away what is
-left. Hypothesis' phase `explain` traces a hundred variants of each failure, which takes longer than
-all the rest: `settings(phases=...)` leaves it out. Needs Hypothesis.
+All are plain data: their repr is Python that makes them again, and they run on any engine. They
+shrink towards fewer steps, smaller shapes and plain arguments; `aotlite.testing.shrunk` shrinks
+them further. Hypothesis' phase `explain` runs a hundred variants of each failure, longer than all
+other phases; `settings(phases=...)` leaves it out. Needs Hypothesis.
 """
 
 try:

@@ -14,22 +14,20 @@ from hypothesis import strategies as st
 T = TypeVar("T")
 _BOOLEANS = st.booleans()
 MOST = 16
-"""The most options for something likely."""
+"""The most options of a likely chance."""
 
 
 @cache
 def _integers(least: int, most: int) -> st.SearchStrategy[int]:
-    # Strategies are compared by identity, and making one takes longer than drawing from it.
+    # Cached: Hypothesis compares strategies by identity, and making one takes longer than a draw.
     return st.integers(least, most)
 
 
 class Choices:
-    """The methods of `random.Random` that draws use, and `chance`, over a composite strategy's
-    `draw`.
+    """The methods of `random.Random` that draws use, and `chance`, on a strategy's `draw`.
 
-    Each is one native choice of Hypothesis or several, so that it shrinks: to the first of the
-    options, to numbers next to 0, to the order that is there, and what has a chance does not
-    happen.
+    Each makes native choices of Hypothesis, so that it shrinks: to the first option, to numbers
+    near 0, to the given order, and to a chance that is False.
 
     >>> from hypothesis import find, strategies as st
     >>> coins = st.composite(lambda draw: [Choices(draw).choice("abc") for _ in range(3)])()
@@ -41,22 +39,22 @@ class Choices:
         self.draw = draw
 
     def chance(self, share: float) -> bool:
-        """True for about this share of the times.
+        """True with about this probability.
 
-        What is rare is a row of coins: Hypothesis tells choices apart by what was chosen, not by
-        what came of it, and of a thousand numbers it would try many in turn that mean the same.
-        What is likely is one choice, since fewer choices are simpler to Hypothesis.
+        A small probability is several coins: Hypothesis would try many of a thousand numbers,
+        although they have the same effect. A large one is one choice, as Hypothesis counts fewer
+        choices as simpler.
         """
         if share > 0.5:
             return self.randint(0, min(round(1 / (1 - share)), MOST) - 1) > 0
         return all(self.draw(_BOOLEANS) for _ in range(round(-log2(max(share, 1 / 1024)))))
 
     def randint(self, a: int, b: int, /) -> int:
-        """A number from a to b."""
+        """A number from `a` to `b`, both included."""
         return a if a == b else self.draw(_integers(a, b))
 
     def randrange(self, start: int, stop: int | None = None, /) -> int:
-        """A number from start up to stop, excluded; from 0 up to start if that is all."""
+        """A number from `start` to `stop`, excluded; with one argument, from 0 to `start`."""
         return self.randint(0, start - 1) if stop is None else self.randint(start, stop - 1)
 
     def choice(self, seq: Sequence[T], /) -> T:
@@ -64,11 +62,11 @@ class Choices:
         return seq[self.randrange(len(seq))]
 
     def choices(self, population: Sequence[T], weights: Any = None, *, k: int = 1) -> list[T]:
-        """k options, each drawn from all; weights are whole numbers."""
+        """`k` options, each drawn from all. `weights` are whole numbers."""
         ends = list(accumulate(weights or [1] * len(population)))
         return [population[bisect(ends, self.randrange(ends[-1]))] for _ in range(k)]
 
     def sample(self, population: Sequence[T], /, k: int) -> list[T]:
-        """k different options."""
+        """`k` different options."""
         left = list(population)
         return [left.pop(self.randrange(len(left))) for _ in range(k)]

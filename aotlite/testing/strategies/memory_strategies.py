@@ -19,7 +19,7 @@ SIZES = (2, 1, 3, 4, 0)
 
 
 def exact_numbers(dtype: str = "float64") -> st.SearchStrategy[Any]:
-    """Numbers of a dtype for which sums and products of small programs are exact.
+    """Numbers of a dtype, for which small programs compute exact sums and products.
 
     Small whole numbers; with 64 bits also quarters, for up to five factors; bools for "bool".
 
@@ -79,8 +79,8 @@ def layouts(
 ) -> st.SearchStrategy[Layout]:
     """Layouts on a storage: any shape, stride and offset within it; no stride is negative.
 
-    `overlapping` True: two elements are in one place; False: none are; None: either. `dtypes`: of
-    the tensor, None for the storage's own; where the storage is not whole elements of one, its own.
+    `overlapping` True: two elements have one address; False: none have; None: either. `dtypes`:
+    those of the tensor that fit the storage; the storage's own if None is given or none fits.
 
     >>> from hypothesis import find
     >>> find(layouts(Storage(4), overlapping=True), lambda layout: layout.offset > 1).places()
@@ -128,7 +128,7 @@ def _any(source: Source, room: int, dims: int) -> Geometry:
 
 
 def _overlapping(source: Source, room: int, dims: int) -> Geometry:
-    """One dimension at least repeats its elements, or has steps that another one has."""
+    """A geometry in which two indices have one address."""
     shape, stride = map(list, _any(source, room, max(dims, 1)))
     shape = [size or 1 for size in shape]
     if Layout(Storage(room), tuple(shape), tuple(stride)).overlaps:
@@ -139,8 +139,10 @@ def _overlapping(source: Source, room: int, dims: int) -> Geometry:
 
 
 def _apart(source: Source, room: int, dims: int) -> Geometry:
-    """Each element in a place of its own: as drawn if it is so, else one dimension within the
-    other."""
+    """A geometry in which each index has its own address.
+
+    The drawn one if it has the property, else one with nested dimensions.
+    """
     shape, stride = _any(source, room, dims)
     if not Layout(Storage(room), shape, stride).overlaps:
         return shape, stride

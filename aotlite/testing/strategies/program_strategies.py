@@ -39,11 +39,10 @@ def programs(
 ) -> st.SearchStrategy[Program]:
     """Whole programs of views and writes, which are exact and run on an engine.
 
-    `views`, `writes`, `outputs` and `relations` are names of `aotlite.testing.coverage.cells`,
-    and what programs have of each is among them. `cell` is a cell's number or its four names, "any"
-    for any of them: all programs hit it, whatever else they have. `engine`: where they are tried
-    while they are drawn. Second calls have other arguments. Raises `ArgumentError` for unknown
-    names, and for those that never meet.
+    `views`, `writes`, `outputs` and `relations` are names of `aotlite.testing.coverage.cells`;
+    programs use these alone. `cell` is the number of a cell or its four names, "any" for any name;
+    all programs hit it. `engine` runs them while they are drawn. Second calls have other arguments.
+    Raises `ArgumentError` for unknown names, and for names that no program combines.
 
     >>> from hypothesis import given, settings
     >>> @settings(max_examples=5)
@@ -60,7 +59,7 @@ def programs(
 
 
 def _aim(limits: Limits, cell: Sequence[str] | int) -> Limits:
-    """The limits with those names only that a cell has."""
+    """Returns the limits, restricted to the names of a cell."""
     if isinstance(cell, int):
         if cell not in ALIASING.possible:
             raise ArgumentError(f"programs: cell is {cell}, expected one of cells.POSSIBLE")
@@ -100,10 +99,10 @@ def aliased_inputs(
     count: int | None = None,
     engine: str | Engine = "aotlite",
 ) -> st.SearchStrategy[Call]:
-    """Arguments of which the first ones are related on one memory, as a setup and their names.
+    """Arguments of which the first ones share memory in one relation, as a setup and their names.
 
-    `relations`: names of `aotlite.testing.coverage.cells`; `count`: how many arguments are
-    related, None for 2 or 3, or 1 where the relation is of one.
+    `relations`: names of `aotlite.testing.coverage.cells`. `count`: the number of related
+    arguments; None for 2 or 3, or 1 if the relation is of one argument.
 
     >>> from hypothesis import find
     >>> find(aliased_inputs(relations=["same object"]), lambda call: True)
@@ -136,7 +135,7 @@ def _aliased_inputs(draw: Any, limits: Limits, relations: list[str], count: int 
 
 
 def _relations(library: Engine, call: Call) -> set[str]:
-    """The relations of the arguments on the first one's memory; none if the setup does not run."""
+    """The relations of the arguments that share the first one's memory; none if the setup fails."""
     given = given_to(library, call)
     if given is None:
         return set()
@@ -154,7 +153,7 @@ def view_chains(
     max_length: int = 6,
     engine: str | Engine = "aotlite",
 ) -> st.SearchStrategy[Program]:
-    """Programs that take views only, each of the one before, and return the last.
+    """Programs that take views alone, each of the one before, and return the last view.
 
     >>> from hypothesis import find
     >>> chain = find(view_chains(views=["t", "select"]), lambda program: program.body)
@@ -192,8 +191,8 @@ def calls_of(
 ) -> st.SearchStrategy[Call]:
     """Further calls of a program: other relations of its arguments, sizes, `requires_grad`, modes.
 
-    They run on the engine and are exact, but for few on purpose that raise. Raises
-    `ArgumentError` where the program has no call that can be set up.
+    They run on the engine and are exact, but for a few that raise on purpose. Raises
+    `ArgumentError` if the setup of the program's first call fails.
 
     >>> from hypothesis import find
     >>> from aotlite.testing import Call, Program

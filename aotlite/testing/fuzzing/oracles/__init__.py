@@ -1,8 +1,9 @@
 """Oracles: the two sides on which a program runs, and the differences allowed between them.
 
-`Compiled`: compiled functions of a library against its own eager ones. Two libraries, both eager,
-are `oracles.libraries.Across`. A judge plays all calls of a program on both sides and compares
-worlds (GEN-11); played twice, each side must be like itself, or the program is nondeterministic.
+`Compiled` compares compiled functions of a library with its eager ones;
+`oracles.libraries.Across` compares two libraries, both eager. A judge runs all calls of a program
+on both sides and compares observations (GEN-11). If two runs of one side differ, the program is
+nondeterministic.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from aotlite.testing.programs.program import Program
 
 Options = dict[str, Any]
 OF_VALUES = (IndexOutOfRangeError,)
-"""Errors that values may decide: a capture, which sees none, may meet another error first."""
+"""Errors that depend on values; a capture, which has no values, may raise another error first."""
 
 
 @attrs.frozen
 class Sides:
-    """One call of a program on both sides, and the cells that it hit."""
+    """The observations of one call on both sides, and the cells that it hit."""
 
     mine: Observation
     its: Observation
@@ -40,7 +41,7 @@ class Sides:
 
 
 Player = Callable[[int], Sides]
-"""Plays the call of this number."""
+"""A function that runs the call with a number."""
 
 
 @attrs.frozen
@@ -59,19 +60,19 @@ class Judge(ABC):
 
     @abstractmethod
     def player(self, program: Program, options: Options) -> Player:
-        """Plays the calls of a program, one after the other, anew for each player."""
+        """Returns a function that runs the calls of a program in order; each has new functions."""
 
     @abstractmethod
     def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
-        """Returns the differences of a call that has run."""
+        """Returns the differences of a call, and the rule that allows them."""
 
     def left_out(self, program: Program) -> str | None:
-        """Why a program is not played; None for one that is."""
+        """Returns the reason why a program is left out; None if it runs."""
         del program
         return None
 
     def outcome(self, program: Program, options: Options) -> Outcome:
-        """Plays the calls until one differs."""
+        """Runs the calls until one differs; returns the outcome."""
         result = Outcome()
         reason = self.left_out(program)
         if reason is not None:
@@ -94,7 +95,7 @@ class Judge(ABC):
         return result
 
     def unsteady(self, program: Program, options: Options, rounds: int) -> list[str]:
-        """Returns how a side differs from itself when the program runs so many times more."""
+        """Runs the program `rounds` times more, twice each; returns the differences of one side."""
         if self.left_out(program) is not None:
             return []
         for _ in range(rounds):
@@ -106,7 +107,7 @@ class Judge(ABC):
         return []
 
     def _unlike(self, once: Sides, again: Sides) -> list[str]:
-        # The second side first: where eager is not like itself, nothing else can be.
+        # The second side first: if eager is nondeterministic, so is the compiled side.
         for name, one, other in (
             (self.names[1], once.its, again.its),
             (self.names[0], once.mine, again.mine),
@@ -117,12 +118,12 @@ class Judge(ABC):
         return []
 
     def plain(self, world: Observation) -> Observation:
-        """Returns the world without numbers that may differ from run to run."""
+        """Returns the observation without values that may differ from run to run."""
         return world
 
 
 def _changes(once: Observation, again: Observation) -> list[str]:
-    """Returns the differences between two runs of one side; either may touch inputs and raise."""
+    """Returns the differences between two runs of one side; a run may write inputs and raise."""
     if once.error is not None and type(once.error) is type(again.error):
         return []
     again = attrs.evolve(again, untouched=True)
@@ -134,7 +135,7 @@ def _in_turn(line: str) -> str:
 
 
 def eager_call(program: Program, number: int, library: Engine) -> tuple[Observation, list[int]]:
-    """The world after an eager call, and the cells that it hit."""
+    """Returns the observation of an eager call, and the cells that it hit."""
     grad = program.calls[number].grad
     seen: list[int] = []
 
@@ -150,7 +151,7 @@ def eager_call(program: Program, number: int, library: Engine) -> tuple[Observat
 # ------------------------------------------------------------------------------ compiled and eager
 @attrs.frozen
 class Compiled(Judge):
-    """Compiled functions of a library against its eager ones."""
+    """Compares compiled functions of a library with its eager ones."""
 
     engine: Engine
     compile: Callable[..., Any] = compile_by_reference
@@ -167,7 +168,7 @@ class Compiled(Judge):
         return play
 
     def _compiled(self, program: Program, options: Options) -> Callable[..., Any]:
-        """The compiled body; where compiling raises, a function that raises so when called."""
+        """Returns the compiled body; if compilation raises, a function that raises this error."""
         try:
             compiled: Callable[..., Any] = self.compile(body_of(self.engine, program), **options)
         except Exception as error:

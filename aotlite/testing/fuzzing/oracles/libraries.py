@@ -1,4 +1,4 @@
-"""The judges of two libraries, both eager: one's functions against the other's."""
+"""The judges that compare two libraries, both eager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aotlite.testing.programs.program import Program
 
 @attrs.frozen
 class Across(Judge):
-    """One library's eager functions against another's. Of errors, only that there is one counts."""
+    """Compares the eager functions of two libraries. Any two errors are equal."""
 
     engine: Engine
     other: Engine
@@ -50,7 +50,7 @@ class Across(Judge):
 
 @attrs.frozen
 class AgainstMemory(Across):
-    """The other one is an oracle of values and memory alone, which has no histories: NumPy."""
+    """Compares with an oracle of values and memory that has no histories: NumPy."""
 
     def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
         del program, number
@@ -60,7 +60,7 @@ class AgainstMemory(Across):
 
 
 def in_plain_words(world: Observation, other: Observation) -> Observation:
-    """The world with dtypes and errors named as in no library: an error is "raised"."""
+    """The observation with neutral names of dtypes and errors: an error is "raised"."""
     return attrs.evolve(
         world,
         backward=_raised(world.backward, other.backward),

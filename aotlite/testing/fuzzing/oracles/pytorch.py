@@ -1,8 +1,8 @@
-"""The judges that PyTorch takes part in: aotlite's eager and its, its compiled and its eager.
+"""The judges with PyTorch: its eager mode against aotlite's, and its compiled functions.
 
-What a rule demands to differ between aotlite and PyTorch is an excuse by name, which is counted
-(`aotlite.testing.pytorch`). PyTorch's own compiled functions are made for each call anew, since
-they have no guards; whatever they raise is a refusal.
+A difference that a rule demands is counted under the rule's name (`aotlite.testing.pytorch`).
+PyTorch's compiled functions are compiled anew for each call, since they have no guards; any error
+of theirs is a refusal.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def quiet_torch() -> TorchEngine:
 
 
 def across() -> Judge:
-    """aotlite's eager against PyTorch's."""
+    """Returns the judge of aotlite's eager mode against PyTorch's."""
     return AgainstTorch(engine("aotlite"), quiet_torch())
 
 
 def compiled(compile: Callable[..., Any] | None) -> Judge:
-    """Functions that PyTorch's `aot_function`, or another compiler, compiled; against its eager."""
+    """Returns the judge of PyTorch's `aot_function` or another compiler against its eager mode."""
     return CompiledTorch(quiet_torch(), compile or _aot, refusals=(Exception,))
 
 
 @attrs.frozen
 class AgainstTorch(Across):
-    """Differences that a rule demands are excused by its name."""
+    """Compares with PyTorch; the differences that a rule demands are allowed."""
 
     def verdict(self, program: Program, number: int, sides: Sides) -> Verdict:
         assert isinstance(self.other, TorchEngine)
@@ -59,7 +59,7 @@ class AgainstTorch(Across):
 
 
 class CompiledTorch(Compiled):
-    """PyTorch's zeros have signs that depend on where they lie."""
+    """Compares PyTorch with itself, but for signs of zeros, which depend on their address."""
 
     def left_out(self, program: Program) -> str | None:
         resizes = any(step.op == "resize_" for step in program.body)
@@ -79,7 +79,7 @@ class CompiledTorch(Compiled):
 
 
 def _aot(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-    """The function that PyTorch compiles anew when it is called."""
+    """Returns a function that PyTorch compiles anew for each call."""
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.compilers import nop
 

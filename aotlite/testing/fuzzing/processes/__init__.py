@@ -1,1 +1,1 @@
-"""Processes in which programs run: started, contained, asked, replaced."""
+"""Child processes in which programs run, limited in time and memory, and replaced if they die."""

@@ -1,7 +1,7 @@
-"""The process in which programs are drawn and played; `processes.workers` starts it.
+"""The process that draws and runs programs; `processes.workers` starts it.
 
-It says which program it begins before it does, so that one which hangs or kills it is known. Orders
-come, and answers go, as pickles through one connection:
+It announces each program before it begins it, so that the parent knows which program hangs or kills
+it. Orders and answers are pickles on one connection:
 
     Play(seed and target pairs)   for each: Drawn(text), then the outcome, as Told
     Judge(program, seed, rounds)  Told, perhaps of a fork that may die
@@ -36,30 +36,30 @@ from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.programs.program import Program
 
 MEMORY = 6 * 2**30
-"""Bytes of address space for a process that runs programs."""
+"""The limit of address space of a process that runs programs, in bytes."""
 SAMPLE = 40
-"""One in so many programs that do not fail is played again, to find what is not deterministic."""
+"""One in `SAMPLE` programs that do not fail runs again, to find nondeterministic ones."""
 ROUNDS = 2
 """The number of repeated runs of a program that fails."""
 
 
 @attrs.frozen
 class PlayOrder:
-    """Draw these and play them: pairs of a seed and a target."""
+    """The order to draw and run programs: pairs of a seed and a target."""
 
     programs: tuple[tuple[int, int], ...]
 
 
 @attrs.frozen
 class JudgeOrder:
-    """Play this one, and `rounds` times more to see whether it is deterministic."""
+    """The order to run a program, and `rounds` times more to see whether it is deterministic."""
 
     program: Program
     seed: int
     rounds: int | None = None
-    """None: not once more, not even if it fails."""
+    """The number of further runs; None: none, even if it fails."""
     forked: float | None = None
-    """Not None: in a fork of this process, which may hang or crash, within so many seconds.
+    """The limit in seconds of a fork of this process that runs it; None: no fork.
 
     On Windows, where there are no forks, in this process, which the parent ends.
     """
@@ -67,15 +67,14 @@ class JudgeOrder:
 
 @attrs.frozen
 class DrawOrder:
-    """Draw the alias groups of this one."""
+    """The order to draw the alias groups of a program."""
 
     program: Program
 
 
 @attrs.frozen
 class Drawn:
-    """The program that is about to be played, as JSON: pickles of programs take six times as
-    long."""
+    """The program that runs next, as JSON, which is six times as fast as a pickle."""
 
     text: str
 
@@ -106,7 +105,7 @@ def main(connection: Connection) -> None:
     _warm_up()
     connection.send("ready")
     gc.collect()
-    gc.freeze()  # what is there from the start is not looked through again and again
+    gc.freeze()  # objects from the start are not searched in each collection
     while True:
         try:
             order = connection.recv()
@@ -126,7 +125,7 @@ def _contain() -> None:
 
 
 def _limit() -> None:
-    """Bounds memory, and keeps the system from writing it down, where the system can do that."""
+    """Limits memory and forbids core dumps, on systems that can."""
     try:
         import resource
     except ImportError:  # on Windows
@@ -136,7 +135,7 @@ def _limit() -> None:
 
 
 def _warm_up() -> None:
-    """Has the first program's imports done, which would count as its time, and in each fork."""
+    """Runs a program for its imports, which would else count as time of other programs."""
     program = draw(0)
     for options in ({}, {"verify": 2}):
         oracles.Compiled(engine("aotlite")).outcome(program, options)
@@ -192,7 +191,7 @@ def _options(plan: Plan, seed: int) -> dict[str, Any]:
 def judged(
     judge: oracles.Judge, program: Program, options: dict[str, Any], rounds: int | None
 ) -> Outcome:
-    """The outcome of a program; whatever raises is one of its own kind."""
+    """Returns the outcome of a program; an error of the judge is a kind of outcome."""
     try:
         found = judge.outcome(program, options)
         if rounds is None:

@@ -1,6 +1,6 @@
 """Runs an action in a fork of this process, so that a hang or a crash costs milliseconds.
 
-Only while a failure is shrunk: a fork has what its parent has loaded, but not its threads.
+Used only to shrink a failure: a fork has the modules of its parent, but not its threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CAN_FORK = hasattr(os, "fork")
 
 
 def in_fork(action: Callable[[], Outcome], seconds: float) -> Outcome:
-    """Runs the action in a fork. Returns its result; a hang or a crash is an outcome, too."""
+    """Runs the action in a fork. Returns its result, or the outcome of a hang or a crash."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
@@ -41,7 +41,7 @@ def in_fork(action: Callable[[], Outcome], seconds: float) -> Outcome:
 
 
 def _run(action: Callable[[], Outcome], out: int) -> None:
-    """The fork: it never returns."""
+    """Runs the action in the fork, and never returns."""
     try:
         watch_parent()
         with os.fdopen(out, "wb") as file:
@@ -51,7 +51,7 @@ def _run(action: Callable[[], Outcome], out: int) -> None:
 
 
 def _read(pipe: int, end: float) -> bytes | None:
-    """All that is written; None where that takes too long."""
+    """Returns everything that is written to the pipe; None after the limit."""
     found = b""
     while True:
         ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
@@ -64,7 +64,7 @@ def _read(pipe: int, end: float) -> bytes | None:
 
 
 def exit_text(status: int) -> str:
-    """A process's exit status in words: the name of a signal where it is negative."""
+    """Returns an exit status in words: the name of the signal if it is negative."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -74,7 +74,7 @@ def exit_text(status: int) -> str:
 
 
 def watch_parent() -> None:
-    """Ends this process when the one that started it is gone, whatever runs here meanwhile."""
+    """Ends this process when its parent is gone, whatever runs here."""
     parent = os.getppid()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""Processes that run programs: started, asked, and replaced where a program hangs or kills one."""
+"""Processes that run programs; a process that hangs or dies is replaced."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from aotlite.testing.programs.program import Program
 START_SECONDS = 120.0
 """The limit for a process to import its libraries, in seconds."""
 STACKS = ("Stack (most recent", "Current thread")
-"""The starts of the tracebacks that Python writes for a signal."""
+"""The first words of the tracebacks that Python writes for a signal."""
 TAIL = 50_000
-"""Bytes that are read of what a process wrote last."""
+"""The number of last bytes of standard error that are read."""
 STOPPED = "stopped"
 BOOT = """\
 import json, sys
@@ -42,11 +42,11 @@ from multiprocessing.connection import Connection, Pipe
 from aotlite.testing.fuzzing.processes.child import main
 main(type(Pipe()[0])(int(sys.argv[1])))
 """
-"""The child. The class of a connection is another on Windows."""
+"""The code of the child. Windows has another class of connection."""
 
 
 class Died(Exception):
-    """The process is gone: the program that it played hangs or crashes. The text says how."""
+    """Raised if the process is gone, as its program hangs or crashes. The text says how."""
 
     def __init__(self, found: Sequence[str]) -> None:
         super().__init__(found[0])
@@ -54,7 +54,7 @@ class Died(Exception):
 
 
 class Worker:
-    """One process at a time, which is replaced by another where it dies."""
+    """One child process, which is replaced if it dies."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -62,12 +62,12 @@ class Worker:
         self.connection: Connection | None = None
         self.errors: IO[bytes] | None = None
         self.mark = 0
-        """The bytes on standard error that were there before the order that it works on."""
+        """The size of standard error before the present order."""
         self.is_closed = False
 
     # --- the process
     def start(self) -> None:
-        """Starts a process if there is none. *Err* the error with which the plan is refused."""
+        """Starts a process if there is none. *Err* the error of a plan that cannot run."""
         if self.process is not None or self.is_closed:
             return
         mine, its = Pipe()
@@ -107,16 +107,16 @@ class Worker:
         self.process = self.connection = self.errors = None
 
     def close(self) -> None:
-        """Ends the process, from any thread; none is started any more."""
+        """Ends the process, from any thread; no other one starts after it."""
         self.is_closed = True
         process = self.process
         if process is not None:
             process.kill()
 
-    # --- what it is asked
+    # --- orders
     def play(self, programs: Sequence[tuple[int, int]]) -> Iterator[Played]:
-        """Draws and plays programs of these seeds and targets, and goes on behind one that hangs
-        or crashes."""
+        """Draws and runs programs of these seeds and targets; continues after one that hangs or
+        crashes."""
         left = list(programs)
         while left and not self.is_closed:
             self.start()
@@ -142,7 +142,7 @@ class Worker:
         return Played(seed, target, text, answer.outcome, answer.seconds)
 
     def judged(self, order: JudgeOrder, seconds: float) -> Outcome:
-        """The outcome of a program that is asked for."""
+        """Returns the outcome of the program of an order."""
         self.start()
         try:
             self._send(order)
@@ -154,7 +154,7 @@ class Worker:
         return answer.outcome
 
     def drawing(self, program: Program) -> str:
-        """The drawing of a program's alias groups; "" where it cannot be played."""
+        """Returns the drawing of a program's alias groups; "" if it cannot run."""
         self.start()
         try:
             self._send(DrawOrder(program))
@@ -162,7 +162,7 @@ class Worker:
         except Died:
             return ""
 
-    # --- what it says
+    # --- output of the process
     def _send(self, order: Any) -> None:
         if self.connection is None:
             raise Died([STOPPED])
@@ -173,7 +173,7 @@ class Worker:
             raise Died(self._end("crash")) from None
 
     def _size(self) -> int:
-        """The bytes that the process has written to standard error so far."""
+        """The number of bytes that the process has written to standard error."""
         return 0 if self.errors is None else os.fstat(self.errors.fileno()).st_size
 
     def _answer(self, seconds: float) -> Any:
@@ -188,13 +188,13 @@ class Worker:
         raise Died(self._end(f"hang: no answer within {seconds:g} s"))
 
     def _end(self, how: str) -> list[str]:
-        """Ends the process; how it ended, and the last that it said."""
+        """Ends the process; returns how it ended, with its last output."""
         assert self.process is not None and self.errors is not None
         if how == "crash":
             status = self.process.wait()
             how = f"crash: {exit_text(status)}"
         else:
-            if hasattr(signal, "SIGUSR1"):  # it says where it hangs; Windows has no such signal
+            if hasattr(signal, "SIGUSR1"):  # the signal prints where it hangs; Windows has none
                 with suppress(ProcessLookupError):
                     self.process.send_signal(signal.SIGUSR1)
                 time.sleep(0.2)
@@ -205,7 +205,7 @@ class Worker:
 
 
 def _handing_down(handle: int) -> dict[str, Any]:
-    """Arguments of `Popen` with which a process gets one handle of this one, and no other."""
+    """Returns arguments of `Popen` with which a child inherits this handle alone."""
     if sys.platform != "win32":
         return {"pass_fds": [handle]}
     os.set_handle_inheritable(handle, True)
@@ -214,7 +214,7 @@ def _handing_down(handle: int) -> dict[str, Any]:
 
 
 class _Ended(Exception):
-    """A program's process is gone; it counts as played."""
+    """Raised if the process of a program is gone; the program counts as run."""
 
     def __init__(self, played: Played) -> None:
         super().__init__()
@@ -222,7 +222,7 @@ class _Ended(Exception):
 
 
 def _telling(said: list[str]) -> list[str]:
-    """The innermost lines of the traceback that Python wrote last, or the last line."""
+    """Returns the innermost lines of the last traceback, or the last line."""
     starts = [i for i, line in enumerate(said) if line.startswith(STACKS)]
     if not starts:
         return said[-1:]
