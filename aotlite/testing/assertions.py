@@ -93,10 +93,10 @@ def assert_same_effects(
     """Raises `Difference` if a user can tell a call of `compiled` from a call of `eager`.
 
     `inputs()` makes new arguments for each of the two: a tuple, `Inputs` to observe further
-    tensors, or one argument. Compared are values, gradients, mutations, aliasing, identity, strides,
-    versions, histories and errors, after the call and a backward from all results that require
-    grad. `grad=False` calls under `no_grad`; `write=(0, "mul_")` then writes result 0 by `mul_(2)`,
-    and compares again.
+    tensors, or one argument. Compared are values, gradients, mutations, aliasing, identity,
+    strides, versions, histories and errors, after the call and a backward from all results that
+    require grad. `grad=False` calls under `no_grad`; `write=(0, "mul_")` then writes result 0 by
+    `mul_(2)`, and compares again.
 
     >>> import aotlite as al
     >>> def f(x):
