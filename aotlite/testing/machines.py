@@ -1,15 +1,15 @@
 """A state machine for Hypothesis: repeated calls of one compiled function in a changing world.
 
-    run_machine(f, arguments=[((2, 3), "float64")])     of a function of tensors
-    run_machine(program, partition="min_cut")           of a program's body, with options
-    run_machine()                                       of random bodies
+    run_machine(f, arguments=[((2, 3), "float64")])     a function of tensors
+    run_machine(program, partition="min_cut")           the body of a program, with options
+    run_machine()                                       random bodies
 
-Between calls the alias pattern of the arguments changes, their sizes, what requires grad, the grad
-mode; results of calls, and views of them, are arguments of later ones; values are written,
-forgotten, and gradients computed, at once or late. Each value has an eager twin, and after each
-rule all live values of both sessions are compared (`aotlite.testing.sessions`): values, geometry,
-versions, who aliases whom, histories, gradients. A failure prints the session, which Hypothesis has
-made as short as it could. For other settings, or rules of one's own, derive from `RepeatedCalls`.
+Between calls the aliasing, sizes and `requires_grad` of the arguments and the grad mode change;
+results of calls, and views of them, are arguments of later calls; values are written and forgotten,
+and gradients computed, at once or late. Each value has an eager twin, and after each rule all live
+values of both sessions are compared (`aotlite.testing.sessions`): values, geometry, versions,
+aliasing, histories, gradients. A failure prints the session, shrunk by Hypothesis. Derive from
+`RepeatedCalls` for other settings or further rules.
 
 Needs Hypothesis. Rules: GEN-1, GEN-2, GEN-11, GEN-13.
 """
@@ -52,31 +52,31 @@ Argument = tuple[tuple[int, ...], str]
 """Shape and dtype of an argument."""
 
 MOST = 16
-"""So many values are live at once; the oldest are forgotten."""
+"""The most live values; the oldest are forgotten."""
 
 picks = st.integers(0, 5)
-"""Which live value is meant: it counts from the newest that fit, in a circle."""
+"""The number of a live value: counted from the newest that fits, modulo their number."""
 
 histories = st.sampled_from(["plain", "grown", "leaf"])
-"""Of a new value; `grown`: computed from a leaf that requires grad."""
+"""The history of a new value; `grown`: computed from a leaf that requires grad."""
 
 drawn = st.sampled_from(["plain", "grown"])
-"""The same, without leaves, which bodies cannot write."""
+"""The same without leaves, which bodies cannot write."""
 grads = st.sampled_from([True, True, True, False])
 
 OPS: dict[str, tuple[Any, ...]] = {
     "alias": (), "detach": (), "select": (0, 0), "narrow": (0, 0, 1), "transpose": (0, -1),
     "mul_": (2,), "add_": (2,), "fill_": (2,), "t_": (), "squeeze_": (), "unsqueeze_": (0,),
 }  # fmt: skip
-"""The actions of a user on values between calls."""
+"""The ops on values between calls."""
 NEED_ELEMENTS = ("select", "narrow", "transpose")
 
 
 class RepeatedCalls(RuleBasedStateMachine):
     """Calls one function, compiled and eager, again and again.
 
-    Class attributes say what is called: `body`, a `Program` or a function of tensors (None: random
-    programs), `arguments`, and `on`; `compile` makes the compiled function.
+    Class attributes: `body`, a `Program` or a function of tensors (None: random programs),
+    `arguments`, and `on`, the engine. `compile` returns the compiled function.
 
     >>> import aotlite as al
     >>> class Calls(RepeatedCalls):
@@ -90,11 +90,11 @@ class RepeatedCalls(RuleBasedStateMachine):
 
     body: Any = None
     arguments: ClassVar[Sequence[Any]] = ()
-    """Shape and dtype of each argument of a function, or several lists of these: other sizes that
-    it can be called with. Those of a program are those of its calls."""
+    """The shape and dtype of each argument of a function, or several lists of these, for calls with
+    other sizes. A program has those of its calls."""
     on: str | Engine = "aotlite"
     atomic: bool = True
-    """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
+    """Whether a compiled call that raises must not change anything (GEN-2)."""
 
     def compile(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """The compiled form of a body."""
@@ -123,7 +123,7 @@ class RepeatedCalls(RuleBasedStateMachine):
         history=histories,
     )
     def make(self, form: int, place: int, seed: int, history: str) -> None:
-        """A tensor like one of the arguments."""
+        """Makes a tensor like one of the arguments."""
         self._make(self._argument(form, place), seed, history)
 
     @rule(
@@ -133,7 +133,7 @@ class RepeatedCalls(RuleBasedStateMachine):
         history=histories,
     )
     def make_siblings(self, form: int, place: int, apart: int, history: str) -> None:
-        """Two tensors like one of the arguments, on one memory."""
+        """Makes two tensors like one of the arguments, on one memory."""
         shape, dtype = self._argument(form, place)
         count = _count(shape)
         flat = self._make(((count + apart,), dtype), 0, history)
@@ -144,7 +144,7 @@ class RepeatedCalls(RuleBasedStateMachine):
     @precondition(lambda self: self.program is not None)
     @rule(number=st.integers(0, 1))
     def make_arguments(self, number: int) -> None:
-        """The values that the setup of one of the program's calls makes."""
+        """Makes the values of the setup of one of the program's calls."""
         program = self.program
         assert program is not None
         self.twins.setup(program.calls[number % len(program.calls)].setup)
@@ -156,7 +156,7 @@ class RepeatedCalls(RuleBasedStateMachine):
         grad=grads,
     )
     def call(self, form: int, which: list[int], history: str, grad: bool) -> None:
-        """A call with live values; 0 stands for a new one."""
+        """Calls with live values; 0 stands for a new one."""
         self.last = []
         for place, argument in enumerate(self.forms[form % len(self.forms)]):
             pick = which[place % len(which)]
@@ -165,12 +165,12 @@ class RepeatedCalls(RuleBasedStateMachine):
 
     @rule(form=st.integers(0, 3), history=drawn, grad=grads)
     def call_anew(self, form: int, history: str, grad: bool) -> None:
-        """A call with new arguments, each on memory of its own."""
+        """Calls with new arguments, each on new memory."""
         self.call(form, [0], history, grad)
 
     @rule(place=st.integers(0, 3), which=picks, history=drawn, grad=grads)
     def call_changed(self, place: int, which: int, history: str, grad: bool) -> None:
-        """The last call, with one argument changed."""
+        """Repeats the last call with one other argument."""
         if not self._has_last():
             self.call(0, [0], "plain", grad)
         else:
@@ -181,7 +181,7 @@ class RepeatedCalls(RuleBasedStateMachine):
 
     @rule(grad=grads)
     def call_again(self, grad: bool) -> None:
-        """The last call once more."""
+        """Repeats the last call."""
         if self._has_last():
             self.twins.call(self.last, grad=grad)
         else:
@@ -190,7 +190,7 @@ class RepeatedCalls(RuleBasedStateMachine):
     @precondition(lambda self: self._live())
     @rule(which=picks, op=st.sampled_from(list(OPS)), no_grad=st.sampled_from([False, False, True]))
     def meddle(self, which: int, op: str, no_grad: bool) -> None:
-        """A value is viewed, written or turned between calls."""
+        """Views, writes or changes the geometry of a value between calls."""
         source = self._pick(which)
         if op not in NEED_ELEMENTS or (source.its.dim() and source.its.shape[0]):
             self.twins.do(op, source, *OPS[op], no_grad=no_grad)
@@ -198,27 +198,27 @@ class RepeatedCalls(RuleBasedStateMachine):
     @precondition(lambda self: self._alone())
     @rule(which=picks, flag=st.booleans())
     def require_grad(self, which: int, flag: bool) -> None:
-        """A leaf that is alone on its memory begins to require grad, or ends."""
+        """Changes `requires_grad` of a leaf that is alone on its memory."""
         alone = self._alone()
         self.twins.do("requires_grad_", alone[-1 - which % len(alone)], flag)
 
     @precondition(lambda self: self._tracked())
     @rule(which=picks)
     def backward(self, which: int) -> None:
-        """The gradients of one value, which keeps its graph."""
+        """Runs a backward from one value, whose graph is retained."""
         tracked = self._tracked()
         self.twins.backward([tracked[-1 - which % len(tracked)]])
 
     @precondition(lambda self: self._tracked())
     @rule()
     def last_backward(self) -> None:
-        """The gradients of all values, whose graphs are gone then."""
+        """Runs a backward from all values, whose graphs are freed."""
         self.twins.backward(self._tracked(), retain=False)
 
     @precondition(lambda self: self._live())
     @rule(which=st.integers(-1, 5))
     def forget(self, which: int) -> None:
-        """A value is gone, or all gradients."""
+        """Drops a value, or all gradients."""
         if which < 0:
             self.twins.clear()
         else:
@@ -227,7 +227,7 @@ class RepeatedCalls(RuleBasedStateMachine):
     # --- after each rule
     @invariant()
     def nothing_differs(self) -> None:
-        """Both sessions are the same to a user."""
+        """Checks that a user observes no difference between the sessions."""
         twins = getattr(self, "twins", None)
         if twins is None:
             return
@@ -249,7 +249,7 @@ class RepeatedCalls(RuleBasedStateMachine):
         return [] if twins is None else twins.live
 
     def _has_last(self) -> bool:
-        """Whether there was a call whose arguments there still are."""
+        """Whether the arguments of the last call are still live."""
         return (
             bool(self._live()) and bool(self.last) and all(p in self.twins.live for p in self.last)
         )
@@ -279,7 +279,7 @@ class RepeatedCalls(RuleBasedStateMachine):
 
 
 def _is_base(on: str | Engine, pair: Pair) -> bool:
-    """Whether a floating leaf is no view."""
+    """Whether a value is a floating-point leaf and no view."""
     is_real = name_of(pair.its.dtype).startswith(("float", "complex"))
     return is_real and is_leaf(pair.its) and engine(on).base_of(pair.its) is None
 
@@ -301,7 +301,7 @@ def _forms(library: Engine, program: Program) -> list[list[Argument]]:
 
 
 def _given(arguments: Sequence[Any]) -> list[list[Argument]]:
-    """The arguments of each way to call a function."""
+    """The lists of arguments with which a function can be called."""
     several = [list(arguments)] if _is_form(arguments) else [list(each) for each in arguments]
     if not several or not all(map(_is_form, several)):
         raise ArgumentError(
@@ -329,11 +329,11 @@ def run_machine(
     settings: settings | None = None,
     **options: Any,
 ) -> None:
-    """Runs `RepeatedCalls`; raises `Difference` with the shortest session that shows one.
+    """Runs `RepeatedCalls`; raises `Difference` with the shortest session that has one.
 
-    `compile(body, **options)` is `aotlite.compile` unless it is given; `atomic=False` lets it write
-    before it raises. With the settings that are
-    usual here a run is the same each time, of 60 sessions of up to 25 steps.
+    `compile(body, **options)` defaults to `aotlite.compile`; `atomic=False` allows it to write
+    before it raises. The default settings make the same run each time: 60 sessions of at most 25
+    steps.
 
     >>> run_machine(lambda x: x.t().mul_(2), arguments=[((2, 3), "float64")], settings=QUICK)
     """

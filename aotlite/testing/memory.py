@@ -1,6 +1,6 @@
-"""What two engines show of values and memory alone: for those that know no history.
+"""Differences of observations in values and memory alone, for engines without histories.
 
-Place: beside `observe`, whose comparison also reads histories, counts of writes and bases.
+Place: beside `observe`, which also compares histories, versions and bases.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from aotlite.testing.observe.observation import Observation, TensorSnapshot
 def memory_differences(mine: Observation, its: Observation) -> list[str]:
     """Returns the differences in results, identity, geometry, values and shared memory.
 
-    Not compared: histories and gradients, bases, counts of writes, names of errors, where nothing
-    lies, strides of a dimension of size 1, and of values on memory that the call made; nor what
-    comes after an error of the other one, which knows more to refuse.
+    Not compared: histories, gradients, bases, versions, names of errors, offsets of empty tensors,
+    strides of dimensions of size 1 and of values on new memory; nor anything after an error of the
+    other engine, which may refuse more.
     """
     if its.error is not None:
         return []
@@ -28,7 +28,7 @@ def memory_differences(mine: Observation, its: Observation) -> list[str]:
 
 
 def _plain(world: Observation, its: Observation) -> Observation:
-    """A world of which only values and memory are left."""
+    """The observation, restricted to values and memory."""
     given = {each.storage for each in its.called[: its.given]}
     written = [] if its.write is not None else world.written
     return Observation(

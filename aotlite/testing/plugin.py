@@ -1,10 +1,9 @@
-"""The pytest plugin: a test that fails on a program leaves a small script behind.
+"""The pytest plugin: it stores a small script of the program on which a test fails.
 
-Where a test raises an exception that carries a program (`ProgramError`, or any whose attribute
-`program` is one), the program is made smaller and its script stored, one file a test, and shown in
-the report. With Hypothesis that is the example that it ended with. Of a broken law its report is
-stored, by `failure_reports`. Nothing is imported, or done, before a test fails. Installed as the
-entry point `aotlite`.
+If a test raises an exception that carries a program (`ProgramError`, or any with an attribute
+`program`), the program is shrunk and its script stored, one file a test, and added to the report.
+With Hypothesis it is the last example. For a broken law, its report is stored (`failure_reports`).
+Nothing is imported before a test fails. Installed as the entry point `aotlite`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def pytest_runtest_makereport(
 
 
 def last_of(error: BaseException | None) -> Iterator[BaseException]:
-    """The errors that carry something to store: the last first, those of a group, causes."""
+    """Yields the errors with a program or law: last ones first, members of groups, causes."""
     if error is None:
         return
     if isinstance(error, BaseExceptionGroup):
@@ -60,9 +59,9 @@ def last_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _has_program(error: Any) -> bool:
-    """Whether an error has a program; errors of others have attributes of that name, too."""
+    """Whether an error has a program; other errors may have an attribute of that name, too."""
     programs = sys.modules.get("aotlite.testing.programs.program")
-    # Where the module is not imported, there are no programs.
+    # If the module is not imported, no program exists.
     return programs is not None and isinstance(getattr(error, "program", None), programs.Program)
 
 
@@ -72,7 +71,7 @@ def _is_of_law(error: Any) -> bool:
 
 
 def _section(item: pytest.Item, error: Any) -> str:
-    """The section of the report; why there is none, so that the tests go on."""
+    """Returns the section of the report; the reason if it fails, so that the tests continue."""
     try:
         failure_reports = import_module("aotlite.testing.failure_reports")
         return str(failure_reports.stored(item, error, _has_program(error)))

@@ -1,8 +1,8 @@
-"""A session with a function and one with its compiled form, side by side: `Twins`.
+"""Two sessions side by side, with a function and with its compiled form: `PairedSessions`.
 
-Each value is a `Pair`: one tensor of either session. What is done is done in both, and
-`differences` says what a user could tell them apart by. Place: below `aotlite.testing.machines`,
-which draws what is done. Rules: GEN-1, GEN-2, GEN-11, GEN-13.
+Each value is a `Pair`: one tensor of either session. Each action runs in both, and `differences`
+compares all that a user can observe. Place: below `aotlite.testing.machines`, which draws the
+actions. Rules: GEN-1, GEN-2, GEN-11, GEN-13.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Pair:
 
 @attrs.define(eq=False)
 class UnseenBase:
-    """A result that is alone on its memory, of which compiled code hides the base (META-10)."""
+    """A result alone on its memory, whose base compiled code hides (META-10)."""
 
     mine: Any
-    """Kept, so that its memory is not another's."""
+    """The result, kept alive so that its memory is not reused."""
     moved: int
-    """How many elements later it starts than eager's."""
+    """The difference of its offset from eager's, in elements."""
 
 
 class PairedSessions:
-    """Both sessions."""
+    """The eager and the compiled session, with their common values."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class PairedSessions:
         self.eager = eager
         self.compiled = compiled
         self.program = program
-        """Of which the function is the body."""
+        """The program whose body is the function."""
         self.atomic = atomic
-        """Whether a compiled call that raises has to leave all as it was (GEN-2)."""
+        """Whether a compiled call that raises must not change anything (GEN-2)."""
         self.live: list[Pair] = []
         self.lines: list[str] = []
         """Returns the actions of the session as Python-like text."""
@@ -88,8 +88,10 @@ class PairedSessions:
         return self._pair(mine, its)
 
     def _pair(self, mine: Any, its: Any) -> Pair:
-        """The pair of two tensors: a new one, or the one that they are. Raises `Difference`
-        where only one of them is known, or the two are not of one pair."""
+        """Returns the pair of two tensors, which may be known or new.
+
+        Raises `Difference` if one alone is known, or the two belong to different pairs.
+        """
         for pair in self.live:
             if (pair.mine is mine) != (pair.its is its):
                 raise self.difference(
@@ -113,13 +115,13 @@ class PairedSessions:
             self._unseen_bases[storage] = UnseenBase(mine, moved)
 
     def forget(self, pair: Pair) -> None:
-        """Lets go of a value."""
+        """Drops a value."""
         self.live.remove(pair)
         self.lines.append(f"del {pair.name}")
 
-    # --- what is done
+    # --- actions
     def setup(self, steps: Sequence[Step]) -> list[Any]:
-        """Runs the setup of a call; its values as pairs."""
+        """Runs the setup of a call; returns its values as pairs."""
         values: list[Any] = []
         for step in steps:
             args = [resolved(value, values) if is_name(value) else value for value in step.args]
@@ -127,9 +129,9 @@ class PairedSessions:
         return values
 
     def do(self, op: str, *args: Any, no_grad: bool = False) -> Any:
-        """An op of programs in both; the pair of its results, or a tuple of pairs.
+        """Runs an op of programs in both; returns the pair of its results, or a tuple of pairs.
 
-        Where it raises in both there is None. Raises `Difference` where it does in one.
+        Returns None if it raises in both. Raises `Difference` if it raises in one.
         """
         with self.library.no_grad() if no_grad else nullcontext():
             results = [
@@ -147,14 +149,14 @@ class PairedSessions:
             raise self.difference(f"error of {what}: {mine!r}, eager {its!r}")
 
     def call(self, args: Sequence[Pair], *, grad: bool = True) -> list[Any]:
-        """Calls the function; pairs for the results that are tensors. Nothing if it is refused."""
+        """Calls the function; returns pairs of the tensor results, and none if it is refused."""
         self.calls += 1
         under = "" if grad else "with no_grad(): "
         text = f"f({', '.join(pair.name for pair in args)})"
         self.lines.append(under + text)
         mine, error = self._called(self.compiled, [pair.mine for pair in args], grad)
         if isinstance(error, REFUSED):
-            # Before any effect: eager's session goes on without the call, and must be the same.
+            # Refused before any effect: eager's session leaves the call out, and must be equal.
             self.refused += 1
             self.lines[-1] += "  # refused"
             return []
@@ -171,7 +173,7 @@ class PairedSessions:
         return pairs
 
     def _start_anew(self) -> None:
-        """Forgets all values: eager was half-way through its writes when it raised."""
+        """Drops all values, as eager raised in the middle of its writes."""
         self.lines[-1] += "  # raises; all values are forgotten"
         self.live.clear()
         self._unseen_bases.clear()
@@ -195,15 +197,17 @@ class PairedSessions:
         return mine
 
     def backward(self, pairs: Sequence[Pair], *, retain: bool = True) -> None:
-        """Goes backward from values: from one after the other, or from all at once and for the
-        last time, after which all that came of leaves are forgotten."""
+        """Runs a backward from values: with `retain` one after the other, else from all at once.
+
+        Without `retain`, all values with a history are dropped then.
+        """
         self.lines.append(f"backward({_names(list(pairs))}{', retain_graph=True' * retain})")
         errors = []
         for side in ("mine", "its"):
             found = [getattr(pair, side) for pair in pairs]
             errors.append(_outcome(self._backward, found, retain)[1])
         self._agree("the backward", *errors)
-        if errors[0] is not None:  # what was added up before it is not told
+        if errors[0] is not None:  # gradients accumulated before the error are not compared
             self.clear()
         if not retain:
             for pair in [p for p in self.live if p.its.requires_grad and not is_leaf(p.its)]:
@@ -225,7 +229,7 @@ class PairedSessions:
                 if is_leaf(value) and value.requires_grad:
                     value.grad = None
 
-    # --- what differs
+    # --- differences
     def differences(self) -> list[str]:
         """Returns the differences of the live values; empty if there are none."""
         bits = self.program is not None and shows_bits(self.program)
@@ -234,7 +238,7 @@ class PairedSessions:
         return differences(self._shown(mine, its), its)
 
     def _shown(self, mine: Observation, its: Observation) -> Observation:
-        """The compiled session's world with what META-10 hides as eager has it."""
+        """The compiled session's observation, with eager's values where META-10 hides them."""
         seen = zip(self.live, mine.called, its.called, strict=True)
         return attrs.evolve(mine, called=[self._shown_one(*each) for each in seen])
 
@@ -246,7 +250,7 @@ class PairedSessions:
         return attrs.evolve(mine, base=its.base, offset=moved)
 
     def difference(self, *found: str) -> Difference:
-        """The error that tells what differs, and after which session."""
+        """Returns the error with the differences and the lines of the session."""
         body = [] if self.program is None else ["", *definition(self.program)]
         head = "Twins: compiled differs from eager, expected the same after each step"
         text = [head, *(f"  {line}" for line in found), *body, "", *self.lines]
@@ -268,7 +272,7 @@ def _outcome(action: Callable[..., Any], *args: Any) -> tuple[Any, Exception | N
 
 
 def is_leaf(value: Any) -> bool:
-    """Whether it is a leaf; of some views of what was written asking is an error (TEN-19)."""
+    """Whether it is a leaf; False for a view whose `is_leaf` raises after a write (TEN-19)."""
     found, _ = _outcome(getattr, value, "is_leaf")
     return bool(found)
 

@@ -1,9 +1,9 @@
 """Meshes for tests, whose ranks cannot see each other's parts.
 
-On a `PoisonedMesh`, the memory of every other rank's operands holds bytes that are nan as floats
-while the part of a rank is computed. Of every result, no two ranks may share memory, and copies
-have to be equal. `guarded` makes of parts tensors that know their rank: an op on those of two
-ranks, or on one while another rank computes, is an error, unless it is a collective.
+On a `PoisonedMesh`, while a rank computes its part, the memory of all other ranks' operands is
+filled with nan. No two ranks may share memory of a result, and copies have to be equal. `guarded`
+makes parts into tensors that know their rank: an op on parts of two ranks, or on a part of another
+rank than the computing one, is an error, unless it is a collective.
 Rules: SHD-1, SHD-2. Spec: `specs/sharding.md`.
 """
 
@@ -26,10 +26,10 @@ from aotlite.sharding.placements import Replicate
 from aotlite.sharding.tensor import ShardedTensor
 
 COLLECTIVES = [op for op in OPS.values() if op.lists == (0,) and op.schema.returns[0].is_list]
-"""Ops that take one tensor a rank and give one a rank."""
+"""The ops that take and return one tensor for each rank."""
 
 POISON = 0xFF
-"""The byte of which nan is made, in every dtype of floats, and -1 in every signed integer."""
+"""A byte that, repeated, is nan in every float dtype, and -1 in every signed integer dtype."""
 
 
 @attrs.frozen
@@ -73,11 +73,11 @@ class PoisonedMesh(Mesh):
 
 
 _RANK: ContextVar[int | None] = ContextVar("aotlite.testing.rank", default=None)
-"""The rank that computes."""
+"""The computing rank."""
 
 
 class RankTensor(Tensor):
-    """A tensor that knows whose it is. Its meaning is the tensor inside."""
+    """A tensor that knows its rank; it wraps the tensor `inner`."""
 
     inner: Tensor
     rank: int
@@ -111,7 +111,7 @@ class RankTensor(Tensor):
             assert op.name == "broadcast" or ranks == in_order, f"{op.name}: ranks {ranks}"
             return tuple([cls(each, rank) for rank, each in enumerate(found)])
         mixed = {*ranks, *([] if _RANK.get() is None else [_RANK.get()])}
-        if len(mixed) != 1:  # no assert, whose message pytest would write anew
+        if len(mixed) != 1:  # no `assert`, as pytest would rewrite its message
             raise AssertionError(f"{op.name}: parts of ranks {ranks}, computed by {_RANK.get()}")
         rank = ranks[0]
         if op.writes:
@@ -128,7 +128,7 @@ def _inside(value: Any) -> Any:
 
 
 def guarded(x: ShardedTensor) -> ShardedTensor:
-    """The tensor with parts that know their rank: whoever mixes them gets an error.
+    """The tensor with parts that know their rank; an op that mixes ranks is an error.
 
     >>> import aotlite as al
     >>> from aotlite.sharding import Shard, ShardedTensor
@@ -169,7 +169,7 @@ def _bytes_of(storage: Storage) -> Any:
 
 
 def _storages(tensors: Sequence[Any]) -> list[Storage]:
-    """The memory that tensors lie on, each once; none of tensors without data."""
+    """The storages of tensors, each once, without those of tensors without data."""
     found: dict[int, Storage] = {}
     for tensor in tensors:
         for leaf in leaves_of(tensor):

@@ -1,4 +1,4 @@
-"""The numbers that programs' tensors are made of: small, whole, and the same for a seed."""
+"""The numbers in programs' tensors: small, whole, and determined by a seed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 
 def numbers(count: int, seed: int, dtype: str = "float64") -> list[Any]:
-    """Small whole numbers, none of them 0, others for another seed: sums and products of few of
-    them are exact in every dtype.
+    """Small whole numbers, none of them 0, drawn by a seed. Sums and products of few of them are
+    exact in every dtype.
 
     >>> numbers(4, 0), numbers(3, 1, "int64")
     ([-3.0, 2.0, 4.0, -2.0], [4, -2, 3])

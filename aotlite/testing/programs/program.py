@@ -1,7 +1,7 @@
-"""`Program`: a program as data, with the methods that run it and print it as files.
+"""`Program`: a program as data, with methods that run it and print it as files.
 
-Place: above engines, `observe` and `scripts`, which read programs as `ProgramData`; below what
-draws programs, checks them and makes them smaller.
+Place: above engines, `observe` and `scripts`, which read programs as `ProgramData`; below the
+modules that draw, check and shrink programs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class Program(ProgramData):
     """
 
     def run(self, on: str | Engine = "aotlite", function: Any = None) -> list[Observation]:
-        """Returns the observation of each call on an engine, of the body or of `function` instead.
+        """Returns the observation of each call of the body, or of `function`, on an engine.
 
-        `function` is called like the body: a compiled form of `function_of(engine)`, say.
+        `function` takes the arguments of the body: a compiled form of `function_of(engine)`, for
+        example.
         """
         chosen = engine(on)
         function = self.function_of(chosen) if function is None else function
@@ -88,8 +89,8 @@ class Program(ProgramData):
     def to_numpy(self) -> str:
         """A file with the same steps in plain NumPy: views are views, and writes are in place.
 
-        It shows the values and who shares memory. History is a comment there. Raises
-        `UnsupportedError`, which names the step, for one that arrays cannot do.
+        It prints the values and the shared memory. Steps about history are comments. Raises
+        `UnsupportedError`, which names the step, for a step that arrays lack.
         """
         return numpy_file(self)
 

@@ -4,10 +4,10 @@
     Call(setup=(step, ...), args=(value, ...), grad=True, write=(place, "mul_"))
     Step(op, (argument, ...), no_grad=False)
 
-The same body is called once for each of `calls`, with other arguments, on one function. Each step
-gives one value. In a setup, `"$3"` is the value of its step 3. In a body, `"$0"` to `"$n-1"` are
-the n arguments and the values of its steps follow; an op that writes gives the object that it
-wrote, one with several results a tuple, of which `"$3.1"` is part 1. `results` holds such strings,
+One function, the body, is called once for each of `calls`, with other arguments. Each step has one
+value. In a setup, `"$3"` is the value of its step 3. In a body, `"$0"` to `"$n-1"` are the n
+arguments, and the values of its steps follow. The value of a write is the written object, that of
+an op with several results a tuple, of which `"$3.1"` is part 1. `results` holds such strings,
 numbers and None; the body returns the list of them. `grad=False` is a call under `no_grad`. After
 the call and a backward from all results that require grad, `write` writes the result at a place
 under `no_grad`.
@@ -23,11 +23,12 @@ under `no_grad`.
     view_as_real(x), view_as_complex(x)       functions
     view_dtype(x, dtype), to(x, dtype)        dtypes are names: "float64"
     resize_(x, shape)                         new memory is zeros
-    alias(x), hidden_alias(x)                 what a library's table calls so
+    alias(x), hidden_alias(x)                 aliases with and without history
 
-Everything that depends on the library is in its `Engine`. Arithmetic is on small whole numbers, so
-that it is exact. `eval(repr(program), vars(aotlite.testing))` is the program. Spec:
-specs/testing.md. Rules: GEN-11, GEN-12, GEN-13.
+The `Engine` of a library has everything that depends on the library. Numbers are small and whole,
+so that arithmetic is exact. `eval(repr(program), vars(aotlite.testing))` is the program.
+
+Spec: specs/testing.md. Rules: GEN-11, GEN-12, GEN-13.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from aotlite.ir.errors import ArgumentError
 
 
 def frozen(value: Any) -> Any:
-    """A value of programs with tuples for lists."""
+    """A value of programs with tuples in place of lists."""
     return tuple(map(frozen, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -69,12 +70,12 @@ class Call:
     """One call of a program's body, and the actions around it."""
 
     setup: tuple[Step, ...] = attrs.field(converter=_steps)
-    """Makes the arguments."""
+    """The steps that make the arguments."""
     args: tuple[Any, ...] = attrs.field(converter=frozen)
     grad: bool = attrs.field(default=True, kw_only=True)
-    """False: the call is under `no_grad`."""
+    """Whether grad mode is on in the call."""
     write: tuple[int, str] | None = attrs.field(default=None, converter=frozen, kw_only=True)
-    """The result that is written after the backward, and by which op."""
+    """The index of the result that is written after the backward, and the op."""
 
     def __repr__(self) -> str:
         more = ("" if self.grad else ", grad=False") + (
@@ -89,7 +90,7 @@ def _calls(given: Sequence[Call]) -> tuple[Call, ...]:
 
 @attrs.frozen(repr=False)
 class ProgramData:
-    """The fields of a `Program`, for what reads programs: engines, and what prints them."""
+    """The fields of a `Program`, which engines and printers read."""
 
     body: tuple[Step, ...] = attrs.field(converter=_steps)
     results: tuple[Any, ...] = attrs.field(converter=frozen)
@@ -121,7 +122,7 @@ def _row(step: Step) -> list[Any]:
 
 
 def is_inplace(step: Step) -> bool:
-    """Whether a step gives the object that it takes first."""
+    """Whether a step returns its first operand."""
     return step.op == "setitem" or (step.op.endswith("_") and not step.op.endswith("__"))
 
 
@@ -131,7 +132,7 @@ def is_name(value: Any) -> bool:
 
 
 def resolved(value: Any, values: Sequence[Any]) -> Any:
-    """An argument with values in place of their names; dtypes and indices stay names."""
+    """An argument with values in place of their names. Names of dtypes and indices stay."""
     if is_name(value):
         place, _, part = value[1:].partition(".")
         if not place.isdecimal() or int(place) >= len(values):

@@ -1,1 +1,1 @@
-"""PyTorch as something to compare with: engine, comparison, excuses by rule."""
+"""PyTorch as an oracle: the comparison, and the differences that rules demand."""

@@ -1,7 +1,7 @@
-"""The differences between the worlds of a program in aotlite and in PyTorch.
+"""The differences between the observations of a program in aotlite and in PyTorch (GEN-11).
 
-What a rule demands to differ is a named excuse, in `aotlite.testing.pytorch.expected_differences`;
-anything else is a bug. Rules: GEN-11.
+`aotlite.testing.pytorch.expected_differences` has the differences that rules demand, by name; any
+other difference is a bug.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ CLASSES = {
     "AutogradError": ("RuntimeError",),
     "UnsupportedError": ("RuntimeError",),
 }
-"""PyTorch's classes of errors that are ours."""
+"""aotlite's class of errors -> the corresponding classes of PyTorch."""
 
 
 def is_same_error(ours: str, theirs: str) -> bool:
-    """Whether PyTorch's error is of a class that stands for ours."""
+    """Whether the class of PyTorch's error corresponds to that of aotlite's."""
     return theirs in CLASSES.get(ours, ())
 
 
 def worlds(torch: Any, program: Program, number: int) -> tuple[Observation, Observation]:
-    """One call of a program here and in PyTorch, as eager runs it."""
+    """Returns the observations of one eager call in aotlite and in PyTorch."""
     theirs = TorchEngine(torch)
     mine = observe_call(OURS, program, number, body_of(OURS, program))
     return mine, observe_call(theirs, program, number, body_of(theirs, program))
 
 
 def compared(mine: Observation, its: Observation) -> list[str]:
-    """Returns the differences between aotlite's world and PyTorch's; empty if there are none.
+    """Returns the differences between aotlite's observation and PyTorch's.
 
-    Inputs of calls that raise are not compared: eager code has written what came before the error.
+    Inputs of calls that raise are not compared, as eager code has written them before the error.
     """
     if (mine.error is None) != (its.error is None):
         return [f"error: {mine.error!r}, PyTorch {its.error!r}"]
@@ -60,7 +60,7 @@ def compared(mine: Observation, its: Observation) -> list[str]:
 
 
 def unsigned(world: Observation) -> Observation:
-    """The world with zeros that have no sign: PyTorch's depend on where they lie in a vector."""
+    """The observation without signs of zeros, which in PyTorch depend on the index in a vector."""
     return attrs.evolve(
         world,
         called=[attrs.evolve(each, values=_plus_zero(each)) for each in world.called],
@@ -77,7 +77,7 @@ def _plus_zero(seen: TensorSnapshot) -> bytes:
 
 
 def _in_our_words(its: Observation, mine: Observation) -> Observation:
-    """PyTorch's world with our names of dtypes, and of errors where they are of one class."""
+    """PyTorch's observation with aotlite's names of dtypes and of corresponding errors."""
     return attrs.evolve(
         its,
         backward=_error(mine.backward, its.backward),
@@ -110,9 +110,10 @@ def _dtype(name: str) -> str:
 
 # ------------------------------------------------------------------------- PyTorch's own compiler
 def aot_difference(torch: Any, program: Program) -> str:
-    """How PyTorch's compiled function differs from its eager mode, told by what differs first.
+    """The kind of the first difference between PyTorch's compiled function and its eager mode.
 
-    Each call has a function compiled for it alone. "refused" where only the compiled call raises.
+    Each call has its own compiled function. "refused" if only a compiled call raises, "same" if
+    there is no difference.
     """
     from torch._functorch.aot_autograd import aot_function
     from torch._functorch.compilers import nop
@@ -136,7 +137,7 @@ def aot_difference(torch: Any, program: Program) -> str:
 
 
 KINDS = ("values", "gradient", "error", "identity", "memory", "strides", "history", "counts")
-"""What may differ, the worst first."""
+"""The kinds of differences, the worst first."""
 
 
 def _kind(line: str) -> str:

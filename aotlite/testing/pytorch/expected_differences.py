@@ -1,7 +1,7 @@
-"""Differences between aotlite's eager mode and PyTorch's in alias programs that a rule demands.
+"""The differences between aotlite's eager mode and PyTorch's that a rule demands (GEN-11).
 
-An excuse is not a guess from what differs: the program, or PyTorch, is changed in the one point
-that the rule is about, and then there must be no difference. Rules: GEN-11.
+A difference is expected only if it disappears when the program, or PyTorch, is changed in the one
+point of the rule. Such a rule is called an excuse.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ MENDS = (
     *(EXACT, SAME, PICKED, FILLED, STALE, MOVED, LEFT, OUTSIDE),
     *(EXPANDED, EMPTY, RESIZED, NEGATED, BITS, WINDOWS, TYPED),
 )
-"""Excuses for which PyTorch is mended."""
+"""The excuses for which PyTorch's behavior is changed."""
 CHANGES = (LEAVES, TURNED)
 """Excuses for which the program is changed."""
 EXCUSES = (*MENDS, *CHANGES)
 
 
 def excuse(torch: Any, program: Program, number: int) -> str | None:
-    """The rules by which a call may differ, as few as can be; None if it may not."""
+    """Returns the fewest rules that explain the differences of a call; None if none do."""
     program = attrs.evolve(program, calls=[program.calls[number]])
     usable = [name for name in EXCUSES if _concerns(name, program)]
     for count in range(1, min(len(usable), 3) + 1):
@@ -81,7 +81,7 @@ NEEDED = {
     NEGATED: {"neg_", "add_"},
     WINDOWS: {"as_strided", "as_strided_", "unfold"},
 }
-"""Ops of which a program needs one for an excuse."""
+"""Excuse -> the ops of which a program needs one."""
 
 
 def _concerns(name: str, program: Program) -> bool:
@@ -90,7 +90,7 @@ def _concerns(name: str, program: Program) -> bool:
 
 
 def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[Observation, Observation]:
-    """Both worlds of the only call, where neither has what the excuses are about."""
+    """Both observations of the only call, without the behavior of the excuses."""
     if LEAVES in names:
         program = detached_leaves(program)
     if TURNED in names:
@@ -115,7 +115,7 @@ def _mended(torch: Any, program: Program, names: frozenset[str]) -> tuple[Observ
 
 
 def _unmoved(world: Observation, has_raised: bool) -> Observation:
-    """The world without bases, counts of writes, and the history that comes of them."""
+    """The observation without bases, versions, and the history that depends on them."""
     if has_raised:
         return Observation()
     seen = _without(world, base=None, version=0, requires_grad=True, leaf=True, node=True)
@@ -123,14 +123,14 @@ def _unmoved(world: Observation, has_raised: bool) -> Observation:
 
 
 def _without(world: Observation, **forgotten: Any) -> Observation:
-    """The world in which everything looks like this."""
+    """The observation with these fields in all snapshots."""
     called = [attrs.evolve(each, **forgotten) for each in world.called]
     written = [attrs.evolve(each, **forgotten) for each in world.written]
     return attrs.evolve(world, called=called, written=written)
 
 
 def _plain_bits(world: Observation, dtypes: Sequence[str]) -> Observation:
-    """The world with one nan and one zero, where memory has been seen as floats."""
+    """The observation with one nan and one zero for memory that has float views."""
     floats = {each.storage for each in world.called if "int" not in each.dtype}
 
     def plain(seen: TensorSnapshot) -> TensorSnapshot:
@@ -149,7 +149,7 @@ def _one_nan(values: bytes, dtypes: Sequence[str]) -> bytes:
 
 
 def _wrote_overlap(program: Program, mine: Observation, its: Observation) -> bool:
-    """Whether the write after the call was of a tensor that overlaps itself, refused here alone."""
+    """Whether aotlite alone refused the write after the call, as its target overlaps itself."""
     returned_tensors = [place for place, plain in enumerate(mine.plain) if plain is None]
     if (mine.write, its.write) != ("AliasError", None) or not returned_tensors:
         return False
@@ -162,16 +162,16 @@ def _wrote_overlap(program: Program, mine: Observation, its: Observation) -> boo
 
 
 class Mended(TorchEngine):
-    """PyTorch without the behavior that some excuses are about."""
+    """PyTorch without the behavior of some excuses."""
 
     def __init__(self, torch: Any, mends: frozenset[str]) -> None:
         super().__init__(torch)
         self.mends = mends
         self.could_not_go_back = False
-        """Whether a backward met what it raises for."""
+        """Whether a backward raises by one of the excuses."""
         self.has_wrong_gradients = False
         self.has_kept_kind = False
-        """Whether a tensor was refused for the base that it had before `set_`."""
+        """Whether a write was refused because of the base before `set_`."""
         self.moved = False
 
     def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
@@ -215,7 +215,7 @@ class Mended(TorchEngine):
         self._check_overlap(op, target, args)
 
     def _instead(self, op: str, args: tuple[Any, ...], target: Any) -> Any:
-        """The result of another way to the same; None where the step's own way is fine."""
+        """Returns the result of an op with the same effect; None if the step itself is right."""
         if FILLED in self.mends and op == "setitem" and isinstance(args[2], (int, float)):
             steps = [Step("getitem", ("$0", args[1])), Step("fill_", ("$1", args[2]))]
             run_steps(self, steps, [target])
@@ -257,7 +257,7 @@ class Mended(TorchEngine):
         return value.detach() if is_source and value.requires_grad else value
 
     def _elsewhere(self, name: Any, target: Any, values: list[Any]) -> Any:
-        """The name of a copy of an operand that lies at the target's place."""
+        """The name of a copy of an operand, if it has the target's address; else its name."""
         operand = resolved(name, values)
         if not isinstance(operand, self.tensor_type) or operand is target:
             return name
@@ -267,7 +267,7 @@ class Mended(TorchEngine):
         return f"${len(values) - 1}"
 
     def _is_refused(self, was_plain: bool, shape: Any, target: Any, source: Any) -> bool:
-        """TEN-26: what requires grad is set under no_grad, and keeps its shape or is a leaf."""
+        """TEN-26: `set_` with gradients needs no_grad, and a leaf or an unchanged shape."""
         tracked = not was_plain or source.requires_grad
         has_other_shape = not target.is_leaf and target.shape != shape
         return (self.torch.is_grad_enabled() and tracked) or has_other_shape
@@ -283,7 +283,7 @@ class Mended(TorchEngine):
             raise RuntimeError("TEN-8")
 
     def _check_picks(self, target: Any, dims: int) -> None:
-        """IDX-8: what is picked from lies at places of its own."""
+        """Raises by IDX-8 if an indexed dimension has a stride of 0."""
         sizes = list(zip(target.shape, target.stride(), strict=True))[:dims]
         if any(size > 1 and stride == 0 for size, stride in sizes):
             raise RuntimeError("IDX-8")
@@ -304,11 +304,11 @@ BACKWARD_ERRORS = {
     EMPTY: "Tensor must have a last dimension with stride 1",
 }
 KEPT = "A view was created in no_grad", "cannot resize variables that require grad"
-"""What a tensor is refused for by the history it had before `set_`."""
+"""The errors of a tensor that are due to its history before `set_`."""
 OVERLAP_REFUSED = frozenset(
     ["add_", "sub_", "mul_", "div_", "neg_", "copy_", "masked_fill_", "index_fill_", "square_"]
 )
-"""Writes that put different numbers into different elements."""
+"""The writes whose elements may get different numbers."""
 
 
 def _place(tensor: Any) -> Any:
@@ -322,14 +322,14 @@ def _is_write_of_integers(op: str, target: Any) -> bool:
 
 
 def _overlaps_itself(tensor: Any, *, repeats: bool = True) -> bool:
-    """Whether two elements are one; `repeats`: by stride 0, too."""
+    """Whether two elements have one address; `repeats`: also by a stride of 0."""
     dims = zip(tensor.shape, tensor.stride(), strict=True)
     kept = [(size, stride) for size, stride in dims if stride or repeats]
     return has_internal_overlap(tuple(n for n, _ in kept), tuple(s for _, s in kept))
 
 
 def detached_leaves(program: Program) -> Program:
-    """The program of which every leaf that is a view is detached before it is made a leaf."""
+    """The program in which a view is detached before it is made a leaf."""
     calls = []
     for call in program.calls:
         setup, args = call.setup, call.args
@@ -347,7 +347,7 @@ def detached_leaves(program: Program) -> Program:
 def _with_detached(
     setup: tuple[Step, ...], args: tuple[Any, ...], place: int
 ) -> tuple[tuple[Step, ...], tuple[Any, ...]]:
-    """The setup with a step that detaches value `place`, which everything else then takes."""
+    """The setup with a step that detaches value `place`; later steps use the detached value."""
     renamed = {n: n + (n >= place) for n in range(len(setup))}
     made, rest = setup[place], setup[place + 1 :]
     steps = [*setup[:place], made, Step("detach", (f"${place}",))]
@@ -356,7 +356,7 @@ def _with_detached(
 
 
 def unturned(program: Program) -> Program:
-    """The program in which nothing changes its geometry: it makes a view instead."""
+    """The program with view ops in place of ops that change geometry."""
     body = [
         attrs.evolve(step, op=step.op.rstrip("_")) if step.op in GEOMETRY else step
         for step in program.body

@@ -1,14 +1,14 @@
-"""Metamorphic relations: programs changed in a way that must not change their world.
+"""Metamorphic relations: changes of programs that must not change their observations.
 
-    check(program)                         eagerly in aotlite, over all relations: what differs
+    check(program)                         eagerly in aotlite, all relations: the differences
     check(program, on="torch")             eagerly in PyTorch
     check(program, {"partition": "min_cut"})   compiled by aotlite with these options
-    check(program, make=wrapper)           of `wrapper(body)`, whatever that is
+    check(program, make=wrapper)           with `wrapper(body)` as the function
     check_relation(relation, program, ...) the same for one of `RELATIONS`
 
-No other engine is needed: a program and its variant run on the same one. What may differ between
-the two, and why, each relation says in its claim. Where a relation applies is decided by what the
-steps do to memory in an eager run (`step_facts`), exactly. Rules: GEN-1, GEN-11, GEN-13.
+A program and its variant run on one engine, so that no second one is needed. The claim of a
+relation says which differences it allows, and why. Whether a relation applies depends on the exact
+effects of the steps on memory in an eager run (`step_facts`). Rules: GEN-1, GEN-11, GEN-13.
 
 >>> from aotlite.testing import Call, Program
 >>> call = Call([["make", [0, [2, 2], "float64", False]]], ["$0"])
@@ -88,7 +88,7 @@ RELATIONS: tuple[Relation, ...] = (
 
 
 def relation(name: str) -> Relation:
-    """The relation with this name. Raises `ArgumentError` where there is none."""
+    """The relation with this name. Raises `ArgumentError` if there is none."""
     for each in RELATIONS:
         if each.name == name:
             return each
@@ -107,9 +107,9 @@ def check(
 ) -> list[str]:
     """Returns the differences between a program and its variants, over all relations.
 
-    Of each relation at most `limit` variants are played, drawn by `seed`; None plays all. `options`
-    are those of `aotlite.compile`; without any, and without `make`, the engine's eager mode runs.
-    Calls that raise eagerly are left out, and those that the compiled function refuses.
+    Of each relation at most `limit` variants run, drawn by `seed`; None runs all. `options` are
+    those of `aotlite.compile`; without `options` and `make`, the engine's eager mode runs. Calls
+    that raise eagerly, or that the compiled function refuses, are left out.
     """
     whose = subject(on, options, make)
     traced = Traced.of(whose.library, program)

@@ -1,11 +1,11 @@
-"""`python -m aotlite.testing.relations`: how often each relation applies, and whether it holds.
+"""`python -m aotlite.testing.relations`: the applications and failures of each relation.
 
     --programs 200 --seed 0     random programs, from this seed on
-    --on torch                  of PyTorch's eager mode
-    --compiled                  of what aotlite compiles; `--partition min_cut` with that partition
+    --on torch                  PyTorch's eager mode
+    --compiled                  functions compiled by aotlite; `--partition min_cut`: the partition
 
-The last line says programs, calls that were compared, and differences; the exit status is 1 if
-there are any.
+The last line has the numbers of programs, compared calls and differences; the exit status is 1 if
+there are differences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aotlite.testing.relations import RELATIONS, Examined, Subject, Traced, exam
 
 @attrs.define
 class Row:
-    """The sums of a relation over all programs."""
+    """The sums of one relation over all programs."""
 
     applies: int = 0
     variants: int = 0
@@ -40,7 +40,7 @@ class Row:
 
 
 def rows(seeds: Sequence[int], whose: Subject) -> dict[str, Row]:
-    """The rows of all relations, of which two variants of each program are played."""
+    """The rows of all relations, with two variants of each program."""
     found = {each.name: Row() for each in RELATIONS}
     for seed in seeds:
         traced = Traced.of(whose.library, draw(seed))
@@ -62,7 +62,7 @@ def lines(found: dict[str, Row], programs: int) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints the table; 1 if something differs."""
+    """Prints the table; returns 1 if there is a difference."""
     parser = argparse.ArgumentParser(prog="python -m aotlite.testing.relations")
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Relations about how arguments are passed."""
+"""Relations about the passing of arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _permuted(traced: Traced) -> Iterator[Program]:
 
 PERMUTE = Relation(
     "permute arguments",
-    "The arguments come in the opposite order, and the body reads them so. All is equal.",
+    "The arguments and the parameters of the body are in the opposite order. All is equal.",
     ("DUP-1", "SYN-1", "GEN-1"),
     _permuted,
 )
@@ -44,15 +44,15 @@ def _duplicated(traced: Traced) -> Iterator[Program]:
 
 
 def _alternately(place: int, more: int) -> Change:
-    """Every other use of an argument becomes one of another."""
+    """Replaces every other use of an argument by another argument."""
     turn = cycle((False, True))
     return lambda use: Use(more) if use.source == place and next(turn) else use
 
 
 DUPLICATE = Relation(
     "duplicate an argument",
-    "An argument is passed in one more slot, and every other use of it is of that slot."
-    " All is equal: two slots hold one object.",
+    "An argument is passed twice, and every other use of it is of the second parameter."
+    " All is equal: both are one object.",
     ("DUP-1", "DUP-2", "GEN-1"),
     _duplicated,
 )
@@ -73,8 +73,7 @@ def _are_one(seen: Trace, kept: int, dropped: int) -> bool:
 
 MERGE = Relation(
     "merge equal arguments",
-    "Of two slots in which every call has the same object, the body uses one, and the other is"
-    " gone. All is equal.",
+    "Of two parameters with one object in every call, the body keeps one. All is equal.",
     ("DUP-1", "DUP-2", "GEN-1"),
     _merged,
 )
@@ -121,10 +120,10 @@ def _with_clone(traced: Traced, place: int, written: str) -> Program:
 
 
 def _is_replaceable(seen: Trace, place: int) -> bool:
-    """Whether the argument's memory is nobody else's, and stays as it is laid out.
+    """Whether a clone can replace the argument.
 
-    No other argument lies there, no result but the argument itself, and no step changes geometry
-    or memory; and a clone is laid out as it is.
+    No other argument and no other result is on its memory, no step changes a geometry or memory,
+    and a clone has its layout.
     """
     argument = seen.arguments[place]
     others = [each for i, each in enumerate(seen.arguments) if i != place]
@@ -136,11 +135,11 @@ def _is_replaceable(seen: Trace, place: int) -> bool:
 
 
 def is_dense(look: Look) -> bool:
-    """Whether a clone has the same strides: all elements lie side by side, in some order."""
+    """Whether a clone has the same strides: the elements are dense, in any order."""
     expected = 1
     for stride, size in sorted(zip(look.stride, look.shape, strict=True)):
         if size == 1:
-            return False  # whose stride could be any
+            return False  # its stride may be any number
         if stride != expected:
             return False
         expected *= size
@@ -148,8 +147,8 @@ def is_dense(look: Look) -> bool:
 
 
 def _is_written(seen: Trace, place: int) -> str:
-    """How the argument's memory is written: "", "tracked" if some write is one that autograd sees,
-    and "untracked" (META-16)."""
+    """Returns "tracked" if autograd records a write of the argument's memory, "untracked" if it
+    records none of the writes, and "" without a write (META-16)."""
     storage = seen.arguments[place].storage
     writes = [f for f in seen.facts if f.writes_data and f.operands[0].storage == storage]
     if not writes:
@@ -162,7 +161,7 @@ COPY_BACK = Relation(
     "clone and copy back",
     "An argument whose memory no other argument or result shares is replaced by a clone at the"
     " start, and the clone is copied back at the end if the argument is written: under no_grad if"
-    " autograd sees none of the writes. Values, gradients, identity and aliasing are equal."
+    " autograd records none of the writes. Values, gradients, identity and aliasing are equal."
     " Versions differ: many writes become one (FUN-23). A gradient that goes through a clone may be"
     " laid out in another way.",
     ("FUN-4", "FUN-17", "FUN-20", "META-16", "FUN-23"),

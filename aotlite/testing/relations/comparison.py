@@ -1,4 +1,4 @@
-"""Plays programs and their variants, eagerly or compiled, and compares their worlds."""
+"""Runs programs and their variants, eagerly or compiled, and compares their observations."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from aotlite.testing.programs.steps import is_name
 from aotlite.testing.relations.relation import Relation, Traced, Variant
 
 Maker = Callable[..., Body]
-"""Makes what is called of a body: `make(body, **options)`."""
+"""A function that makes the called function of a body: `make(body, **options)`."""
 
 
 @attrs.frozen
 class Subject:
-    """Whose worlds are compared: an engine's eager mode, or what `make` gives for its bodies."""
+    """The tested side: an engine's eager mode, or the functions that `make` makes of bodies."""
 
     library: Engine
     make: Maker | None = None
     options: Mapping[str, Any] = attrs.field(factory=dict)
 
     def function(self, program: Program, cut: int | None, options: Mapping[str, Any]) -> Body:
-        """The program's function, or two of which one calls the other's results."""
+        """The program's function; with `cut`, one that runs two functions in turn."""
         made = self._made(options)
         if cut is None:
             return made(body_of(self.library, program))
@@ -58,8 +58,8 @@ def subject(
 
 # --------------------------------------------------------------------------- a function of halves
 def halves(program: Program, cut: int) -> tuple[Program, Program]:
-    """The first steps as a program that returns all that it made and is used later, and the rest
-    as one of which these are further arguments."""
+    """Splits a program: the first part returns all values that the second part uses as further
+    arguments."""
     later = program.body[cut:]
     arity, live = program.arity, []
     for name in _names([step.args for step in later] + [program.results]):
@@ -81,7 +81,7 @@ def halves(program: Program, cut: int) -> tuple[Program, Program]:
         return renamed.get(value) or f"${int(place) + shift}{dot}{part}"
 
     steps = [attrs.evolve(step, args=moved(step.args)) for step in later]
-    # Its arguments are not made by a setup, but only their number is asked for.
+    # No setup makes its arguments; only their number is read.
     calls = [attrs.evolve(call, args=(*call.args, *live)) for call in program.calls]
     return first, Program(steps, moved(program.results), calls)
 
@@ -107,9 +107,9 @@ class Examined:
     variants: int = 0
     """The number of variants of this program."""
     compared: int = 0
-    """Calls whose worlds were compared."""
+    """The number of compared calls."""
     refused: int = 0
-    """Calls that one of the two refuses (GEN-2), of which nothing is compared."""
+    """The number of calls that one of the two refuses (GEN-2), which are not compared."""
     found: list[str] = attrs.field(factory=list)
     failing: Variant | None = None
     """The first variant that differs."""
@@ -125,7 +125,7 @@ def _worlds(
 def examined(
     relation: Relation, traced: Traced, whose: Subject, *, limit: int | None = None, seed: int = 0
 ) -> Examined:
-    """Compares the worlds of a program and of at most `limit` variants."""
+    """Compares the observations of a program and of at most `limit` variants."""
     result = Examined()
     if relation.needs_compiler and whose.make is None:
         return result
@@ -159,7 +159,7 @@ def _compare(
             result.refused += 1
             continue
         if whose.make is None:
-            # Eager code has written what came before an error.
+            # Eager code has written its inputs before an error.
             mine, its = (attrs.evolve(each, untouched=True) for each in (mine, its))
         result.compared += 1
         found = relation.same.differences(mine, its)
@@ -169,6 +169,6 @@ def _compare(
 
 
 def _worded(line: str) -> str:
-    """A difference, in which the second world is that of the program as it was."""
+    """A line about a difference, with the original program named as such."""
     mine, comma, its = line.rpartition(", eager ")
     return f"{mine}, unchanged {its}" if comma else line

@@ -20,10 +20,10 @@ def _split(traced: Traced) -> Iterator[Variant]:
 
 SPLIT = Relation(
     "split in two",
-    "The first steps are one function, the rest another, which is given the arguments and all"
-    " values that the first one made. All is equal: what is handed over keeps its memory, its"
-    " history and its count. But its base is hidden where the first function gives nothing else on"
-    " that memory, and stays so (META-10).",
+    "The first steps are one function, the rest another, whose arguments are those of the first and"
+    " its results. All is equal: values between the two keep memory, history and version. But the"
+    " base of such a value is hidden if the first function returns nothing else on its memory"
+    " (META-10).",
     ("GEN-1", "META-7", "META-9", "META-10", "RT-1"),
     _split,
     Same(of_made=("base", "offset")),
@@ -32,12 +32,12 @@ SPLIT = Relation(
 
 # --------------------------------------------------------------------------------- the partitions
 def save_all(graph: Graph) -> Partition:
-    """Every value of the forward is saved that the backward could use."""
+    """The partition that saves every value of the forward that the backward could use."""
     return cut(graph, [node for node in graph.nodes if _is_value(node)])
 
 
 def recompute_all(graph: Graph) -> Partition:
-    """Nothing is saved but what the forward is given: the backward computes the rest again."""
+    """The partition that saves inputs alone, so that the backward recomputes the forward."""
     return cut(graph, [node for node in graph.nodes if _is_value(node) and node.op != "call"])
 
 
@@ -60,8 +60,8 @@ def _partitioned(traced: Traced) -> Iterator[Variant]:
 
 PARTITIONED = Relation(
     "save all or recompute all",
-    "The function is compiled with the partition that saves every value of the forward, and with"
-    " the one that saves none. All is equal.",
+    "The function is compiled with a partition that saves every value of the forward, and with one"
+    " that saves inputs alone. All is equal.",
     ("PART-1", "PART-10", "PART-37", "SAV-1"),
     _partitioned,
     needs_compiler=True,
@@ -77,8 +77,8 @@ def _twice(traced: Traced) -> Iterator[Variant]:
 
 TWICE = Relation(
     "call twice",
-    "All calls are made once more on the same function, with arguments made anew. The second"
-    " worlds are equal to the first.",
+    "All calls run twice on one function, with new arguments. The second observations are equal to"
+    " the first.",
     ("GEN-13", "GRD-1"),
     _twice,
 )
@@ -93,7 +93,7 @@ def _reversed(traced: Traced) -> Iterator[Variant]:
 
 REVERSED = Relation(
     "calls in another order",
-    "The calls are made in the opposite order on one function. Each world is equal.",
+    "The calls run in the opposite order on one function. Each observation is equal.",
     ("GEN-13", "GRD-1"),
     _reversed,
 )

@@ -1,4 +1,4 @@
-"""Relations about views: the same window taken in another way."""
+"""Relations about views: the same view by other ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _strided(traced: Traced) -> Iterator[Program]:
 
 
 def _is_window(facts: list[Fact]) -> bool:
-    """Whether a step is a view that `as_strided` gives in all calls, in the same geometry."""
+    """Whether `as_strided` with one geometry gives the view of a step in all calls."""
     if not all(fact.step.op in WINDOW_OPS and fact.is_view for fact in facts):
         return False
     geometries = {tuple(map(_geometry, fact.results)) for fact in facts}
@@ -52,9 +52,9 @@ def _window(node: Node, look: Look) -> Node:
 
 STRIDED = Relation(
     "replay as as_strided",
-    "View ops are replaced by the as_strided that gives the same window, all of a program or one."
-    " All is equal but the layout of gradients. Not of tensors that overlap themselves, where"
-    " gradients of windows add up in another way (TEN-17).",
+    "View ops, all of a program or one, are replaced by the equal as_strided. All is equal but the"
+    " layout of gradients. Not for tensors that overlap themselves, where gradients of views add up"
+    " in another order (TEN-17).",
     ("FUN-8", "FUN-11", "TEN-3"),
     _strided,
     Same(("gradient stride", "gradient storage")),
@@ -73,15 +73,15 @@ def _through_alias(traced: Traced) -> Iterator[Program]:
 
 
 def _has_target(fact: Fact) -> bool:
-    """Whether it writes a tensor, which is not itself what is written (TEN-7 allows that)."""
+    """Whether it writes a tensor that is not also another operand (which TEN-7 allows)."""
     targets = [each for each in fact.operands if each.identity == fact.operands[0].identity]
     return fact.writes_data and len(targets) == 1
 
 
 THROUGH_ALIAS = Relation(
     "write through an identity view",
-    "A write goes to an alias of its target instead. All is equal but the layout of gradients:"
-    " memory is one, and so are its history and its count.",
+    "A write goes to an alias of its target instead. All is equal but the layout of gradients, as"
+    " both have one memory, history and version.",
     ("FUN-3", "FUN-7", "TEN-3", "TEN-17"),
     _through_alias,
     Same(("gradient stride", "gradient storage")),
@@ -100,7 +100,7 @@ def _looked_at(traced: Traced) -> Iterator[Program]:
 
 LOOKED_AT = Relation(
     "take an unused view",
-    "A view is taken that nobody uses. All is equal.",
+    "A view is taken and not used. All is equal.",
     ("FUN-3", "META-10"),
     _looked_at,
 )
@@ -117,7 +117,7 @@ def _read(traced: Traced) -> Iterator[Program]:
 
 
 def _names(traced: Traced, place: int) -> list[int]:
-    """The values before a step that are tensors: an argument, and those made last."""
+    """Tensors before a step: the first argument, and the last two made."""
     made = [
         i
         for i, facts in enumerate(traced.steps[:place])
@@ -133,8 +133,8 @@ def _value(loose: Loose, place: int) -> Use:
 
 READ = Relation(
     "read without use",
-    "A value is cloned under no_grad, and nobody uses the clone. All is equal: a read of a stale"
-    " view brings it up to date and changes nothing.",
+    "A value is cloned under no_grad, and the clone is not used. All is equal: a read updates the"
+    " history of a view and changes nothing else.",
     ("FUN-6", "GEN-1"),
     _read,
 )

@@ -1,4 +1,4 @@
-"""Relations about writes: the same elements changed in another way."""
+"""Relations about writes: the same change of elements by other steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aotlite.testing.relations.step_facts import Fact
 def _rewritten(
     traced: Traced, fits: Callable[[Fact], bool], change: Callable[[Loose, int], None]
 ) -> Iterator[Program]:
-    """The programs in which one step that fits in all calls is changed."""
+    """The programs with one step changed, which has to fit in all calls."""
     for place, facts in enumerate(traced.steps):
         if all(map(fits, facts)) and not traced.is_fragile(place):
             loose = traced.loose()
@@ -33,8 +33,8 @@ def _named_anew(traced: Traced) -> Iterator[Program]:
 
 NAMED_ANEW = Relation(
     "a write gives what it wrote",
-    "What is used of a written tensor after the write is what the write gave. All is equal: the"
-    " two are one object.",
+    "Later steps use the result of a write in place of its target. All is equal: both are one"
+    " object.",
     ("FUN-4", "GEN-1"),
     _named_anew,
 )
@@ -77,20 +77,20 @@ OUT_OF_PLACE = frozenset(
     "add_ sub_ mul_ neg_ square_ clamp_ relu_ abs_ masked_fill_ index_fill_ index_add_ "
     "index_copy_".split()
 )
-"""Writes that have a form which makes new memory."""
+"""The writes with a functional form."""
 
 COPIED_IN = Relation(
     "out of place and copied in",
     "A write runs out of place, and its result is copied in. All is equal but the layout of"
-    " gradients: each counts as one write. What the two save differs (TEN-12), so that either"
-    " backward may raise; gradients are compared where none does.",
+    " gradients: each counts as one write. The two save different values (TEN-12), so that either"
+    " backward may raise; gradients are compared if neither does.",
     ("FUN-4", "FUN-5", "TEN-9", "TEN-12"),
     _copied_in,
     Same(("gradient stride", "gradient storage"), backward=False),
 )
 
 
-# ----------------------------------------------------------------------- what is there, once more
+# ------------------------------------------------------------------ the present value, once more
 def _written_again(traced: Traced) -> Iterator[Program]:
     def fits(fact: Fact) -> bool:
         return fact.writes_data and not fact.operands[0].overlaps_itself
@@ -107,7 +107,7 @@ WRITTEN_AGAIN = Relation(
     "write what is there",
     "Before a write, its target is overwritten with a clone of itself under no_grad. Values,"
     " gradients, identity and aliasing are equal. Versions are higher by this one write (TEN-10);"
-    " the backward may raise for what was saved before it (TEN-12).",
+    " the backward may raise for a value saved before it (TEN-12).",
     ("FUN-4", "FUN-20", "TEN-10", "TEN-12"),
     _written_again,
     Same(added_writes=1, backward=False),

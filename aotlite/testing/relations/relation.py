@@ -1,4 +1,4 @@
-"""Relations: their class, and the comparison of two worlds."""
+"""`Relation`, and the comparison of two observations with allowed differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aotlite.testing.relations.step_facts import Fact, Trace, trace
 
 # ---------------------------------------------------------------------------------- the programs
 class Traced:
-    """A program whose calls run to their end, and what each of their steps does."""
+    """A program whose calls run to their end, and the effects of each step."""
 
     def __init__(self, library: Engine, program: Program, traces: list[Trace]) -> None:
         self.library = library
@@ -27,7 +27,7 @@ class Traced:
 
     @staticmethod
     def of(library: Engine, program: Program) -> Traced:
-        """The program with those of its calls that run eagerly."""
+        """The program, restricted to the calls that run eagerly."""
         found = [(call, trace(library, program, i)) for i, call in enumerate(program.calls)]
         calls = [call for call, seen in found if seen is not None]
         traces = [seen for _, seen in found if seen is not None]
@@ -39,7 +39,7 @@ class Traced:
         return [[seen.facts[i] for seen in self.traces] for i in range(len(self.program.body))]
 
     def is_fragile(self, place: int) -> bool:
-        """Whether in some call the memory of an operand of a step is fragile."""
+        """Whether the memory of an operand of a step is fragile in some call."""
         return any(
             seen.is_fragile(look.storage)
             for seen, fact in zip(self.traces, self.steps[place], strict=True)
@@ -47,11 +47,11 @@ class Traced:
         )
 
     def loose(self) -> Loose:
-        """The body, to be changed."""
+        """The body in a form for changes."""
         return Loose.of(self.program)
 
     def alone(self) -> Iterator[Traced]:
-        """The program as it is, then with each one of its calls if there are several."""
+        """The program itself, then with each of its calls alone if it has several."""
         yield self
         if len(self.traces) > 1:
             for call, seen in zip(self.program.calls, self.traces, strict=True):
@@ -60,36 +60,36 @@ class Traced:
 
 @attrs.frozen
 class Variant:
-    """Another program, which a relation says has the world of the first."""
+    """Another program with the observations of the first, by the claim of a relation."""
 
     program: Program
     cut: int | None = None
-    """So many steps are a function of their own, which gives what it made to a second one."""
+    """The number of first steps that are a function of their own; None: no split."""
     options: Mapping[str, Any] = attrs.field(factory=dict)
     """Options for compiling the variant's function, besides those of all programs."""
     first_options: Mapping[str, Any] = attrs.field(factory=dict)
     """Options for compiling the first program's function."""
     calls: tuple[int, ...] | None = None
-    """Which calls are compared with the first program's; None: all, in their order."""
+    """The calls that are compared with the first program's; None: all, in their order."""
 
 
-# ------------------------------------------------------------------------------------ the worlds
+# ------------------------------------------------------------------------------ the observations
 @attrs.frozen
 class Same:
-    """The parts in which two worlds may differ; all others must be equal."""
+    """The allowed differences of two observations; all other parts must be equal."""
 
     forgets: tuple[str, ...] = ()
-    """Fields of `Seen`, and "gradient stride", "gradient storage"."""
+    """The ignored fields of `TensorSnapshot`, and "gradient stride", "gradient storage"."""
     added_writes: int | None = 0
-    """So many writes the variant has more (FUN-23): no version may rise by more, and none sink.
-    None: versions tell nothing."""
+    """The most further writes of the variant (FUN-23): versions may be higher by as many, and not
+    lower. None: versions are not compared."""
     of_made: tuple[str, ...] = ()
-    """The same, of objects that the body makes."""
+    """The ignored fields of objects that the body makes."""
     backward: bool = True
-    """False: either backward may raise where the other does not; then gradients tell nothing."""
+    """Whether both backwards have to agree; if False, they are compared if neither raises."""
 
     def differences(self, mine: Observation, its: Observation) -> list[str]:
-        """Returns the differences of the variant's world from the first program's."""
+        """Returns the differences of the variant's observation from the first program's."""
         if mine.error is None and its.error is None:
             mine, its = self._without_versions(mine, its)
             if not self.backward and (mine.backward or its.backward):
@@ -126,7 +126,7 @@ class Same:
     def _without_versions(
         self, mine: Observation, its: Observation
     ) -> tuple[Observation, Observation]:
-        """The worlds, the variant's with the first's versions where they may differ so."""
+        """The observations; an allowed version of the variant is replaced by the first's."""
         if self.added_writes == 0:
             return mine, its
         return (
@@ -155,21 +155,21 @@ class Same:
 # --------------------------------------------------------------------------------- the relations
 @attrs.frozen
 class Relation:
-    """A claim that another program has the same world."""
+    """A claim that other programs have the same observations."""
 
     name: str
     claim: str
-    """What is changed, what is equal then, and what may differ and why."""
+    """The change, the parts that stay equal, and the allowed differences with their reasons."""
     rules: tuple[str, ...]
     """The numbered rules behind it."""
     variants: Callable[[Traced], Iterator[Variant | Program]] = attrs.field(repr=False)
-    """All programs that it relates to one; none where it does not apply."""
+    """Returns all variants of a program; none if the relation does not apply."""
     same: Same = Same()
     needs_compiler: bool = False
-    """Whether it is about options of a compiler: eager engines have none."""
+    """Whether it is about options of a compiler, which eager engines lack."""
 
     def transform(self, program: Program, on: str | Engine = "aotlite") -> list[Variant]:
-        """The programs that are related to this one, restricted to calls that run.
+        """Returns the variants of a program, restricted to calls that run.
 
         >>> from aotlite.testing.generate.random_programs import draw
         >>> from aotlite.testing.relations import relation
@@ -179,11 +179,11 @@ class Relation:
         return [each for _, each in self.pairs(Traced.of(engine(on), program))]
 
     def applies(self, program: Program, on: str | Engine = "aotlite") -> bool:
-        """Whether there is such a program."""
+        """Whether a program has a variant."""
         return bool(self.transform(program, on))
 
     def pairs(self, traced: Traced) -> list[tuple[Traced, Variant]]:
-        """The program and each variant; with one of its calls where not all calls allow any."""
+        """The program and each variant; of single calls, if all calls allow no variant."""
         for some in traced.alone():
             found = [
                 each if isinstance(each, Variant) else Variant(each)

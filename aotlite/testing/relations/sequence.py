@@ -39,10 +39,10 @@ PARTS = (
     COPIED_IN,
     WRITTEN_AGAIN,
 )
-"""Relations that change the program, and nothing else."""
+"""The relations that change the program alone."""
 
 LENGTH = 4
-"""So many changes."""
+"""The number of changes."""
 
 
 def _mixed(traced: Traced) -> Iterator[Variant]:
@@ -69,8 +69,8 @@ def _changed(traced: Traced, rng: Random) -> Traced:
 MIXED = Relation(
     "several at once",
     "Relations that change the program are applied one after the other, and the program is split in"
-    " two. Values, identity and aliasing are equal, gradients where no backward raises; what one"
-    " of the relations lets differ may.",
+    " two. Values, identity and aliasing are equal, and gradients if no backward raises. The"
+    " differences that one of the relations allows are allowed.",
     ("GEN-1", "GEN-11"),
     _mixed,
     Same(

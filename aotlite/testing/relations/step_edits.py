@@ -1,7 +1,7 @@
-"""Bodies of programs in a form in which steps are moved, put in and left out: `Loose`.
+"""`Loose`: the body of a program in a form in which steps are moved, inserted and dropped.
 
-Names like "$3" depend on where a step is. In the loose form an argument of a step is a `Use` of
-another step, or of an argument of the body, wherever these end up.
+Names like "$3" depend on the position of a step. In the loose form an argument of a step is a `Use`
+of another step, or of an argument of the body, independent of positions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Node:
 
 @attrs.frozen
 class Use:
-    """A value: of a node, or the argument with this number; or its part."""
+    """A value: of a node, or of the argument with a number; or a part of it."""
 
     source: Node | int
     part: int | None = None
@@ -44,7 +44,7 @@ def replaced(value: Any, change: Change) -> Any:
 
 
 def instead(old: Use, new: Use) -> Change:
-    """The change of one use to another."""
+    """The change that replaces one use by another."""
     return lambda use: new if use == old else use
 
 
@@ -59,7 +59,7 @@ class Loose:
 
     @staticmethod
     def of(program: Program) -> Loose:
-        """The body of a program; what a write gives is called by the name of what it wrote."""
+        """The body of a program; the result of a write has the name of its target."""
         nodes: list[Node] = []
         values: list[Use] = [Use(number) for number in range(program.arity)]
 
@@ -93,7 +93,7 @@ class Loose:
 
     # --- changes
     def put(self, place: int, op: str, *args: Any, no_grad: bool = False) -> Use:
-        """Puts in a step before that at `place`; its value."""
+        """Inserts a step before the one at `place`; returns its value."""
         node = Node(op, args, no_grad)
         self.nodes.insert(place, node)
         return Use(node)
@@ -106,12 +106,12 @@ class Loose:
             self.results = replaced(self.results, change)
 
     def pass_more(self, what: Callable[[Call], Any]) -> None:
-        """Passes a value of each call's setup, behind all other arguments."""
+        """Passes a value of each call's setup as a further last argument."""
         self.arity += 1
         self.calls = tuple(attrs.evolve(call, args=(*call.args, what(call))) for call in self.calls)
 
     def drop(self, place: int) -> None:
-        """Leaves out an argument that is not used."""
+        """Drops an argument that is not used."""
 
         def moved(use: Use) -> Use:
             late = isinstance(use.source, int) and use.source > place

@@ -1,6 +1,6 @@
 """The effects of a program's steps on memory, from an eager run of each of its calls.
 
-Place: `aotlite.testing.relations`, below the relations, which decide by it where they apply.
+Place: `aotlite.testing.relations`, below the relations, which apply by these facts.
 `aotlite.ir.geometry.overlap` decides whether two tensors overlap; it is exact.
 """
 
@@ -39,7 +39,7 @@ class Look:
     dtype: str
     requires_grad: bool
     is_cut: bool
-    """Whether a detach lies between it and the first tensor on its memory."""
+    """Whether a detach is between it and the first tensor on its memory."""
     is_leaf_view: bool
     """Whether it is a leaf that requires grad and a view of another tensor (TEN-23)."""
 
@@ -67,7 +67,7 @@ class Fact:
     kind: str | None
     """The kind of write, None for steps that do not write."""
     operands: tuple[Look, ...]
-    """The tensors that it was given, as they were before it; the first is the one it writes."""
+    """Its tensor operands, in their state before it; a write changes the first one."""
     results: tuple[Look, ...]
     grad: bool
     """Whether it ran in grad mode."""
@@ -79,7 +79,7 @@ class Fact:
 
     @property
     def is_view(self) -> bool:
-        """Whether it gives new tensors on the memory of its first operand."""
+        """Whether it returns new tensors on the memory of its first operand."""
         if self.kind is not None or not self.operands or not self.results:
             return False
         source = self.operands[0]
@@ -90,7 +90,7 @@ class Fact:
 
     @property
     def is_pure(self) -> bool:
-        """Whether it reads memory and gives new memory."""
+        """Whether it reads memory and its results are new memory."""
         shared = {each.storage for each in self.operands}
         return self.kind is None and not any(each.storage in shared for each in self.results)
 
@@ -108,14 +108,15 @@ class Trace:
     arguments: tuple[Look, ...]
     facts: tuple[Fact, ...]
     results: tuple[Look, ...]
-    """Those that are tensors."""
+    """The results that are tensors."""
     kept: Any = attrs.field(repr=False)
-    """The values: identities and memories are told apart by what lives."""
+    """The values, kept alive so that identities and memories stay different."""
 
     def is_fragile(self, storage: int) -> bool:
-        """Whether another write or view could be refused on a memory (TEN-19): it has views that
-        came with others or under no_grad, and requires grad; or a leaf that is a view, which loses
-        its history when the memory gets another (TEN-23)."""
+        """Whether another write or view of a memory could be refused (TEN-19).
+
+        It requires grad and has views made several at once or under no_grad; or it has a leaf that
+        is a view, which loses its history when the memory gets another (TEN-23)."""
         there = [
             look
             for fact in self.facts
@@ -139,7 +140,7 @@ def trace(library: Engine, program: Program, number: int) -> Trace | None:
         setup, args = setup_of(library, call)
         with nullcontext() if call.grad else library.no_grad():
             return _traced(library, program, call, setup, args)
-    except Exception:  # of any library: whatever it is, there is nothing to look at
+    except Exception:  # of any library and class: the call has no facts
         return None
 
 
@@ -179,7 +180,7 @@ def _looker(library: Engine, watcher: Watcher) -> Callable[[Any], Look]:
 
 
 def _is_leaf(value: Any) -> bool:
-    """Whether it is a leaf; of some views of what was written asking is an error (TEN-18)."""
+    """Whether it is a leaf; False for a view whose `is_leaf` raises after a write (TEN-18)."""
     try:
         return bool(value.is_leaf)
     except Exception:

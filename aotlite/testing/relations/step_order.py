@@ -13,11 +13,11 @@ Kind = Callable[[Fact], bool]
 
 
 def _swaps(traced: Traced, passed: Kind) -> Iterator[Program]:
-    """The programs in which a write has changed places with a step of a kind, with which, and with
-    all steps between the two, it commutes in all calls.
+    """The programs in which a write has changed places with a step of a kind.
 
-    Not on memory that requires grad and has views which came with others or under no_grad: a write
-    before their next use is an error (TEN-19).
+    In all calls it commutes with this step and with all steps between the two. Not on memory that
+    requires grad and has views made several at once or under no_grad: a write before their next
+    use is an error (TEN-19).
     """
     count = len(traced.steps)
     for write in range(count):
@@ -27,7 +27,7 @@ def _swaps(traced: Traced, passed: Kind) -> Iterator[Program]:
 
 
 def _moved(traced: Traced, write: int, direction: int, passed: Kind) -> Iterator[Program]:
-    """The programs in which a write is moved past steps before it, or behind it."""
+    """The programs in which a write is moved past steps in one direction."""
     other = write + direction
     while 0 <= other < len(traced.steps) and _commute(traced, write, other):
         is_write = _all(traced, other, lambda fact: fact.writes_data)
@@ -43,7 +43,7 @@ def _all(traced: Traced, place: int, kind: Kind) -> bool:
 
 
 def _commute(traced: Traced, write: int, other: int) -> bool:
-    """Whether a write may change places with a step, if it does with all between the two."""
+    """Whether a write commutes with a step, given that it does with all between the two."""
     nodes = traced.loose().nodes
     first, second = (nodes[place] for place in sorted((write, other)))
     depends = any(use.source is first for use in uses_in(second.args))
@@ -56,22 +56,22 @@ def _commute(traced: Traced, write: int, other: int) -> bool:
 
 
 def _begins_history(write: Fact, other: Fact) -> bool:
-    """Whether a write makes the memory that a view shows require grad. PyTorch takes the view for a
-    leaf if it came before, until somebody looks at it (TEN-18)."""
+    """Whether a write makes the memory of a view require grad. In PyTorch a view from before the
+    write counts as a leaf until its history is read (TEN-18)."""
     target = write.operands[0]
     begins = write.is_tracked and not target.requires_grad
     return begins and other.is_view and other.operands[0].storage == target.storage
 
 
 def _are_apart(write: Fact, other: Fact) -> bool:
-    """Whether it is all the same which of the two comes first."""
+    """Whether the order of the two makes no difference."""
     if other.writes_data:
         return _misses(write, other) and _misses(other, write)
     return other.is_view or (other.is_pure and _misses(write, other))
 
 
 def _misses(write: Fact, other: Fact) -> bool:
-    """Whether nothing that the other step reads or writes lies where this one writes."""
+    """Whether the other step neither reads nor writes the elements that this one writes."""
     return not any(write.operands[0].meets(each) for each in other.operands)
 
 
@@ -81,10 +81,10 @@ def _disjoint_writes(traced: Traced) -> Iterator[Program]:
 
 DISJOINT_WRITES = Relation(
     "reorder disjoint writes",
-    "Two writes change places, of which neither writes what the other reads or writes; what is"
-    " between them commutes too. All is equal, versions too: each counts once. A count belongs to a"
-    " storage, so that what the one saved is out of date after the other or before it: either"
-    " backward may raise (TEN-12), and gradients are compared where none does.",
+    "Two writes change places; neither writes elements that the other reads or writes, and steps"
+    " between them commute too. All is equal, versions too, as each counts once. A version belongs"
+    " to a storage, so that one write outdates the values that the other saved: either backward may"
+    " raise (TEN-12), and gradients are compared if neither does.",
     ("FUN-4", "FUN-7", "TEN-10", "TEN-12", "TEN-19"),
     _disjoint_writes,
     Same(backward=False),
@@ -97,8 +97,8 @@ def _reads_past_writes(traced: Traced) -> Iterator[Program]:
 
 READS_PAST_WRITES = Relation(
     "read past a disjoint write",
-    "A step that makes new memory and a write change places, where the write meets nothing that the"
-    " other reads. All is equal; either backward may raise, as for two writes.",
+    "A functional step and a write change places; the write changes no element that the step reads."
+    " All is equal; either backward may raise, as for two writes.",
     ("FUN-6", "TEN-12", "TEN-19"),
     _reads_past_writes,
     Same(backward=False),
@@ -111,10 +111,10 @@ def _views_past_writes(traced: Traced) -> Iterator[Program]:
 
 VIEWS_PAST_WRITES = Relation(
     "take a view before or after a write",
-    "A view and a write change places, also where the write goes to what is viewed: a view shows"
-    " what is written later. All is equal but which backward raises, where a read is passed too."
-    " Not in PyTorch where the write begins the memory's history: a view from before is a leaf"
-    " there as long as nobody looks at it (TEN-18).",
+    "A view and a write change places, even if the write changes the viewed elements: a view shows"
+    " later writes. All is equal; if a read is passed too, either backward may raise. Not in"
+    " PyTorch if the write begins the memory's history: there, a view from before is a leaf until"
+    " its history is read (TEN-18).",
     ("FUN-3", "FUN-6", "TEN-17", "TEN-18", "TEN-19"),
     _views_past_writes,
     Same(backward=False),

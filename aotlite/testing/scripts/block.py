@@ -1,8 +1,7 @@
-"""A list of steps as lines of Python, and the names that values have there.
+"""A list of steps as lines of Python, and the names of values in them.
 
-Values have the names of their kind: arguments x, y, z; `leaf` and `base` for what a setup makes,
-`view`, `parts`, `new`; numbered where there are several. What an op in place gives has its
-target's name.
+Values are named by kind: arguments x, y, z; in a setup `leaf` and `base`; else `view`, `parts`,
+`new`; with numbers if there are several. The result of an in-place op has its target's name.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ class Block:
     values: list[str] = attrs.field(factory=list)
     lines: list[str] = attrs.field(factory=list)
     taken: set[str] = attrs.field(factory=set)
-    """Names that are in use."""
+    """The names in use."""
 
     def add(self, step: Step, wanted: str | None = None) -> None:
-        """A step's line; its value is called `wanted`, if it is new."""
+        """Adds the line of a step; a new value gets the name `wanted`."""
         args = tuple(map(self.resolved, step.args))
         if is_inplace(step):
             text = self.language.inplace(step.op, args)
@@ -50,7 +49,7 @@ class Block:
         self.lines.append(prefix + text + self.language.comment(step))
 
     def fresh(self, word: str) -> str:
-        """The word, with a number where it is in use."""
+        """The word, with a number if it is in use."""
         name, number = word, 1
         while name in self.taken:
             number += 1
@@ -59,7 +58,7 @@ class Block:
         return name
 
     def resolved(self, value: Any) -> Any:
-        """An argument with expressions for the names of values."""
+        """An argument with expressions in place of names of values."""
         if isinstance(value, tuple):
             return tuple(map(self.resolved, value))
         if not is_name(value):
@@ -88,7 +87,7 @@ def _kind(step: Step) -> str:
 
 
 def setup_block(program: ProgramData, number: int, language: Language) -> Block:
-    """The setup of a call, in which arguments have the names of parameters."""
+    """The setup of a call; arguments have the names of the body's parameters."""
     call = program.calls[number]
     names = parameters(program)
     block = Block(language, taken={*names, "f", "inputs"})
@@ -101,7 +100,7 @@ def setup_block(program: ProgramData, number: int, language: Language) -> Block:
 
 
 def origin(setup: Sequence[Step], name: Any) -> Any:
-    """The name of the step that made the object which has this name."""
+    """The name of the step that made the object of a name."""
     place = name[1:] if is_name(name) else ""
     if place.isdecimal() and int(place) < len(setup):
         step = setup[int(place)]

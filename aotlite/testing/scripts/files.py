@@ -26,7 +26,7 @@ TAB = "    "
 def script_file(program: ProgramData, *, compile: str | None = None, **options: Any) -> str:
     """A file that calls the program's function eagerly and compiled, and asserts equal effects.
 
-    `compile` is the place of another compile function, "module:name"; `options` are given to it.
+    `compile` is the "module:name" of another compile function; it gets `options`.
     """
     imports, checks = _checks(program, compile, options)
     parts = [*functions(program, AotliteLanguage()), "\n".join(checks)]
@@ -60,7 +60,8 @@ def inputs_text(
 ) -> str:
     """The function that makes the arguments of a call, for `assert_same_effects`.
 
-    Where `pair` is given, it returns the tuple of arguments: and what else it made, if so.
+    With `pair` True it returns the tuple of arguments and a list of the other values; with False,
+    the tuple alone.
     """
     block, call = setup_block(program, number, language), program.calls[number]
     args, rest = list(map(block.text, call.args)), list(_others(block, call))
@@ -94,7 +95,7 @@ def _definition(name: str, parameters: Sequence[str], lines: Sequence[str]) -> s
 
 
 def _wrapped(line: str) -> list[str]:
-    """A line of at most 92 characters, or several: those of a long list of numbers."""
+    """A line of at most 92 characters; a long list of numbers is several lines."""
     code, mark, comment = line.partition("  # ")
     lines = textwrap.wrap(
         code, 92, subsequent_indent=TAB, break_long_words=False, break_on_hyphens=False
@@ -157,7 +158,7 @@ def _options(options: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _expect_importable(name: str, thing: Any, text: str) -> None:
-    """Raises `ArgumentError` where a script cannot spell an option's value."""
+    """Raises `ArgumentError` if a script cannot import an option's value."""
     known: str = thing.__name__
     found = getattr(importlib.import_module(thing.__module__), known, None)
     if found is not thing or not re.match(rf"{known}(\(|$)", text):

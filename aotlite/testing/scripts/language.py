@@ -1,4 +1,4 @@
-"""The spelling of programs' steps in a library: `Language`, and aotlite's and PyTorch's.
+"""Steps of programs as code of a library: `Language`, and those of aotlite and PyTorch.
 
 Place: below `block`, which gives values their names. Tensors have PyTorch's methods in both.
 """
@@ -14,7 +14,7 @@ from aotlite.testing.programs.steps import Step
 
 
 class Name(str):
-    """A part of a step's arguments that is an expression already: the name of a value."""
+    """An expression among a step's arguments: the name of a value."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ def text_of(value: Any) -> str:
 
 
 def index_text(items: Sequence[Any]) -> str:
-    """The index that a list of programs stands for, as it stands between brackets."""
+    """The index of a list in programs, as text between brackets."""
     if not items:
         return "()"
     return ", ".join("None" if item == "none" else _index_item(item) for item in items)
@@ -59,7 +59,7 @@ class Language:
     """A library whose tensors have PyTorch's methods."""
 
     module: str
-    """The name that scripts import the library by."""
+    """The name of the library in scripts."""
     bool_name = "bool"
 
     def dtype(self, name: str) -> str:
@@ -74,11 +74,11 @@ class Language:
         return ""
 
     def inplace(self, op: str, args: Sequence[Any]) -> str:
-        """The statement of an op that gives the object which it takes first."""
+        """The statement of an op that returns its first operand."""
         return self.expression(op, args)
 
     def make(self, seed: int, shape: Sequence[int], dtype: str, grad: bool) -> str:
-        """A leaf, as `make` gives it."""
+        """The expression of the leaf of a `make` step."""
         more = f"dtype={self.dtype(dtype)}" + (", requires_grad=True" if grad else "")
         count = math.prod(shape)
         if not count:
@@ -99,7 +99,7 @@ class Language:
         return f"{x}.hidden_alias()"
 
     def expression(self, op: str, args: Sequence[Any]) -> str:
-        """A step's value; a statement where the op is `setitem`."""
+        """The expression of a step's value; for `setitem`, a statement."""
         match op, *args:
             case "make", *given:
                 return self.make(*given)

@@ -67,7 +67,7 @@ def play(function, inputs, grad=True, write=None):
 def numpy_file(program: ProgramData) -> str:
     """Returns a file that runs the same steps in NumPy, and prints values and shared memory.
 
-    Raises `UnsupportedError`, which names the step, for one that arrays cannot do.
+    Raises `UnsupportedError`, which names the step, for a step that arrays lack.
     """
     _refuse_two_names(program)
     language = NumPyLanguage()
@@ -99,7 +99,10 @@ def _numpy_call(program: ProgramData, number: int) -> Iterator[str]:
 
 
 def _refuse_two_names(program: ProgramData) -> None:
-    """An array that changes its geometry does so by another object: all its names must be one."""
+    """Raises `UnsupportedError` if an object with several names changes its geometry.
+
+    In NumPy the change binds one name to another array.
+    """
     steps = [*rebound(program.body), *[s for c in program.calls for s in rebound(c.setup)]]
     for call in program.calls:
         given = [origin(call.setup, arg) for arg in call.args]
@@ -108,7 +111,7 @@ def _refuse_two_names(program: ProgramData) -> None:
 
 
 def torch_file(program: ProgramData, *, compiled: bool = False) -> str:
-    """A file that does the same steps in PyTorch, and shows what can be seen of each call.
+    """A file with the same steps in PyTorch, which prints what a user observes of each call.
 
     `compiled` adds the same by `aot_function`.
     """

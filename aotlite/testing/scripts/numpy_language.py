@@ -1,6 +1,6 @@
-"""The spelling of programs' steps in NumPy: views as views, writes in place.
+"""Steps of programs as code of NumPy: views are views, writes are in place.
 
-Also what the NumPy engine runs. What has no meaning there, history, is a comment.
+The NumPy engine runs the same code. Steps about history are comments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SIMPLE = {
     "relu": "np.asarray(np.maximum({0}, 0))",
     "contiguous": "np.ascontiguousarray({0})",
 }
-"""Views and new values; the operands by their places."""
+"""Op -> the expression of a view or a new value, with operands by position."""
 
 WRITES = {
     "add_": "{0} += {1}",
@@ -78,13 +78,13 @@ class NumPyLanguage(Language):
 
     def __init__(self) -> None:
         self.used: dict[str, None] = {}
-        """Helpers that were spoken of."""
+        """The helpers in use."""
 
     def prefix(self, *, no_grad: bool) -> str:
         return ""
 
     def comment(self, step: Step) -> str:
-        """What a line does that NumPy does not know."""
+        """The comment of a line about an effect that NumPy lacks."""
         words = [step.op] if step.op in ("detach", "hidden_alias", *GEOMETRY, "set_") else []
         words += ["requires grad"] if step.op == "make" and step.args[3] else []
         words += ["under no_grad"] if step.no_grad else []
@@ -144,7 +144,7 @@ class NumPyLanguage(Language):
         return f"{name}({', '.join(map(text_of, args))})"
 
     def inplace(self, op: str, args: Sequence[Any]) -> str:
-        """The statement of an op in place; a change of geometry gives the name to a view."""
+        """The statement of an in-place op; a change of geometry binds the name to a view."""
         target = args[0]
         if op in NO_MEANING:
             return f"pass  # {target}.{op}({', '.join(map(text_of, args[1:]))})"
@@ -157,7 +157,7 @@ class NumPyLanguage(Language):
         return self.expression(op, args)
 
     def imports(self) -> str:
-        """What the functions of `sources` and the steps need."""
+        """The imports of the steps and of the functions in `sources`."""
         typed = any("Sequence" in source for source in self.sources())
         more = "from collections.abc import Sequence\n\n" if typed else ""
         return f"{more}import numpy as np"
@@ -174,7 +174,7 @@ def unsupported(op: str, reason: str) -> UnsupportedError:
 
 
 def _as_view(items: Sequence[Any]) -> str:
-    """An index that gives a view, also where it has ints only."""
+    """An index whose result is a view, even if it has ints alone."""
     has_int = any(isinstance(item, int) for item in items)
     return index_text((*items, "...") if has_int and "..." not in items else items)
 
@@ -187,5 +187,5 @@ def _at(dim: int, item: str, *, is_view: bool = False) -> str:
 
 
 def rebound(steps: Iterable[Step]) -> list[Step]:
-    """Steps that give an object's name to another array."""
+    """The steps that bind an object's name to another array."""
     return [step for step in steps if step.op in REBINDS and step.op not in NO_MEANING]

@@ -1,7 +1,7 @@
-"""Views that NumPy has no short name for, as functions of arrays that stand alone.
+"""View ops that NumPy has no function for, as self-contained functions of arrays.
 
-The NumPy engine runs them, and scripts for NumPy show those that they use: so each reads well by
-itself, and uses nothing but `np` and the others. A view shares memory and may be written.
+The NumPy engine runs them, and scripts for NumPy contain those that they use, so that each uses
+`np` and other functions here alone. A view shares memory and can be written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 def as_strided(
     x: np.ndarray, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> np.ndarray:
-    """The window of this size; strides and the offset in its memory count elements."""
+    """A view of a size; strides, and the offset in the memory of `x`, count elements."""
     steps = [step * x.itemsize for step in stride]
     if offset is not None:
         root = x
@@ -25,13 +25,13 @@ def as_strided(
 
 
 def clone(x: np.ndarray) -> np.ndarray:
-    """A copy that lies as `x` does where that has no gaps and no repeats, else row by row."""
+    """A copy; in the layout of `x` if that has no gaps and no overlap, else row-major."""
     span = sum((n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)) + x.itemsize
     return x.copy(order="K" if span == x.nbytes else "C")
 
 
 def as_view(x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Another shape of the same memory; an error where that needs a copy."""
+    """Another shape of the same memory; raises if that needs a copy."""
     found = x.reshape(tuple(shape))
     if x.size and not np.may_share_memory(found, x):
         raise ValueError(f"view: strides {x.strides} have no view of shape {shape}")
@@ -39,7 +39,7 @@ def as_view(x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 
 
 def expand(x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """A view in which elements repeat; -1 is the size there is."""
+    """A view in which elements repeat; a size of -1 keeps the present size."""
     new = len(shape) - x.ndim
     sizes = [x.shape[i - new] if size == -1 else size for i, size in enumerate(shape)]
     wide = np.broadcast_to(x, sizes)
@@ -52,14 +52,14 @@ def squeeze(x: np.ndarray, dim: int) -> np.ndarray:
 
 
 def diagonal(x: np.ndarray, offset: int = 0, dim1: int = 0, dim2: int = 1) -> np.ndarray:
-    """A diagonal as the last dimension, which may be written."""
+    """A diagonal as the last dimension; the view can be written."""
     found = x.diagonal(offset, dim1, dim2)
     found.setflags(write=True)
     return found
 
 
 def unfold(x: np.ndarray, dim: int, size: int, step: int) -> np.ndarray:
-    """Windows of a dimension, which are one more dimension at the end."""
+    """Windows of a dimension; the dimension of a window comes last."""
     windows = np.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=True)
     return np.moveaxis(np.moveaxis(windows, dim, 0)[::step], 0, dim % x.ndim)
 
@@ -73,7 +73,7 @@ def unflatten(x: np.ndarray, dim: int, sizes: Sequence[int]) -> np.ndarray:
 
 
 def flatten(x: np.ndarray, start: int = 0, end: int = -1) -> np.ndarray:
-    """Several dimensions as one; a copy where that needs one."""
+    """Several dimensions as one; a copy if a view is not possible."""
     if not x.ndim:
         return x.reshape(1)
     start, end = start % x.ndim, end % x.ndim
@@ -102,11 +102,11 @@ def split(x: np.ndarray, size: int, dim: int = 0) -> list[np.ndarray]:
 
 
 def chunk(x: np.ndarray, count: int, dim: int = 0) -> list[np.ndarray]:
-    """At most so many parts of one size; the last may be smaller."""
+    """At most `count` parts of one size; the last may be smaller."""
     return split(x, max(-(-x.shape[dim] // count), 1), dim)
 
 
 def unbind(x: np.ndarray, dim: int = 0) -> list[np.ndarray]:
-    """The parts at each place of a dimension."""
+    """The slices along a dimension, without it."""
     turned = np.moveaxis(x, dim, 0)
     return [turned[i, ...] for i in range(x.shape[dim])]

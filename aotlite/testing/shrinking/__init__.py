@@ -1,9 +1,9 @@
-"""Makes a program smaller as long as it fails: `shrunk`, and `smallest` for differences.
+"""Shrinks a failing program: `shrunk`, and `smallest` for differences.
 
-Place: `aotlite.testing`, behind whatever found a failing program. A step of the search is one
-candidate of `drop_parts`, `simplification` or `geometry` that costs less (`costs`) and still fails;
-it ends where no candidate does. The same program and the same answers give the same result. Spec:
-specs/testing.md.
+Each step of the search takes a candidate of `drop_parts`, `simplification` or `geometry` that costs
+less (`costs`) and still fails; the search ends if there is none. It is deterministic.
+
+Spec: specs/testing.md.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ PASSES: tuple[Callable[[Program], Iterator[Program]], ...] = (
 def shrunk(
     program: Program, fails: Callable[[Program], bool], *, seconds: float | None = None
 ) -> Program:
-    """The smallest program found that still fails; what was found until then after `seconds`.
+    """Returns the smallest program found that still fails, at the latest after `seconds`.
 
-    `fails` is asked about programs that may lack what they need: it must be False for those, and
-    may raise. It is not asked twice about one program.
+    `fails` is called with programs that may be invalid: it must return False for those, or raise.
+    It is not called twice with one program.
 
     >>> from aotlite.testing import Call
     >>> call = Call([["make", [3, [2, 3], "float32", True]], ["t", ["$0"]]], ["$1"])
@@ -83,8 +83,8 @@ def smallest(
 ) -> Program:
     """A small program of which compiled differs from eager as it does for this one.
 
-    The kind of the difference is kept, so that the result does not show another bug; a program
-    without a difference is given back. The arguments are `check_program`'s.
+    The kind of the difference stays the same, so that the result does not show another bug. Returns
+    a program without a difference as it is. The arguments are those of `check_program`.
     """
     wanted = kind_of(differences_of(program, on=on, compile=compile, **options))
 
@@ -95,7 +95,7 @@ def smallest(
 
 
 class _Search:
-    """A search, and what it has tried."""
+    """A search, and the programs that it has tried."""
 
     def __init__(self, fails: Callable[[Program], bool], seconds: float | None) -> None:
         self.fails = fails
@@ -106,7 +106,7 @@ class _Search:
         return self.end is not None and time.monotonic() > self.end
 
     def fixed_point(self, program: Program) -> Program:
-        """Goes through all passes until none makes the program smaller."""
+        """Runs all passes until none makes the program smaller."""
         while True:
             before = program
             for each in PASSES:
@@ -115,7 +115,7 @@ class _Search:
                 return program
 
     def through(self, candidates: Callable[[Program], Iterator[Program]], it: Program) -> Program:
-        """Returns the programs that one pass makes of a program."""
+        """Applies one pass as long as it finds a smaller program that fails; returns the last."""
         found: Program | None = it
         while found is not None:
             it = found
@@ -129,5 +129,5 @@ class _Search:
         self.tried.add(program)
         try:
             return self.fails(program)
-        except Exception:  # a program that lacks what it needs
+        except Exception:  # an invalid program
             return False

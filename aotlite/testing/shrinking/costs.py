@@ -14,16 +14,16 @@ OPS = {
 }  # fmt: skip
 """The costs of ops that are simpler than others of their kind."""
 WRITTEN = ("mul_", "fill_", "add_", "setitem")
-"""Ops whose last argument is what is written."""
+"""The ops whose last argument is the written value."""
 
 
 def lines(program: Program) -> int:
-    """The number of its steps, those of setups included."""
+    """The number of steps of a program, with those of setups."""
     return len(program.body) + sum(len(call.setup) for call in program.calls)
 
 
 def cost(program: Program) -> tuple[int, ...]:
-    """Fewer lines come first, then fewer calls, arguments and results, then simpler things."""
+    """The cost: by lines, then by calls, arguments and results, then by simplicity."""
     steps = sum(map(step_cost, program.body)) + sum(map(_call_cost, program.calls))
     return lines(program), len(program.calls), program.arity, len(program.results), steps
 
@@ -40,7 +40,7 @@ def step_cost(step: Step) -> int:
     """The cost of an op, its arguments and its mode."""
     numbers = 0
     if step.op in WRITTEN and step.args[1:] and type(step.args[-1]) in (int, float):
-        # The simplest is 2: 0 makes zeros with a sign, and 1 changes nothing.
+        # 2 is the simplest, as 0 gives zeros with a sign, and 1 changes nothing.
         numbers = 2 * abs(step.args[-1] - 2) - _number_cost(step.args[-1])
     rest = 8 * op_cost(step.op) + 4 * step.no_grad
     return rest + int(numbers) + sum(map(_argument_cost, step.args))
@@ -70,6 +70,6 @@ def _argument_cost(value: Any) -> int:
 
 
 def _number_cost(number: float) -> int:
-    """0, 1 and 2 are the simplest, whole numbers simpler than others."""
+    """The cost of a number: 0, 1 and 2 are the simplest, then other whole numbers."""
     size = min(abs(number), 1000)
     return int(size) + 2 * (number < 0) + 3 * (isinstance(number, float) and number % 1 != 0)

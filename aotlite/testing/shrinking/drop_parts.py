@@ -1,4 +1,4 @@
-"""Programs that lack something: calls, results, steps, arguments."""
+"""Smaller programs: without some calls, results, steps or arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step, is_name
 
 NOTHING = "$none"
-"""The name of a value that there is no more: a program that needs it does not run."""
+"""The name of a dropped value; a program that uses it does not run."""
 
 Steps = tuple[Step, ...]
 
@@ -37,14 +37,14 @@ def fewer_results(program: Program) -> Iterator[Program]:
 
 
 def dropped_steps(program: Program) -> Iterator[Program]:
-    """Half of the steps, a quarter, ... one step: of the body, then of setups."""
+    """Without half of the steps, a quarter, ... one step: of the body, then of setups."""
     yield from _without_chunks(program, None)
     for number in range(len(program.calls)):
         yield from _without_chunks(program, number)
 
 
 def pairs_of_steps(program: Program) -> Iterator[Program]:
-    """All steps but two that need not be neighbors, in any lists."""
+    """Without two steps of any lists, which need not be neighbors."""
     lists: list[int | None] = [None, *range(len(program.calls))]
     places = [(which, i) for which in lists for i in range(len(steps_of(program, which)))]
     for (one, i), (other, j) in combinations(places, 2):
@@ -67,7 +67,7 @@ def steps_of(program: Program, which: int | None) -> Steps:
 
 
 def without_steps(program: Program, which: int | None, places: Sequence[int]) -> Iterator[Program]:
-    """The program without these steps of a list, whose values become what they were made of."""
+    """The program without some steps of a list; operands replace the values of dropped steps."""
     operands = [name for place in places for name in _operands(steps_of(program, which)[place])]
     most = max(1, len(operands)) if len(places) == 1 else 1
     for choice in range(most):
@@ -82,7 +82,7 @@ def _operands(step: Step) -> list[str]:
 
 
 def _without(program: Program, which: int | None, place: int, choice: int) -> Program:
-    """The program without a step, whose value becomes an operand's."""
+    """The program without a step; an operand replaces its value."""
     steps = steps_of(program, which)
     names = _operands(steps[place])
     instead = names[min(choice, len(names) - 1)] if names else NOTHING
@@ -106,7 +106,7 @@ def with_call(program: Program, number: int, call: Call) -> Program:
 
 
 def renamed(value: Any, dropped: int, instead: str) -> Any:
-    """The names behind a value that is dropped, and another name for that one."""
+    """A name after value `dropped` is dropped: later numbers are lower, its own is `instead`."""
     if isinstance(value, tuple):
         return tuple(renamed(item, dropped, instead) for item in value)
     if not is_name(value) or value == NOTHING:
@@ -119,9 +119,9 @@ def renamed(value: Any, dropped: int, instead: str) -> Any:
 
 # ----------------------------------------------------------------------------------- the arguments
 def fewer_arguments(program: Program) -> Iterator[Program]:
-    """The program without an argument that the body does not use, or uses another one for.
+    """The program without an argument, which is not used or replaced by another one.
 
-    That other one stays where it is, or takes the place of the one that goes.
+    The other one keeps its position, or takes that of the dropped one.
     """
     for place in reversed(range(program.arity)):
         yield _without_argument(program, place, NOTHING)
@@ -134,7 +134,7 @@ def fewer_arguments(program: Program) -> Iterator[Program]:
 
 
 def _moved(call: Call, source: int, place: int) -> Call:
-    """A call that passes one argument for another argument, too."""
+    """A call that passes one argument in place of another one."""
     args = list(call.args)
     args[place] = args[source]
     return attrs.evolve(call, args=args)

@@ -1,4 +1,4 @@
-"""Programs with smaller shapes, wherever a size is met."""
+"""Smaller programs: with smaller shapes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SHAPES = {
     "as_strided": 1,
     "unflatten": 2,
 }
-"""Ops with a shape among their arguments, and its place."""
+"""Op with a shape among its arguments -> the position of the shape."""
 
 
 def smaller_shapes(program: Program) -> Iterator[Program]:
-    """One size made smaller everywhere, one dimension less everywhere, then in one place."""
+    """With one size smaller everywhere, one dimension less everywhere, then in one step."""
     sizes = sorted({n for step in _all(program) for n in _sizes(step) if n > 1}, reverse=True)
     for size in sizes:
         for smaller in (1, 2, size - 1):
@@ -89,7 +89,7 @@ def _numbers_replaced(value: Any, size: int, smaller: int) -> Any:
 
 
 def _lowered(step: Step, above: int, by: int) -> Step:
-    """A step with all sizes and starts lower that are above a number: windows stay in order."""
+    """A step with all sizes and starts above a number lowered, so that windows stay in order."""
     if step.op == "narrow":
         return attrs.evolve(step, args=(*step.args[:2], *_less(step.args[2:], above, by)))
     shape = _shape(step)
@@ -109,7 +109,7 @@ def _without_dim(step: Step, dim: int) -> Step:
 
 
 def _smaller_makes(step: Step) -> Iterator[Step]:
-    """A `make` with one dimension less, or one that is smaller."""
+    """A `make` with one dimension less, or one smaller dimension."""
     if step.op != "make":
         return
     shape = step.args[1]

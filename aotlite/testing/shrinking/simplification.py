@@ -1,4 +1,4 @@
-"""Replacements by something simpler: steps, numbers and modes of programs."""
+"""Smaller programs: with simpler steps, numbers and modes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def simpler_calls(program: Program) -> Iterator[Program]:
         yield with_call(program, number, attrs.evolve(call, grad=True))
 
 
-# ------------------------------------------------------------------------------- made at once
+# ------------------------------------------------------------------------------ direct setups
 def made_at_once(program: Program) -> Iterator[Program]:
-    """Setups in which a value is made as it is, without what it was made of."""
+    """With setups that make a value directly, without the steps that led to it."""
     for number, call in enumerate(program.calls):
         for place in reversed(range(len(call.setup))):
             step = call.setup[place]
@@ -42,7 +42,7 @@ def made_at_once(program: Program) -> Iterator[Program]:
 
 
 def _like(call: Call, place: int) -> Iterator[Step]:
-    """Steps that make a tensor like a step's value."""
+    """The steps that make a tensor like a step's value directly."""
     library = engine("aotlite")
     values: list[Any] = []
     try:
@@ -50,12 +50,12 @@ def _like(call: Call, place: int) -> Iterator[Step]:
         value = resolved(f"${place}", values)
         dtype = str(value.dtype).rpartition(".")[2].rstrip("_")
         yield from (Step("make", (0, tuple(value.shape), dtype, on)) for on in (False, True))
-    except Exception:  # a setup that does not run, a value that is no tensor
+    except Exception:  # a setup that raises, or a value that is no tensor
         return
 
 
 def _without_unused(program: Program, number: int) -> Iterator[Program]:
-    """The program without steps of a setup whose values nothing uses."""
+    """The program without the steps of a setup whose values are not used."""
     while True:
         call = program.calls[number]
         used = repr((call.args, [step.args for step in call.setup]))
@@ -72,7 +72,7 @@ def _is_in(name: str, text: str) -> bool:
 
 # -------------------------------------------------------------------------------- simpler steps
 def simpler_steps(program: Program) -> Iterator[Program]:
-    """One step in a simpler form: of the body, then of setups."""
+    """With one step in a simpler form: of the body, then of setups."""
     for place, step in enumerate(program.body):
         for simpler in forms(step):
             body = (*program.body[:place], simpler, *program.body[place + 1 :])
@@ -85,7 +85,7 @@ def simpler_steps(program: Program) -> Iterator[Program]:
 
 
 def forms(step: Step) -> Iterator[Step]:
-    """Simpler steps to try for one; most do not fit."""
+    """Simpler forms of a step to try; most do not run."""
     if step.no_grad:
         yield attrs.evolve(step, no_grad=False)
     if step.op == "make":
@@ -139,11 +139,11 @@ def _simpler_arguments(value: Any) -> Iterator[Any]:
 
 # ------------------------------------------------------------------------- two changes at once
 PARTS = ((0,), (1,), ("1:",), (":1",), (":", 0), (":", 1))
-"""Indices to try for part of a tensor."""
+"""The indices to try for a part of a tensor."""
 
 
 def joined_writes(program: Program) -> Iterator[Program]:
-    """A write of part of a tensor, instead of a view and a write of the view."""
+    """With a write of a part of a tensor in place of a view and a write of the view."""
     for number, step in enumerate(program.body):
         place = program.arity + number
         if step.op in MULTI or step.op in VIEWS or step.op == "getitem":
@@ -157,11 +157,11 @@ def joined_writes(program: Program) -> Iterator[Program]:
 
 
 ITEMS = (0, 1, "1:", ":1", ":2", ":", "none")
-"""Items of indices to try instead of two views."""
+"""The items of indices to try in place of two views."""
 
 
 def joined_views(program: Program) -> Iterator[Program]:
-    """One view by an index of two items, instead of a view of a view in the body."""
+    """With one view by an index of two items in place of a view of a view in the body."""
     for number, step in enumerate(program.body):
         inner = f"${program.arity + number}"
         if not _is_view(step):
@@ -181,7 +181,7 @@ def _is_view(step: Step) -> bool:
 
 
 def _with_whole_value(program: Program, number: int) -> Program:
-    """The program in which parts of a step's value are the value itself."""
+    """The program with a step's value itself in place of its parts."""
     name = f"${program.arity + number}"
 
     def whole(value: Any) -> Any:
@@ -194,7 +194,7 @@ def _with_whole_value(program: Program, number: int) -> Program:
 
 
 def written_in_bases(program: Program) -> Iterator[Program]:
-    """Writes of part of an argument, instead of an argument that is that part."""
+    """With writes of a part of an argument in place of an argument that is this part."""
     if len(program.calls) > 1:
         return
     (call,) = program.calls
@@ -215,7 +215,7 @@ def written_in_bases(program: Program) -> Iterator[Program]:
 
 
 def _index_of(step: Step) -> tuple[Any, ...] | None:
-    """The index that gives what a window of the first dimension is."""
+    """The index with the result of a window of the first dimension."""
     match step.op, *step.args:
         case "select", _, 0, int(place):
             return (place,)
@@ -225,7 +225,7 @@ def _index_of(step: Step) -> tuple[Any, ...] | None:
 
 
 def dropped_and_changed(program: Program) -> Iterator[Program]:
-    """One step less, and another one in a simpler form, or that fits another shape."""
+    """Without one step, and with another one in a simpler form, or of another shape."""
     lists: list[int | None] = [None, *range(len(program.calls))]
     for which in lists:
         for place in range(len(steps_of(program, which))):

@@ -1,11 +1,11 @@
 """The laws of wrapper subclasses: `subclass_laws` tests any class by them.
 
-    kinds             what a class means
+    kinds             the meanings of classes
     wrapper_laws      the laws of ops: rebuilding, meaning, gradients, writes, views
-    wrapper_programs  random programs on wrappers, and what differs
-    nested_wrappers   pairs within and around
-    wrapper_models    what the classes that ship mean, and nestings of them
-    api               all of it
+    wrapper_programs  random programs on wrappers, and their differences
+    nested_wrappers   pairs inside and outside of a class
+    wrapper_models    the meanings of the shipped classes, and of nestings of them
+    api               `subclass_laws`
 
 Spec: specs/testing.md.
 """

@@ -1,4 +1,4 @@
-"""`subclass_laws`: a wrapper class through the laws. Spec: `specs/testing.md`."""
+"""`subclass_laws`: runs a wrapper class through the laws. Spec: `specs/testing.md`."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from aotlite.testing.subclasses.wrapper_programs import (
 NAMES = ("S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8")
 CLAIMS = {
     **{law.name: law.claim for law in SUBCLASS_LAWS},
-    "S6": "random programs are those on the meaning",
-    "S7": "compiled programs do what eager does",
-    "S8": "nested with a pair, either way, it means the same",
+    "S6": "random programs have the results of the meaning",
+    "S7": "compiled programs have the effects of eager",
+    "S8": "nesting with a pair, inside or outside, keeps the meaning",
 }
-"""The statement of each law."""
+"""Law -> its claim."""
 
 
 @attrs.frozen
 class Effort:
-    """The numbers of cases that are tried."""
+    """The cases of a check: ops, samples, and the numbers of programs."""
 
     ops: tuple[str, ...]
     samples: Callable[[str], Sequence[Sample]] = op_samples
     most: int = 4
-    """Calls of an op for each law, each also with single operands wrapped."""
+    """The most calls of an op for each law, each also with single operands wrapped."""
     programs: int = 20
     compiled: int = 5
 
@@ -74,22 +74,21 @@ def subclass_laws(
 ) -> Checked:
     """Checks a wrapper class, and returns the laws that it keeps. Raises LawError for a broken one.
 
-    `subject` is a class that ships, or a function that makes a wrapper of a dense tensor and raises
-    an error of ours where it cannot, or a Hypothesis strategy of such functions, or of wrappers: of
-    these laws S1 to S5 are tried, on few functions. `meaning(wrapper)`
-    is the dense tensor that a wrapper stands for, or a tuple of several: then an op on a wrapper is
-    the op on each. What the class is made of may be wrappers that ship; `kinds` say what others
-    mean.
+    `subject` is a shipped class; or a function that makes a wrapper of a dense tensor, and raises
+    an error of aotlite's if it cannot; or a Hypothesis strategy of such functions, or of wrappers,
+    which are tested by S1 to S5 on few functions. `meaning(wrapper)` is the dense tensor of a
+    wrapper, or a tuple of several, on each of which an op acts alone. Parts of the class may be
+    shipped wrappers; `kinds` are the meanings of other wrappers.
 
-    What the class does not know, it refuses with a SubclassError, which is no breach but for the
-    ops that it `knows`. Without `tolerance`, results equal those on the meaning bit for bit; with
-    one, they may be off by that part of the largest number, or of 1. `stored(wrapper, value)` is
-    what is left of a dense value that is written into a wrapper, and `holds(value)` whether that is
-    all of it, for a class that does not hold all numbers.
+    The class may refuse an op with a SubclassError, unless the op is in `knows`. Without
+    `tolerance`, results equal those of the meaning bit for bit; else they may differ by that part
+    of the largest number, or of 1. For a class that cannot hold all numbers,
+    `stored(wrapper, value)` is a dense value after it is written to a wrapper, and `holds(value)`
+    whether the two are equal.
 
-    `laws` are the laws to check, of S1 to S8; `ops` the ops to try, all if None, on `samples`, at
-    most so many each, by default what their schemas suggest; `programs` and `compiled` are numbers
-    of random programs.
+    `laws` are the laws to check, of S1 to S8; `ops` the ops, all if None, with at most `most` of
+    `samples` each, by default those of their schemas; `programs` and `compiled` are the numbers of
+    random programs.
 
     >>> from aotlite.subclasses import TwoTensor
     >>> subclass_laws(TwoTensor, ops=["mul", "mul_", "t"], programs=3, compiled=1).laws
@@ -148,7 +147,7 @@ def _kind(subject: Any, meaning: Any, stored: Any, holds: Any, tolerance: float)
 
 
 def _first(make: Callable[[Any], Any]) -> Any:
-    """The wrapper of the first tensor that one can be made of."""
+    """The wrapper of the first tensor that `make` accepts."""
     for each in tensors():
         try:
             return make(each)
@@ -259,7 +258,7 @@ def _nothing_said(subject: Any) -> Any:
 
 
 def _for_each(strategy: Any, given: dict[str, Any]) -> Checked:
-    """The laws for some of a strategy's functions, the simplest that breaks one at last."""
+    """Checks the laws for some functions of a strategy; raises for the simplest one that fails."""
     from hypothesis import HealthCheck, settings
     from hypothesis import given as drawn
 

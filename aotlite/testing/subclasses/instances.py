@@ -1,8 +1,7 @@
-"""The laws of one wrapper, where nobody says how others are made: what a strategy of instances is
-tried by.
+"""The laws of a single wrapper, for strategies of wrappers, which have no maker.
 
-The functions are those of `laws.wrapper_functions`; each is run on a deep copy of the wrapper, and
-on what it means.
+The functions are those of `laws.wrapper_functions`; each runs on a deep copy of the wrapper, and on
+its meaning.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from aotlite.testing.subclasses.reference import (
 from aotlite.testing.subclasses.wrapper_laws import TriedWrapper, check_rebuilt
 
 LAWS = {"pure": "S2", "view": "S5", "in-place": "S4"}
-"""The law that a function of a kind is tried for."""
+"""Kind of function -> its law."""
 
 
 def check_instance(
     subject: TriedWrapper, wrapper: Any, laws: list[str], claims: dict[str, str]
 ) -> tuple[int, set[str]]:
-    """Returns the number of checks of the wrapper, and the functions that it refuses."""
+    """Checks the wrapper; returns the number of checks, and the functions that it refuses."""
     cases, refused = 0, set()
     name = f"{subject.name} of {wrapper.meta}"
     if "S1" in laws:
@@ -55,7 +54,7 @@ def check_instance(
 
 
 def _tried(check: Callable[..., None], *args: Any) -> bool:
-    """Whether the class knows the function."""
+    """Runs a check; returns whether the class knows the function."""
     try:
         check(*args)
     except Broken:
@@ -66,7 +65,7 @@ def _tried(check: Callable[..., None], *args: Any) -> bool:
 
 
 def _gives(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
-    """Results mean the results of the meanings, and so does the argument afterwards."""
+    """Checks that the meanings of results, and of the argument after them, are right."""
     given = copy.deepcopy(wrapper).detach()
     worlds = [_owned(each) for each in subject.meanings.worlds(given)]
     others = _others(wrapper, function)
@@ -85,7 +84,7 @@ def _gives(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> No
 
 
 def _differentiates(subject: TriedWrapper, wrapper: Any, function: WrapperFunction) -> None:
-    """The gradient means the gradients of the meanings."""
+    """Checks that the meaning of the gradient is the gradient of the meanings."""
     if function.kind == "in-place" or not wrapper.dtype.is_differentiable:
         return
     given = copy.deepcopy(wrapper).detach().requires_grad_()
@@ -127,6 +126,6 @@ def _dense(worlds: list[Any]) -> list[Any]:
 
 
 def _is_no_sample(worlds: list[Any], wanted: list[Any]) -> bool:
-    """Models have no methods; what a world refuses is no sample."""
+    """Whether the case is no sample: models have no methods, and a meaning may refuse it."""
     models = any(isinstance(each, MaskedModel) for each in worlds)
     return models or any(isinstance(each, AotliteError) for each in wanted)

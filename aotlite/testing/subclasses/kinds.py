@@ -1,8 +1,8 @@
 """The meaning of a wrapper class: `SubclassKind`, and the worlds of a value.
 
-A wrapper means one dense tensor, or several of which an op on the wrapper is the op on each: its
-worlds. `Meanings` knows the kinds and takes nested wrappers apart, since what a wrapper means may
-be a wrapper again. Spec: `specs/testing.md`.
+The worlds of a wrapper are the dense tensors that it means, one or several; an op on the wrapper
+acts on each. `Meanings` has all kinds, and takes nested wrappers apart, as the meaning of a wrapper
+may be a wrapper again. Spec: `specs/testing.md`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Meaning = Callable[[Any], Any]
 
 @attrs.frozen(eq=False)
 class SubclassKind:
-    """A wrapper class as the laws see it.
+    """A wrapper class under test: its maker, its meaning, and its limits.
 
     >>> from aotlite.subclasses import TwoTensor
     >>> pair = SubclassKind(TwoTensor, lambda x: TwoTensor(x, x + 1), lambda pair: (pair.a, pair.b))
@@ -36,19 +36,18 @@ class SubclassKind:
     make: Callable[[Any], Any]
     """Returns a wrapper near a tensor. Raises aotlite's error if the class cannot hold it."""
     meaning: Meaning
-    """The dense tensor that a wrapper stands for, or a tuple of several, on fresh memory or not."""
+    """Returns the dense tensor of a wrapper, or a tuple of several; the memory may be shared."""
     stored: Callable[[Any, Any], Any] | None = None
-    """`stored(wrapper, value)`: what is left of a dense value that is written into the wrapper; all
-    of it where this is None."""
+    """`stored(wrapper, value)`: a dense value after a write to the wrapper; None: unchanged."""
     tolerance: float = 0.0
     """The tolerance of ops, relative to the largest number of the result, or to 1."""
     grow: int = 1
-    """How often arrays of samples are repeated along each dimension, for classes that need size."""
+    """The factor by which sizes of samples grow, for classes that need large tensors."""
     holds: Callable[[Any], bool] | None = None
-    """Whether the class holds all numbers of a dense tensor as they are; random programs write no
-    others. None for a class that holds all."""
+    """Whether the class holds all numbers of a dense tensor exactly; None for a class that holds
+    all. Random programs write only such numbers."""
     writes: frozenset[str] | None = None
-    """The in-place ops that random programs have; None for all."""
+    """The in-place ops of random programs; None for all."""
     sizes: tuple[int, ...] = (2, 3, 4, 1, 0)
     """The sizes of dimensions in random programs, the likely ones first."""
 
@@ -58,7 +57,7 @@ class SubclassKind:
 
 
 class Meanings:
-    """The kinds of wrappers that there are."""
+    """All kinds of wrappers, with the worlds of values."""
 
     def __init__(self, kinds: Iterable[SubclassKind]) -> None:
         self.kinds = {kind.cls: kind for kind in kinds}
@@ -77,7 +76,7 @@ class Meanings:
         return found
 
     def worlds(self, value: Any) -> list[Any]:
-        """The dense tensors that a value means, or models of masked ones."""
+        """The worlds of a value: dense tensors, or models of masked ones."""
         if not is_wrapper(value):
             return [value]
         with no_grad():
@@ -94,11 +93,11 @@ class Meanings:
         return [MaskedModel(*pair) for pair in each]
 
     def count(self, values: Iterable[Any]) -> int:
-        """Returns the number of worlds of values that an op takes together."""
+        """Returns the number of worlds of the operands of one op."""
         return max([len(self.worlds(value)) for value in values], default=1)
 
     def stored(self, wrapper: Any, value: Any) -> Any:
-        """What is left of a value, in one world, that is written into a wrapper of one world."""
+        """Returns a value of one world after it is written to a wrapper of one world."""
         if not is_wrapper(wrapper):
             return value
         kind = self.kind_of(wrapper)
@@ -114,7 +113,7 @@ def _spread(values: list[Any], count: int) -> list[Any]:
 
 
 def in_world(value: Any, number: int, meanings: Meanings) -> Any:
-    """Arguments with what wrappers mean in a world."""
+    """Arguments with the meanings of wrappers in a world."""
     if isinstance(value, Tensor):
         worlds = meanings.worlds(value)
         return worlds[number if len(worlds) > 1 else 0]

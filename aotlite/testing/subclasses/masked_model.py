@@ -1,8 +1,8 @@
 """The meaning of a masked tensor without wrappers: `MaskedModel`, the reference of the laws.
 
-A reduction is the op on the list of what is kept, result by result. An op between elements is the
-op on the data, of which the elements count that all operands keep. What moves elements moves the
-mask. The data is dense and has a history, so that gradients are those of dense tensors.
+A reduction is the op on the list of kept elements, for each result. A pointwise op is the op on the
+data; it keeps the elements that all operands keep. An op that moves elements moves the mask. The
+data is dense and has a history, so that gradients are those of dense tensors.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from aotlite.ir.op import OPS, Cost, Op
 
 
 class MaskedModel:
-    """Data, and where it counts."""
+    """Data, and the mask of the elements that count."""
 
     def __init__(self, data: Any, mask: Any) -> None:
         self.data = data
         self.mask = mask
 
     def filled(self, value: Any = 0) -> Tensor:
-        """The data, with a number where it does not count."""
+        """The data, with a number in place of the elements that do not count."""
         return al.where(self.mask, self.data, value)
 
     def __repr__(self) -> str:
@@ -32,7 +32,7 @@ class MaskedModel:
 
 
 class NotSaid(Exception):
-    """Nothing says what an op on models gives: wrappers have to refuse it."""
+    """Raised if no rule defines the result of an op on models; wrappers have to refuse it."""
 
 
 def models_in(value: Any) -> Iterator[MaskedModel]:
@@ -52,7 +52,7 @@ def data_of(value: Any) -> Any:
 
 
 def mask_of(value: Any) -> Any:
-    """Arguments with masks in place of tensors: a dense one counts everywhere."""
+    """Arguments with masks in place of tensors; a dense tensor counts everywhere."""
     return _mapped(
         value, lambda x: x.mask if isinstance(x, MaskedModel) else al.full(x.shape, True)
     )
@@ -65,7 +65,7 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def everywhere(values: Any, shape: Any) -> Any:
-    """The mask of a result of this shape: where all of the values count."""
+    """The mask of a result of a shape: the elements at which all values count."""
     mask = al.full(tuple(shape), True)
     for each in models_in(values):
         mask = mask.logical_and(each.mask)
@@ -84,7 +84,7 @@ def apply(name: str, args: Any, kwargs: Any) -> Any:
         return _along(name, args, kwargs)
     if name in PRODUCTS:
         return _product(name, args, kwargs)
-    if name == "strided_accumulate":  # nothing of a sum of what is kept is left out
+    if name == "strided_accumulate":  # a sum of kept elements counts
         found = call(name, args[0].filled(), *args[1:], **kwargs)
         return MaskedModel(found, al.full(found.shape, True))
     if op.cost is Cost.POINTWISE or name == "fill":
@@ -128,7 +128,7 @@ def _moved(op: Op, args: Any, kwargs: Any) -> Any:
 
 
 def _dims(name: str, args: Any, kwargs: Any) -> list[int]:
-    """The dimensions that a reduction goes over."""
+    """The dimensions of a reduction."""
     bound = OPS[name].bind(data_of(tuple(args)), kwargs)
     named = {p.name: v for p, v in zip(OPS[name].schema.parameters, bound, strict=True)}
     dim, ndim = named.get("dim"), args[0].data.dim()
@@ -137,7 +137,7 @@ def _dims(name: str, args: Any, kwargs: Any) -> list[int]:
 
 
 def _reduced(name: str, args: Any, kwargs: Any) -> MaskedModel:
-    """For each place of the result, the op on the list of what is kept there."""
+    """For each element of the result, the op on the list of kept elements."""
     x, shape = args[0], call(name, *data_of(args), **kwargs).shape
     gone = _dims(name, args, kwargs)
     stay = [d for d in range(x.data.dim()) if d not in gone]
@@ -151,7 +151,7 @@ def _reduced(name: str, args: Any, kwargs: Any) -> MaskedModel:
 
 
 def _one(name: str, kept: Any, args: Any, kwargs: Any) -> Any:
-    """The op on one list; of an empty one anything, since it does not count."""
+    """The op on one list; any value for an empty list, as it does not count."""
     named = {k: v for k, v in kwargs.items() if k != "keepdim"}
     extra = [args[1]] if name == "linalg_vector_norm" and len(args) > 1 else []
     if not kept.numel():
@@ -162,7 +162,7 @@ def _one(name: str, kept: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _along(name: str, args: Any, kwargs: Any) -> MaskedModel:
-    """For each row, the op on the list of what is kept, put back where it was."""
+    """For each row, the op on the list of kept elements, put back at their indices."""
     x, dim = args[0], args[1] % max(args[0].data.dim(), 1)
     if not x.data.dim():
         found = call(name, *data_of(args), **kwargs)
@@ -180,7 +180,7 @@ def _along(name: str, args: Any, kwargs: Any) -> MaskedModel:
 
 
 def _product(name: str, args: Any, kwargs: Any) -> MaskedModel:
-    """A sum of products, of which those count that have kept factors."""
+    """A sum of the products whose factors are kept."""
     dense = [x.filled(0) if isinstance(x, MaskedModel) else x for x in args]
     terms = call(name, *[mask_of(x).to(dense[0].dtype) for x in args])
     return MaskedModel(call(name, *dense, **kwargs), terms > 0)

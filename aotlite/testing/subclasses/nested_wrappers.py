@@ -1,7 +1,7 @@
-"""S8: a class around pairs, and pairs around a class, mean the same.
+"""S8: a class of pairs and pairs of a class have the same meaning.
 
-A pair is a `TwoTensor`: a program does to it what it does to both halves. So a class made of a pair
-means the two things that it means of the halves, and stays so whatever is done to it.
+A pair is a `TwoTensor`, on which an op acts on both halves. So a class made of a pair means the two
+meanings of the halves, before and after any op.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aotlite.testing.subclasses.reference import check_same, flat
 
 
 def cases(kind: SubclassKind) -> Iterator[tuple[WrapperFunction, int]]:
-    """The functions and tensors that the law is tried on."""
+    """The functions and tensors of the law."""
     for function in FUNCTIONS:
         for place in range(len(list(tensors(function.count)))):
             if _around(kind, function, place) is not None:
@@ -29,14 +29,14 @@ def cases(kind: SubclassKind) -> Iterator[tuple[WrapperFunction, int]]:
 
 
 def commutes(kind: SubclassKind, meanings: Meanings, function: WrapperFunction, place: int) -> None:
-    """Raises Broken where the two nestings mean different things after the function."""
+    """Raises Broken if the two nestings have different meanings after the function."""
     around, within = _around(kind, function, place), _within(kind, function, place)
     assert around is not None
     _compare("an argument", around, within, meanings)
     with no_grad():
         results = [_tried(function, each) for each in (within, around)]
     if any(isinstance(each, SubclassError) for each in results):
-        return  # what the class does not know
+        return  # the class refuses it
     for each in results:
         if isinstance(each, AotliteError):
             raise each
@@ -61,7 +61,7 @@ def _compare(what: str, around: list[Any], within: list[Any], meanings: Meanings
 
 
 def _in_order(worlds: list[Any]) -> list[Any]:
-    """The worlds of a pair as those of pairs within: the first of each half, the second, ..."""
+    """The worlds of a pair in the order of inner pairs: the first of each half, the second, ..."""
     half = len(worlds) // 2
     return worlds if half < 2 else [worlds[k + h] for k in range(half) for h in (0, half)]
 
@@ -73,7 +73,7 @@ def _args(function: WrapperFunction, place: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def _around(kind: SubclassKind, function: WrapperFunction, place: int) -> list[Any] | None:
-    """The class, made of pairs; None for tensors that it cannot hold."""
+    """The class, made of pairs; None if it refuses the tensors."""
     pairs = [TwoTensor(*halves) for halves in _args(function, place)]
     try:
         made = [kind.make(pair) for pair in pairs]

@@ -36,9 +36,9 @@ def tried(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def is_refused(wanted: list[Any]) -> bool:
-    """Whether a world refuses the arguments, which are no sample then.
+    """Whether a world refuses the arguments, which are then no sample.
 
-    Raises `Broken` where nothing says what the op gives in a world.
+    Raises `Broken` if no rule defines the result in a world.
     """
     unsaid = next((each for each in wanted if isinstance(each, NotSaid)), None)
     if unsaid is not None:
@@ -56,7 +56,7 @@ def flat(value: Any) -> list[Any]:
 def check_same(
     what: str, found: Any, wanted: list[Any], meanings: Meanings, tolerance: float = 0.0
 ) -> None:
-    """Raises Broken unless a result means, in each world, what is wanted there."""
+    """Raises Broken unless a result has the wanted meaning in each world."""
     worlds = meanings.worlds(found) if isinstance(found, Tensor) else [found]
     if len(worlds) not in (1, len(wanted)):
         raise broken(f"{what} means {len(worlds)} tensors, expected {len(wanted)}")
@@ -104,7 +104,7 @@ def near(mine: np.ndarray, wanted: np.ndarray, tolerance: float) -> bool:
 
 
 def array(tensor: Any) -> np.ndarray:
-    """The numbers of a dense tensor, with a history or not."""
+    """The numbers of a dense tensor, which may have a history."""
     return np.asarray(tensor.detach().array)
 
 
@@ -142,7 +142,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def leaf_in(value: Any, number: int, meanings: Meanings) -> Any:
-    """Arguments in a world as leaves: those require grad that do, and have no history."""
+    """Arguments in a world as leaves, with their `requires_grad`."""
     if isinstance(value, (tuple, list)):
         return tuple([leaf_in(each, number, meanings) for each in value])
     if not isinstance(value, Tensor):

@@ -1,7 +1,7 @@
 """Programs on wrappers, and on their meanings: two engines for `aotlite.testing.programs`.
 
-On `Wrapped`, what a program makes are wrappers where the class can hold it; on `Meant`, what these
-mean in one world. What can be observed of the two has to be the same.
+On `Wrapped`, a program makes wrappers if the class accepts the tensors; on `Meant`, their meanings
+in one world. The observations of the two have to be equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aotlite.testing.subclasses.masked_model import (
 
 
 class Wrapped(AotliteEngine):
-    """aotlite's eager library, whose tensors are wrappers; a world is what is seen of them."""
+    """aotlite's eager library with wrappers as tensors; observations are those of one world."""
 
     name = "wrappers"
 
@@ -42,7 +42,7 @@ class Wrapped(AotliteEngine):
         self.meanings = meanings
         self.world = world
         self.signed = signed
-        """Whether zeros are told by their signs."""
+        """Whether the signs of zeros are compared."""
 
     def make(self, values: list[Any], shape: Sequence[int], dtype: str, *, grad: bool) -> Any:
         dense = super().make(values, shape, dtype, grad=False)
@@ -60,7 +60,7 @@ class Wrapped(AotliteEngine):
         return self.bytes_in(worlds[self.world if len(worlds) > 1 else 0])
 
     def bytes_in(self, world: Any) -> bytes:
-        """The elements of a dense tensor or a model, zeros for those that do not count."""
+        """The elements of a dense tensor or a model, with zeros for those that do not count."""
         dense = world.filled() if isinstance(world, MaskedModel) else world
         array = np.asarray(dense.detach().array)
         if not self.signed and array.dtype.kind in "fc":
@@ -68,7 +68,7 @@ class Wrapped(AotliteEngine):
         return array.tobytes()
 
     def backward(self, tensors: list[Any], gradients: list[Any]) -> None:
-        """From gradients that are the same in each world, in the form of the tensors."""
+        """Runs a backward, with gradients of the tensors' classes that are equal in each world."""
         given = [self.dense_like(each, k) for k, each in enumerate(gradients)]
         ones = [filled(each.detach(), 1, each.dtype) for each in tensors if is_wrapper(each)]
         forms = iter(ones)
@@ -151,7 +151,7 @@ class Meant(Wrapped):
         return self.model(dense, everywhere(args, dense.shape))
 
     def _write(self, op: str, args: Sequence[Any]) -> Any:
-        """The elements are written that all operands keep, and the mask stays."""
+        """Writes the elements that all operands keep; the mask stays."""
         target = args[0]
         if op in ("fill_", "zero_"):
             super().call(op, [target.data, *args[1:]])
@@ -160,7 +160,7 @@ class Meant(Wrapped):
             super().call(op, [target.data, target.data])
             return target
         self._probe(op, args)
-        # Gradients see the values from before the write.
+        # Gradients read the values from before the write.
         args = [target, *[_apart(each, target) for each in args[1:]]]
         if op == "copy_":
             value = data_of(args[1]).to(target.data.dtype).expand(target.data.shape)
@@ -173,7 +173,7 @@ class Meant(Wrapped):
         return target
 
     def _probe(self, op: str, args: Sequence[Any]) -> None:
-        """Raises what the op raises of dense tensors: kinds that do not fit, overlap in part."""
+        """Raises the error of the op on dense tensors: a lower kind, or partial overlap."""
         target, others = data_of(args[0]), data_of(list(args[1:]))
         with al.no_grad():
             super().call(op, [target.detach().clone(), *others])
@@ -204,7 +204,7 @@ class Meant(Wrapped):
 
 
 class Model(MaskedModel):
-    """A model that can be asked what a tensor can."""
+    """A model with the attributes of a tensor."""
 
     def __init__(self, data: Tensor, mask: Tensor, library: Meant) -> None:
         super().__init__(data, mask)
@@ -228,14 +228,14 @@ def _fresh(tensor: Tensor) -> Tensor:
 
 
 def _laid(mask: Tensor, data: Tensor) -> Tensor:
-    """The mask in the layout of the data, as far as that is one of a tensor with memory."""
+    """The mask in the layout of the data, if a new tensor can have that layout."""
     if 0 in data.stride() and data.numel():
         return mask
     return al.ops.restride(mask, data.stride())
 
 
 def _apart(value: Any, target: Any) -> Any:
-    """A copy of what lies where the target does."""
+    """A copy of a value on the target's storage; any other value as it is."""
     if isinstance(value, MaskedModel) and value.data.storage is target.data.storage:
         return MaskedModel(value.data.clone(), value.mask)
     return value
@@ -248,4 +248,4 @@ def _functional(library: Meant, op: str, args: list[Any]) -> Any:
 
 
 VIEWS = WINDOW_OPS | {"as_strided", "alias", "detach", "clone"}
-"""Ops that move elements; their masks move likewise."""
+"""The ops that move elements; masks move likewise."""

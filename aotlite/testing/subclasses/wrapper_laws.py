@@ -49,18 +49,18 @@ Samples = Callable[[str], Sequence[Sample]]
 
 @attrs.frozen
 class SubclassLaw:
-    """A named law: `check(subject, ...)` raises where it is broken."""
+    """A named law: `check(subject, ...)` raises if it is broken."""
 
     name: str
     claim: str
     check: Callable[..., None]
     kinds: tuple[type[Op], ...] = ()
-    """The kinds of op that it speaks of; none where it speaks of no op."""
+    """The kinds of op that it applies to; empty for a law of the class alone."""
 
 
 @attrs.frozen(eq=False)
 class TriedWrapper:
-    """A class under test: what it means, and what all others mean."""
+    """A class under test, with its meaning and that of all other classes."""
 
     kind: SubclassKind
     meanings: Meanings
@@ -70,7 +70,7 @@ class TriedWrapper:
         return f"subclass {self.kind.name!r}"
 
 
-# ---------------------------------------------------------------------------------- of no op (S1)
+# ------------------------------------------------------------------------------ the class (S1)
 def _round_trip(subject: TriedWrapper, dense: Tensor) -> None:
     made = subject.kind.make(dense)
     if not is_wrapper(made):
@@ -100,7 +100,7 @@ def check_rebuilt(made: Any, subject: TriedWrapper) -> None:
 # --------------------------------------------------------------------------------------- of ops
 @attrs.frozen
 class Arguments:
-    """How a sample's arguments are made: with wrappers for all tensors it can be, or for one."""
+    """A sample whose arguments are made with wrappers for all possible tensors, or for one."""
 
     sample: Sample
     only: int | None = None
@@ -134,7 +134,7 @@ def _wrapped(kind: SubclassKind, tensor: Tensor) -> Any:
 
 
 def _variants(subject: TriedWrapper, sample: Sample) -> Iterator[Arguments]:
-    """The sample with all arrays wrapped, and with each alone, where that is possible."""
+    """The sample with all arrays wrapped, then with each one alone."""
     yield Arguments(sample)
     count = len(list(arrays_in(sample.args)))
     if count > 1:
@@ -212,7 +212,7 @@ def _differentiates_the_meaning(subject: TriedWrapper, op: Op, given: Arguments)
 
 
 def _check_gradient(subject: TriedWrapper, what: str, found: Any, wanted: list[Any]) -> None:
-    """None is as good as zeros: nothing was added."""
+    """Compares a gradient with the wanted ones; None equals zeros."""
     if found is None or any(each is None for each in wanted):
         for each in [found, *wanted]:
             if each is not None and any(_numbers(subject, each)):
@@ -245,7 +245,7 @@ def _writes_the_meaning(subject: TriedWrapper, op: InplaceOp, given: Arguments) 
     before = [(each, _copies(worlds), version) for each, worlds, version in before]
     parts = {name: part.storage for name, part in inner_tensors(target).items()}
     found = call(op.name, *args, **kwargs)
-    is_refused(wanted)  # an unknown value has to be refused
+    is_refused(wanted)  # raises if no rule defines the value
     if found is not target:
         raise broken(f"it gives a {type(found).__name__}, expected the wrapper that it writes")
     check_same("the wrapper", target, wanted, subject.meanings, subject.kind.tolerance)
@@ -260,7 +260,7 @@ def _writes_the_meaning(subject: TriedWrapper, op: InplaceOp, given: Arguments) 
 
 
 def _wanted_writes(subject: TriedWrapper, op: InplaceOp, args: Any, kwargs: Any) -> list[Any]:
-    """What the target means afterwards, in each world."""
+    """The meaning of the target after the write, in each world."""
     found = []
     for k in range(_worlds_of_args(subject, args)):
         dense = in_world(args, k, subject.meanings)
@@ -272,15 +272,17 @@ def _wanted_writes(subject: TriedWrapper, op: InplaceOp, args: Any, kwargs: Any)
 
 
 def written(op: InplaceOp, args: Any, kwargs: Any) -> Any:
-    """What the first of these arguments means after an in-place op: of a masked one, the elements
-    are written that all count."""
+    """The meaning of the first argument after an in-place op.
+
+    In a masked tensor, the elements that all operands keep are written.
+    """
     target = args[0]
     if not isinstance(target, MaskedModel):
         dense = target.clone()
         return call(op.name, dense, *args[1:], **kwargs)
     if op.name == "fill_":
         return MaskedModel(call("fill", target.data, *args[1:], **kwargs), target.mask)
-    probe = target.data.clone()  # what may not be written raises
+    probe = target.data.clone()  # raises if the write is not allowed
     call(op.name, probe, *[a.data if isinstance(a, MaskedModel) else a for a in args[1:]], **kwargs)
     value = expected(op.functional.name, args, kwargs)
     both = target.mask.logical_and(value.mask)
@@ -325,7 +327,7 @@ def _check_shared(source: Any, view: Any) -> None:
 
 
 def _is_plain(name: str, sample: Sample, source: Any) -> bool:
-    """Whether the source can be written: finite numbers, no two elements in one place."""
+    """Whether the source can be written: finite numbers, no two elements at one address."""
     arrays = list(arrays_in(sample.args))
     finite = all(np.isfinite(each).all() for each in arrays if each.dtype.kind in "fc")
     wide = all(0 not in each.strides or each.size == 0 for each in arrays)
@@ -364,12 +366,12 @@ def _doubled(world: Any) -> Any:
 
 
 SUBCLASS_LAWS: tuple[SubclassLaw, ...] = (
-    SubclassLaw("S1", "taken apart and put together it is the same", _round_trip),
-    SubclassLaw("S2", "an op is the op on the meaning", _gives_the_meaning, (PureOp, DataOp)),
+    SubclassLaw("S1", "unflatten after flatten returns an equal wrapper", _round_trip),
+    SubclassLaw("S2", "an op acts on the meaning", _gives_the_meaning, (PureOp, DataOp)),
     SubclassLaw(
-        "S3", "gradients mean the gradients", _differentiates_the_meaning, (PureOp, ViewOp)
+        "S3", "gradients are those of the meaning", _differentiates_the_meaning, (PureOp, ViewOp)
     ),
-    SubclassLaw("S4", "the meaning follows in-place ops", _writes_the_meaning, (InplaceOp,)),
+    SubclassLaw("S4", "in-place ops write the meaning", _writes_the_meaning, (InplaceOp,)),
     SubclassLaw("S5", "views are views of the meaning", _views_the_meaning, (ViewOp, MultiViewOp)),
 )
 """The laws that each op must keep."""

@@ -1,6 +1,6 @@
 """The meanings of the shipped wrappers, independent of their code, and nestings of them.
 
-A nesting is plain data: "dense", or a tuple of a form and what is inside, as
+A nesting is plain data: "dense", or a tuple of a form and its inner nestings, such as
 ("pair", ("quantized", "dense"), "dense"). `maker(nesting)` makes wrappers of tensors.
 """
 
@@ -30,9 +30,9 @@ from aotlite.testing.subclasses.wrapper_programs import KEEPS_ZEROS, Making
 Make = Callable[[Any], Any]
 
 
-# ------------------------------------------------------------------------------------ how made
+# -------------------------------------------------------------------------------------- makers
 def turned(x: Any) -> Any:
-    """A tensor of the same geometry with other numbers: those of a dense one in reverse order."""
+    """A tensor of the same geometry with other numbers; for a dense one, in reverse order."""
     if isinstance(x, TwoTensor):
         return TwoTensor(turned(x.a), turned(x.b))
     if is_wrapper(x):
@@ -43,7 +43,7 @@ def turned(x: Any) -> Any:
 
 
 def mask_for(x: Any, seed: int = 1) -> Tensor:
-    """A mask that leaves out a third of the elements, the same for those in one place."""
+    """A mask without a third of the elements, equal for elements of one address."""
     sizes = [n if s or n == 1 else 1 for n, s in zip(x.shape, x.stride(), strict=True)]
     count = int(np.prod(sizes))
     kept = (np.arange(count) + seed) % 3 != 0
@@ -82,14 +82,14 @@ def _sparse_quantized(x: Any) -> Any:
     return SemiStructuredSparseTensor(values, made.metadata, made.sparse_dim)
 
 
-# ------------------------------------------------------------------------------ what they mean
+# ------------------------------------------------------------------------------------ meanings
 def _of_quantized(x: Any) -> Any:
     values = x.values.to(x.scale.dtype)
     return (values if x.zero_point is None else values - x.zero_point) * x.scale
 
 
 def _of_sparse(x: Any) -> Any:
-    """The values, scattered to their places."""
+    """The values, scattered to their indices."""
     dim, metadata = x.sparse_dim, x.metadata.long()
     group = al.arange(metadata.shape[dim]).view(-1, *[1] * (x.dim() - 1 - dim)) * 4
     places = al.stack([metadata % 4 + group, metadata // 4 % 4 + group], dim + 1)
@@ -131,13 +131,13 @@ def _stored_sparse(x: Any, value: Any) -> Any:
 
 
 def _sharded(x: Any) -> Any:
-    """Over two ranks, along the first dimension that they divide, or else replicated."""
+    """The tensor sharded over two ranks along the first even dimension, or else replicated."""
     cut = [Shard(dim) for dim, size in enumerate(x.shape) if size % 2 == 0]
     return ShardedTensor.from_dense(x.detach(), Mesh(2), cut[0] if cut else Replicate())
 
 
 def _of_sharded(x: Any) -> Any:
-    """Returns the whole that the parts of two ranks make up, in its layout."""
+    """Returns the whole tensor of the parts of two ranks, in its layout."""
     match x.placement:
         case Replicate():
             return x.rank_1
@@ -177,7 +177,7 @@ SPARSE = SubclassKind(
 SHARDED = SubclassKind(ShardedTensor, _sharded, _of_sharded, tolerance=1e-5)
 """Sums over ranks go in another order."""
 SHIPPED: tuple[SubclassKind, ...] = (PAIR, MASKED, QUANTIZED, SPARSE, SHARDED)
-"""The classes that ship, as the laws see them."""
+"""The shipped classes, for the laws."""
 
 QUANTIZED_FORMS: dict[str, Make] = {
     "quantized": _quantized(al.int8, 0.5),
@@ -194,7 +194,7 @@ DEPTH = 3
 
 
 def drawn_nesting(rng: Any, depth: int = DEPTH, outside: tuple[str, ...] = ()) -> Nesting:
-    """A random nesting of at most `depth` classes, each within what it can be within.
+    """A random nesting of at most `depth` classes, each inside a class that accepts it.
 
     >>> from random import Random
     >>> drawn_nesting(Random(0))
@@ -204,7 +204,7 @@ def drawn_nesting(rng: Any, depth: int = DEPTH, outside: tuple[str, ...] = ()) -
         return "dense"
     encoded = {"sparse", "small", *QUANTIZED_FORMS} & set(outside)
     forms = ["pair", "pair"] if len([f for f in outside if f == "pair"]) < 2 else []
-    forms += [] if outside else ["masked"]  # gradients of masked ones need them outermost
+    forms += [] if outside else ["masked"]  # gradients need masked tensors outermost
     forms += [] if encoded else [*QUANTIZED_FORMS, "sparse", "small"]
     form = rng.choice(forms or ["dense"])
     if form in ("dense", "small"):
@@ -214,7 +214,7 @@ def drawn_nesting(rng: Any, depth: int = DEPTH, outside: tuple[str, ...] = ()) -
 
 
 def forms_of(nesting: Nesting) -> set[str]:
-    """The forms that a nesting has."""
+    """The forms in a nesting."""
     if isinstance(nesting, str):
         return set()
     return {nesting[0]}.union(*[forms_of(each) for each in nesting[1:]])
@@ -242,7 +242,7 @@ def _masked(x: Any) -> Any:
 
 
 def _if_can(make: Make, x: Any) -> Any:
-    """The wrapper of a tensor, or what is inside of it where the class cannot hold that."""
+    """The wrapper of a tensor, or the tensor itself if the class refuses it."""
     try:
         with no_grad():
             return make(x)
@@ -251,7 +251,7 @@ def _if_can(make: Make, x: Any) -> Any:
 
 
 def worlds_in(nesting: Nesting) -> int:
-    """Returns the most worlds of wrappers of a nesting."""
+    """Returns the largest number of worlds of a nesting's wrappers."""
     if isinstance(nesting, str):
         return 1
     counts = [worlds_in(each) for each in nesting[1:]]

@@ -1,9 +1,8 @@
 """Random programs on wrappers: drawn, compared with the wrappers' meanings, and shrunk.
 
-A program is plain data (`aotlite.testing.programs`); what its tensors are is said by how they are
-made: by a function, or by a nesting (`wrapper_models.maker`). Programs keep to numbers that the
-classes hold, and to views and writes that they take; what a class does with other numbers is a law
-of ops.
+A program is plain data (`aotlite.testing.programs`); its maker decides the classes of its tensors:
+a function, or a nesting (`wrapper_models.maker`). Programs use only numbers that the classes hold,
+and views and writes that they accept; other numbers are tested by the laws of ops.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from aotlite.testing.subclasses.wrapper_engines import Meant, Wrapped
 APART = ("hidden_alias", "view_dtype", *OF_COMPLEX)
 """Views that wrappers may refuse."""
 KEEPS_ZEROS = frozenset("mul_ neg_ square_ relu_ zero_".split())
-"""Writes after which zeros are where they were."""
+"""The writes that keep zeros zero."""
 
 
 @attrs.frozen(eq=False)
@@ -47,14 +46,14 @@ class Making:
     worlds: int = 1
     """The largest number of worlds."""
     holds: Callable[[Any], bool] | None = None
-    """Whether written numbers, dense and in one world, are held as they are; None for all."""
+    """Whether the classes hold a dense value of one world exactly; None for all."""
     writes: frozenset[str] | None = None
-    """The in-place ops that programs may have; None for all."""
+    """The in-place ops of programs; None for all."""
     sizes: tuple[int, ...] = (2, 3, 4, 1, 0)
     """The sizes of dimensions, the likely ones first."""
 
     def wrapped(self, world: int = 0) -> Wrapped:
-        """The engine of wrappers, of which a world is seen."""
+        """The engine of wrappers, observed in one world."""
         return Wrapped(self.make, self.meanings, world, signed=not self.is_lossy)
 
     def meant(self, world: int = 0) -> Meant:
@@ -63,12 +62,12 @@ class Making:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether classes hold some numbers, and some zeros without sign."""
+        """Whether the classes hold only some numbers, and zeros without sign."""
         return self.holds is not None or self.writes is not None
 
 
 class _Careful(Wrapped):
-    """The engine that programs are drawn on: it refuses writes of what is not held."""
+    """The engine on which programs are drawn; it refuses writes of numbers that are not held."""
 
     def __init__(self, making: Making) -> None:
         super().__init__(making.make, making.meanings)
@@ -92,7 +91,7 @@ def _may(making: Making, op: str) -> bool:
 
 
 class _Sized(Seeded):
-    """Choices of a seed, of sizes that classes can hold."""
+    """The choices of a seed, with sizes that the classes accept."""
 
     sizes: tuple[int, ...] = (2, 3, 4, 1, 0)
 
@@ -116,12 +115,12 @@ def limits_for(making: Making) -> Limits:
 
 @cache
 def _cells() -> Sequence[int]:
-    """The cells of what programs on wrappers may have; they depend on no class."""
+    """The cells of programs on wrappers, the same for all classes."""
     return limits_for(Making(lambda x: x, Meanings(()))).cells()
 
 
 def draw_program(seed: int, making: Making) -> Program | None:
-    """The random program of a seed; None where the classes take or hold none of its attempts."""
+    """The random program of a seed; None if the classes accept none of the attempts."""
     limits = limits_for(making)
     rng = _Sized(f"{seed}:subclasses")
     rng.sizes = making.sizes
@@ -134,12 +133,12 @@ def draw_program(seed: int, making: Making) -> Program | None:
 
 
 def _without_writes(program: Program) -> Program:
-    """The program without writes after the call, which may not be held."""
+    """The program without writes after the call, whose numbers may not be held."""
     return attrs.evolve(program, calls=[attrs.evolve(call, write=None) for call in program.calls])
 
 
 def _is_fit(program: Program, making: Making) -> bool:
-    """Whether some argument is a wrapper, and all that is written is held, in each world."""
+    """Whether an argument is a wrapper, and all written numbers are held in each world."""
     if not making.is_lossy:
         return _has_wrapper(program, making)
     kept: list[bool] = []
@@ -170,11 +169,11 @@ def _has_wrapper(program: Program, making: Making) -> bool:
 
 # --------------------------------------------------------------------------------- comparing
 class Refused(Exception):
-    """A class does not know an op of the program."""
+    """Raised if a class refuses an op of the program."""
 
 
 def eager_differences(program: Program, making: Making) -> list[str]:
-    """What differs between wrappers and what they mean, in any world; raises `Refused`."""
+    """Returns the differences between wrappers and their meanings; raises `Refused`."""
     for world in range(making.worlds):
         mine = _played(program, making.wrapped(world))
         its = _played(program, making.meant(world))
@@ -187,7 +186,7 @@ def eager_differences(program: Program, making: Making) -> list[str]:
 def compiled_differences(
     program: Program, making: Making, compile: Callable[..., Any]
 ) -> list[str]:
-    """What differs between the compiled body and the body, both on wrappers (S7)."""
+    """Returns the differences between the compiled body and the body, both on wrappers (S7)."""
     for world in range(making.worlds):
         library = making.wrapped(world)
         compiled = _played(program, library, compile(program.function_of(library)))
@@ -209,7 +208,7 @@ def _compared(mine: list[Observation], its: list[Observation], where: str) -> li
         )
         if refused and b.error is None:
             raise Refused(str(a.error)) from a.error
-        if b.error is not None:  # how far a body came that raises is nobody's business
+        if b.error is not None:  # the steps before an error are not compared
             found = [] if type(a.error) is type(b.error) else [f"error: {a.error!r}, {b.error!r}"]
         else:
             found = differences(a, b)
@@ -219,7 +218,7 @@ def _compared(mine: list[Observation], its: list[Observation], where: str) -> li
 
 
 def programs(making: Making, seeds: Iterator[int] | range) -> Iterator[tuple[int, Program]]:
-    """The programs of seeds, those that fit."""
+    """The programs of seeds that fit the classes."""
     for seed in seeds:
         program = draw_program(seed, making)
         if program is not None:
