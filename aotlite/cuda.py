@@ -1,7 +1,9 @@
 """`aotlite.cuda`: devices, streams, events and memory of CUDA, under PyTorch's names.
 
-What is missing on this machine is said by `is_available()` (False), and by everything else when it
-is called. Streams and events are CuPy's; memory is that of CuPy's pool. Guide: `docs/cuda.md`.
+Without CUDA, `is_available()` is False and `device_count()` 0; other functions raise an error
+that says what is missing. Streams and events are CuPy's; memory is that of CuPy's pool.
+
+Guide: `docs/cuda.md`.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ __all__ = [
 ]
 
 Place = Device | str | int | None
-"""A device: itself, its name, its index; None is the current one."""
+"""A device, its name, or its index; None is the current device."""
 
 
 # -------------------------------------------------------------------------------------- devices
@@ -54,7 +56,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many CUDA devices there are; 0 where CUDA does not work."""
+    """The number of CUDA devices; 0 without CUDA."""
     return _device_count(library()) if is_available() else 0
 
 
@@ -86,18 +88,18 @@ class device:
 
 
 def synchronize(device: Place = None) -> None:
-    """Waits until the device has done all its work."""
+    """Waits until all work of the device is done."""
     _cupy().cuda.Device(_index(device)).synchronize()
 
 
 def _cupy() -> Any:
     found = library()
-    _device_count(found)  # raises where there is none
+    _device_count(found)  # raises without a device
     return found.cupy
 
 
 def _index(place: Place) -> int:
-    """The index of a device. Raises DeviceError for one that is not there, or no CUDA device."""
+    """The index of a device. Raises DeviceError for a missing device, or one that is not CUDA's."""
     if place is None:
         return current_device()
     if isinstance(place, bool) or not isinstance(place, (int, str, Device)):
@@ -117,7 +119,7 @@ def _device(place: Place) -> Device:
 
 # -------------------------------------------------------------------------------------- streams
 class Stream:
-    """A queue of work of a device. Work of one stream is done in order, that of two need not be."""
+    """A queue of work of a device. The work of one stream runs in order, that of two may not."""
 
     def __init__(self, device: Place = None, priority: int = 0) -> None:
         cupy, index = _cupy(), _index(device)
@@ -132,7 +134,7 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The address by which other libraries know it."""
+        """The address of the stream, for other libraries."""
         return int(self.held.ptr)
 
     def query(self) -> bool:
@@ -144,18 +146,18 @@ class Stream:
         self.held.synchronize()
 
     def record_event(self, event: Event | None = None) -> Event:
-        """An event that happens when the work until now is done."""
+        """Records an event, which happens when the present work is done; returns it."""
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Has the work from now on wait for an event, not the host."""
+        """Makes later work of the stream wait for an event. The host does not wait."""
         with _cupy().cuda.Device(self.device.index):
             self.held.wait_event(event.held)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Has the work from now on wait for what is in another stream."""
+        """Makes later work of the stream wait for the present work of another stream."""
         self.wait_event(stream.record_event())
 
     def __eq__(self, other: object) -> bool:
@@ -171,7 +173,7 @@ class Stream:
 
 
 class ExternalStream(Stream):
-    """A stream that another library made, by its address. Keep it alive there."""
+    """A stream of another library, by its address. The other library has to keep it alive."""
 
     def __init__(self, stream_ptr: int, device: Place = None) -> None:
         cupy, index = _cupy(), _index(device)
@@ -187,13 +189,13 @@ def _stream_of(held: Any, index: int) -> Stream:
 
 
 def current_stream(device: Place = None) -> Stream:
-    """The stream that work of the device goes to, in this thread."""
+    """The current stream of a device in this thread."""
     index = _index(device)
     return _stream_of(_cupy().cuda.get_current_stream(index), index)
 
 
 def default_stream(device: Place = None) -> Stream:
-    """The stream that is current where no other was made so."""
+    """The default stream of a device, which is current unless another one was made so."""
     return _stream_of(_cupy().cuda.Stream.null, _index(device))
 
 
@@ -208,20 +210,20 @@ def stream(stream: Stream | None) -> Iterator[None]:
 
 
 class Event:
-    """A moment in a stream; with `enable_timing`, the time between two can be asked for."""
+    """A moment in a stream. `enable_timing` allows `elapsed_time` between two events."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False) -> None:
         self.held = _cupy().cuda.Event(block=blocking, disable_timing=not enable_timing)
         self._enable_timing = enable_timing
 
     def record(self, stream: Stream | None = None) -> None:
-        """Happens when the work that is in the stream now is done."""
+        """Records the event: it happens when the present work of the stream is done."""
         stream = current_stream() if stream is None else stream
         with _cupy().cuda.Device(stream.device.index):
             self.held.record(stream.held)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Has the work of a stream from now on wait for it."""
+        """Makes later work of a stream wait for the event."""
         (current_stream() if stream is None else stream).wait_event(self)
 
     def query(self) -> bool:
@@ -244,24 +246,24 @@ class Event:
 
 # --------------------------------------------------------------------------------------- memory
 def empty_cache() -> None:
-    """Gives the memory that is kept for later back to the device."""
+    """Frees the memory that CuPy's pool keeps for later use."""
     _cupy().get_default_memory_pool().free_all_blocks()
 
 
 def memory_allocated(device: Place = None) -> int:
-    """Bytes that arrays take, of all that CuPy allocates in this process."""
+    """The bytes of live arrays in CuPy's pool, those of other users of CuPy included."""
     with _cupy().cuda.Device(_index(device)):
         return int(_cupy().get_default_memory_pool().used_bytes())
 
 
 def memory_reserved(device: Place = None) -> int:
-    """Bytes that arrays take, and those that are kept for later."""
+    """The bytes of CuPy's pool: of live arrays, and kept for later use."""
     with _cupy().cuda.Device(_index(device)):
         return int(_cupy().get_default_memory_pool().total_bytes())
 
 
 def mem_get_info(device: Place = None) -> tuple[int, int]:
-    """(free, total) bytes of the device, whoever takes the rest."""
+    """(free, total) bytes of the device, for all processes."""
     with _cupy().cuda.Device(_index(device)):
         free, total = _cupy().cuda.runtime.memGetInfo()
     return int(free), int(total)
@@ -270,7 +272,7 @@ def mem_get_info(device: Place = None) -> tuple[int, int]:
 # ----------------------------------------------------------------------------------- properties
 @attrs.frozen
 class DeviceProperties:
-    """What a device is."""
+    """The properties of a device."""
 
     name: str
     major: int
@@ -287,7 +289,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Place = None) -> DeviceProperties:
-    """What the device is: its name, its architecture, its sizes."""
+    """The properties of a device: its name, its architecture, its sizes."""
     found = _cupy().cuda.runtime.getDeviceProperties(_index(device))
     name = found["name"]
     return DeviceProperties(
@@ -312,7 +314,7 @@ _PROPERTIES = (
 
 
 def get_device_name(device: Place = None) -> str:
-    """The name that its maker gave it."""
+    """The name of a device."""
     return get_device_properties(device).name
 
 

@@ -1,7 +1,7 @@
-"""`register_op`: an op of the user's own, declared in the form of the built-in ones.
+"""`register_op`: declares an op of the user in the form of the built-in ones.
 
-From the declaration follow the function, the method of tensors, `out=`, the in-place form,
-autograd, capture, printed graphs and the partitioner's view. Spec: `specs/op_declaration.md`.
+The declaration gives the op its function, tensor method, `out=`, in-place form, autograd, capture,
+printed graphs and partition. Spec: `specs/op_declaration.md`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import aotlite.ir.ops  # noqa: F401  (an own op comes after those of the table)
+import aotlite.ir.ops  # noqa: F401  (the table of ops is complete before an op of the user)
 from aotlite.eager.base.host_callback import on_host
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.creation.namespace import function
@@ -49,32 +49,32 @@ def register_op(
 ) -> Callable[..., Any]:
     """Declares an op and returns its function, which is `aotlite.<name>` from then on too.
 
-    What is given says what the op is:
+    The arguments decide the kind of the op:
 
     - **pointwise**: `scalar(*operands)`, the result's element as an expression of the operands'
-      (`aotlite.ir.scalar`), and `kernel(xp, *operands)`, which sees arrays of one dtype and the
-      array library's namespace. Shape, strides and dtype follow; `result` says of the dtype
-      that it is the promoted one ("same"), a floating one ("float"), bool ("bool"), the parts' of a
-      complex one ("real"), or a function of the promoted dtype.
+      elements (`aotlite.ir.scalar`), and `kernel(xp, *operands)`, which gets the array library's
+      namespace and arrays of one dtype. Shape and strides follow. `result` is the dtype: the
+      promoted one ("same"), a floating one ("float"), bool ("bool"), that of a complex dtype's
+      parts ("real"), or a function of the promoted dtype.
     - **view**: a schema whose result has the mark of its first operand, as in
-      "evens(Tensor(a) self) -> Tensor(a)"; `meta(self, ...)` gives the result's meta and where it
-      starts, in elements from the operand's first; `put(parent, value, ...)` gives the parent's
-      value with what the view sees replaced. A view has no kernel.
-    - **any other**: `meta(...)` gives the result's meta (`aotlite.ir.meta.tensor_meta`), a tuple of
-      them for several results; `kernel(xp, meta, ...)` gives new arrays of that shape and dtype.
-    - **an op with an effect**: `effect` names the type of what it does besides. Effects of one type
-      happen exactly once and in order, compiled or not. `kernel(xp, meta, ...)` sees copies of the
-      operands, arrays of NumPy; with a schema that ends in "-> ()" it gives nothing, and there is
-      no `meta`.
+      "evens(Tensor(a) self) -> Tensor(a)"; `meta(self, ...)` returns the result's meta and its
+      start, in elements from the operand's first one; `put(parent, value, ...)` returns the
+      parent's value with the viewed elements replaced. A view has no kernel.
+    - **any other**: `meta(...)` returns the result's meta (`aotlite.ir.meta.tensor_meta`), or a
+      tuple for several results; `kernel(xp, meta, ...)` returns new arrays of that shape and dtype.
+    - **an op with an effect**: `effect` names the type of its side effect. Effects of one type
+      happen exactly once and in order, compiled or not. `kernel(xp, meta, ...)` gets copies of the
+      operands as arrays of NumPy; with a schema that ends in "-> ()" it returns nothing, and there
+      is no `meta`.
 
-    `vjp` gives the gradient of each operand by its name: a function whose parameter names say what
-    it takes, of `grad`, operands, `result`, arguments, and `<name>_meta` where the meta is enough.
-    What it takes is saved. It is written in tensor methods and ops, so that second derivatives
-    follow. None says that the op has no gradient. `cost` is the partitioner's cost class. `inplace`
-    declares the in-place form too, with `_` behind its name.
+    `vjp`: operand -> the function of its gradient. The parameters of a function are among `grad`,
+    the operands, `result`, the arguments, and `<name>_meta` if the meta is enough; they are saved.
+    A function calls tensor methods and ops, so that second derivatives follow. None: the op has no
+    gradient. `cost` is the partitioner's cost class. `inplace` also declares the in-place form,
+    named with a trailing `_`.
 
-    Raises ArgumentError for a name that is taken and for parts that are missing or do not fit,
-    TokenError for an effect with a schema that shares or writes memory (TOK-6).
+    Raises ArgumentError for a name in use and for missing or superfluous parts, TokenError for an
+    effect with a schema that shares or writes memory (TOK-6).
 
     >>> import aotlite as al
     >>> cube = al.register_op(
@@ -149,7 +149,7 @@ def _with_effect(
     )
 
 
-# ------------------------------------------------------------------------ what own parts give
+# ----------------------------------------------------------------- results of the user's parts
 def _checked_meta(schema: Schema, meta: Callable[..., Any]) -> Callable[..., Any]:
     count = len(schema.returns)
 
@@ -170,8 +170,8 @@ def _checked_window(schema: Schema, meta: Callable[..., Any]) -> Callable[..., A
         fits = type(found) is tuple and len(found) == 2 and isinstance(found[0], TensorMeta)
         if not fits or as_size(found[1]) is None:
             raise ArgumentError(
-                f"{schema.name}: its 'meta' gives {found!r}, expected a TensorMeta and where the "
-                "view starts"
+                f"{schema.name}: its 'meta' gives {found!r}, expected a TensorMeta and the start "
+                "of the view"
             )
         return found
 
@@ -212,7 +212,7 @@ def _check_name(schema: Schema, inplace: bool) -> None:
                     f"register_op: the name is {name!r}, expected one that no op and no attribute "
                     "of tensors has"
                 ),
-                "An op is declared once in a process; give yours a prefix of your own.",
+                "An op is declared once in a process; choose a name with a prefix of your own.",
             )
 
 
@@ -265,7 +265,7 @@ def _check_effect_parts(schema: Schema, effect: str | None, *, scalar: Any, inpl
     if effect is None and not schema.returns:
         raise noted(
             ArgumentError(f"register_op: {schema.name} has no results, expected an effect or some"),
-            "An op without results is of use for what it does besides: name that in 'effect'.",
+            "An op without results needs a side effect: name its type in 'effect'.",
         )
     if effect is not None and (scalar is not None or inplace):
         given = "scalar" if scalar is not None else "inplace"

@@ -205,7 +205,7 @@ def _own(register, **parts):
                 "kernel": None,
                 "put": lambda parent, value: value,
             },
-            "my_op: its 'meta' gives .*, expected a TensorMeta and where the view starts",
+            "my_op: its 'meta' gives .*, expected a TensorMeta and the start of the view",
         ),
     ],
 )

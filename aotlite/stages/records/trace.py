@@ -1,7 +1,7 @@
-"""`Trace`: the recorder of a capture as later stages see it.
+"""`Trace`: the interface of a capture's recorder for later stages.
 
-The recorder itself belongs to stage 1 (`s1_capture/recorder.py`). Stages 2 to 10 import these
-protocols alone.
+The recorder itself is in stage 1 (`s1_capture/recorder.py`). Stages 2 to 10 import these protocols
+alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aotlite.stages.records.version_counts import CountStep
 
 
 class StorageCounts(Protocol):
-    """How often storages were written between the steps that put tensors onto others."""
+    """The numbers of writes of storages, between the steps that move tensors to other storages."""
 
     storages: list[Storage]
     steps: list[CountStep]
@@ -43,111 +43,113 @@ class MetadataTrace(InputChanges, Protocol):
 
     of: dict[InputRole, list[MetadataMutation]]
     puts: dict[Node, MemoryReplacement]
-    """The inputs that were put onto other memory, by the values that they then had."""
+    """Node of an input's value at that time -> the replacement of its memory."""
     moved: dict[int, Tensor]
-    """The tensors of the function's own that were put onto other memory, by their id."""
+    """Id -> tensor that the function made and moved to other memory."""
     growths: list[StorageGrowth]
     sizes: dict[InputRole, int]
-    """The bytes of the storages of inputs that grow."""
+    """Input whose storage grows -> the bytes of the storage."""
     viewed: set[InputRole]
-    """Inputs that were asked whether they are views."""
+    """The inputs of which the function has read whether they are views."""
 
     @property
     def counts(self) -> StorageCounts: ...
 
     def check_old(self, root: Node, name: str) -> None:
-        """Refuses a window on memory that has grown since, of which the graph has the old part."""
+        """Refuses a view of memory that has grown since, as the graph has the old part alone."""
 
 
 class RngTrace(RngState, Protocol):
-    """The states of the generator in the graph, and when the backward draws."""
+    """The states of the generator in the graph, and the moments of draws in the backward."""
 
     state: Any
-    """The present one."""
+    """The present state."""
     inputs: dict[type, Node]
-    """Placeholders by the class of their role."""
+    """Class of a role -> its placeholder."""
     flags: dict[Any, Node]
-    """Inputs that say whether moments of the backward come, or gradients of some results."""
+    """Condition -> the input that is true if it holds. Conditions: moments of the backward that
+    happen, and results whose gradients arrive."""
     moments: dict[Any, None]
-    """All in which something is drawn, or set, that do not come in every backward."""
+    """The moments with draws or settings that do not happen in every backward, in order."""
 
     def placeholders(self) -> tuple[Node, ...]:
         """The inputs, in the order in which graphs take them (RNG-2)."""
 
     def outputs(self, phase: Phase) -> list[tuple[Role, Any]]:
-        """Records where the generator is left, if that is not for stage 6 to count (RNG-3)."""
+        """Returns the outputs of the generator's final state, unless stage 6 counts it (RNG-3)."""
 
     def begin_backward(self, now: Callable[[], Any] = ...) -> None:
-        """A backward is recorded; `now()` is the moment of what is recorded now (RNG-5)."""
+        """Begins the recording of a backward; `now()` returns the present moment (RNG-5)."""
 
     def drop_backward(self) -> None:
-        """Forgets the inputs that are those of a backward which is not kept."""
+        """Drops the inputs of a backward that is not kept."""
 
     def after_forward(self) -> FinalRngState | None:
-        """Where the function leaves the generator; None where it leaves it alone."""
+        """The state of the generator after the function; None if it does not change."""
 
     def after_backward(self) -> FinalRngState | None:
-        """Where the recorded backward leaves the generator; None where it leaves it alone."""
+        """The state of the generator after the recorded backward; None if it does not change."""
 
     def arrivals(self) -> tuple[frozenset[Any], ...]:
         """The sets of gradients on which draws of the backward depend."""
 
     def flag(self, of: Any) -> Node:
-        """The input that says whether a moment comes, or any of these results' gradients."""
+        """The input that is true if a moment happens, or a gradient of these results arrives."""
 
 
 class SubclassTrace(Protocol):
-    """The wrappers of one capture; false where there are none."""
+    """The wrappers of one capture; false if there are none."""
 
     nodes: dict[Node, Tensor | None]
-    """Every node that stands for a wrapper, and the object, where the node made one."""
+    """Node of a wrapper -> the object, or None if the node made none."""
     parts: dict[InputRole, dict[str, InputRole]]
     """The roles of the parts of each input that is a wrapper."""
     required_arrivals: list[Any]
     """`RequiredArrivals`, unless each choice of gradients is recorded."""
     unlike: bool
-    """Whether gradients are other ones for each choice of results."""
+    """Whether the gradients depend on the set of results with gradients."""
 
     def __bool__(self) -> bool: ...
 
 
 class HookTrace(HookProtocol, Protocol):
-    """The hooks that stay on the tape, and results that retain what a backward inside computes."""
+    """The hooks that stay on the tape, and results that retain gradients of an inner backward."""
 
     kept: dict[Output, Tensor]
-    """These results."""
+    """The results that retain their gradient."""
     come_back: bool
-    """A hook left a result that its tape node saves: derivatives would pass it by (DBL-1)."""
+    """Whether a hook stays on a result that its tape node saves, so that second derivatives would
+    miss the hook (DBL-1)."""
 
     def ends(self) -> Mapping[TapeNode, Output]:
-        """The nodes at which their gradients arrive."""
+        """Tape node at which the gradient of a result arrives -> the result."""
 
     def edges(self) -> dict[Any, list[Edge]]:
-        """Where their gradients arrive, by role."""
+        """Role -> the edges at which its gradient arrives."""
 
     def clear(self) -> None:
-        """A backward is recorded."""
+        """Starts anew for the recording of a backward."""
 
     def gradients(self) -> list[tuple[Gradient, Any]]:
-        """The outputs that their gradients are, when it has been."""
+        """The outputs of the retained gradients, after the recording of the backward."""
 
 
 class Trace(Recorder, Protocol):
-    """The recorder of one capture, from the moment at which the function has returned."""
+    """The recorder of one capture, after the return of the function."""
 
     nodes: list[Node]
-    """What is recorded, in order; nodes of the backward follow those of the forward."""
+    """The recorded nodes in order; those of the backward follow those of the forward."""
     placeholders: list[Node]
     inputs: list[CapturedInput]
     guards: list[Guard]
     offset_read: set[InputRole]
-    """Inputs of which the function has read where they start in their memory."""
+    """The inputs whose storage offset the function has read."""
     phase: Phase
-    """Of what is recorded next."""
+    """The phase of the next recorded node."""
     sequence: int
     """The number of the tape node whose op is recorded next (SEQ-1)."""
     counts: bool
-    """Whether tape nodes that are made from now on get numbers of their own."""
+    """Whether new tape nodes get numbers of their own."""
 
     @property
     def hooks(self) -> HookTrace: ...
@@ -165,16 +167,16 @@ class Trace(Recorder, Protocol):
         """Records a node, at the place of `origin` if that is set."""
 
     def drop_from(self, start: int) -> None:
-        """Forgets the nodes recorded since there were so many."""
+        """Drops the nodes from number `start` on."""
 
     def input_of(self, tensor: Tensor) -> CapturedInput | None:
-        """The input that this is, or that stands for it."""
+        """The input of a tensor, which is the input itself or its fake."""
 
     def real_of(self, fake: Tensor) -> Tensor:
-        """The tensor outside that an input's fake stands for."""
+        """The real tensor of an input's fake tensor."""
 
     def check_numbers(self) -> None:
-        """Refuses numbers outside that the function, or its backward, has read and changed."""
+        """Refuses outside numbers that the function, or its backward, has read and changed."""
 
     def close(self) -> None:
-        """Drops everything but the nodes: captured tensors that stay alive hold nothing else."""
+        """Drops everything but the nodes, as captured tensors may keep the recorder alive."""

@@ -98,7 +98,7 @@ class HostLibrary:
         """Runs a kernel on memory at these addresses, and waits for it.
 
         `memory`: the memory that a text compiled with `CHECKED` may access; if empty, nothing is
-        checked. Raises BackendError for a hang, a fault or undefined behaviour of a GPU.
+        checked. Raises BackendError for a hang, a fault or undefined behavior of a GPU.
         """
         slots = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         parts = [_Region(*attrs.astuple(each)) for each in memory]

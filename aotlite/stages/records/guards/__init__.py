@@ -1,1 +1,1 @@
-"""Guards as records: what must hold at a later call for an entry to serve it."""
+"""Guards as records: the conditions under which a compiled entry serves a later call."""

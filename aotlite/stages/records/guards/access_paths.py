@@ -1,4 +1,4 @@
-"""Access paths: where a tensor or object outside the arguments is found again at each call.
+"""Access paths: how each call finds a tensor or object outside the arguments again.
 
 A path is a root (an argument of the call, or the compiled function) and the steps from it. Stage 1
 searches the paths (`s1_capture/environment/access_search.py`), stage 10 writes them into guards.
@@ -19,7 +19,7 @@ Step = tuple[str, Any]
 
 
 class _Nothing:
-    """What a place holds that no longer exists."""
+    """The result of a path that leads nowhere."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -33,7 +33,7 @@ class AccessPath:
     """A root and the steps from it: ('attr', name), ('item', key), ('cell', i), ('global', name),
     ...
 
-    `argument` is the number of an argument leaf, or None where `function` is the root.
+    `argument` is the number of an argument leaf, or None if `function` is the root.
     """
 
     argument: int | None
@@ -41,11 +41,11 @@ class AccessPath:
     path: tuple[Step, ...] = ()
 
     def then(self, kind: str, key: Any) -> AccessPath:
-        """The place one step further."""
+        """The path with a further step."""
         return AccessPath(self.argument, self.function, (*self.path, (kind, key)))
 
     def resolve(self, leaves: list[Any]) -> Any:
-        """What is at this place now; NOTHING if a step leads nowhere."""
+        """The present value at the end of the path; NOTHING if a step leads nowhere."""
         value = self.function if self.argument is None else leaves[self.argument]
         for kind, key in self.path:
             value = _STEPS[kind](value, key)
@@ -62,16 +62,16 @@ class AccessPath:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """What an object itself holds, without asking its `__getattr__` or `__getattribute__`."""
+    """The `__dict__` of an object, without a call of its `__getattr__` or `__getattribute__`."""
     try:
         found: dict[str, Any] = object.__getattribute__(value, "__dict__")
-    except AttributeError:  # of slots alone
+    except AttributeError:  # a class with slots alone
         return {}
     return found
 
 
 def _attribute(value: Any, key: str) -> Any:
-    """What reading the attribute gives, without asking descriptors or `__getattr__`."""
+    """The value of an attribute, without a call of descriptors (but slots) or `__getattr__`."""
     own = attributes_of(value)
     if key in own:
         return own[key]
@@ -84,7 +84,7 @@ def _attribute(value: Any, key: str) -> Any:
 def _in_slot(slot: types.MemberDescriptorType, value: object) -> object:
     try:
         return slot.__get__(value)
-    except AttributeError:  # nothing is in it
+    except AttributeError:  # an empty slot
         return NOTHING
 
 
@@ -124,7 +124,7 @@ def _member(value: Any, key: str) -> Any:
 
 
 def _of_class(value: Any, key: tuple[int, str]) -> Any:
-    """What a class, or that of an object, has in its own body or in that of a base."""
+    """A value in the body of a class (or an object's class) or of a base, without its wrapper."""
     number, name = key
     kinds = (value if isinstance(value, type) else type(value)).__mro__
     return _opened(vars(kinds[number]).get(name, NOTHING)) if number < len(kinds) else NOTHING
@@ -145,7 +145,7 @@ def _opened(value: Any) -> Any:
 
 
 def class_step_text(at: str, owner: Any, key: tuple[int, str]) -> str:
-    """An expression of what `_of_class` gives where all is as it is now; else it may raise."""
+    """An expression of the present value of `_of_class`; it may raise after a change."""
     number, name = key
     kind = owner if isinstance(owner, type) else type(owner)
     base = at if kind is owner else f"type({at})"
@@ -170,7 +170,7 @@ _STEPS = {
 
 
 def take(value: Any, kind: str, key: Any) -> Any:
-    """What lies one step from `value`; NOTHING if the step leads nowhere."""
+    """The value one step from `value`; NOTHING if the step leads nowhere."""
     return _STEPS[kind](value, key)
 
 

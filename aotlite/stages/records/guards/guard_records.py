@@ -1,4 +1,4 @@
-"""What a compiled entry checks of the world outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
+"""The guards of a compiled entry about values outside its arguments. Rules: CAP-3..CAP-5, GRD-1.
 
 Stage 1 collects guards while the function runs; `aotlite.pipeline.arguments` checks them at each
 call. Spec: `specs/s1_capture.md`.
@@ -19,7 +19,7 @@ from aotlite.stages.records.guards.snapshots import Snapshotter
 
 @attrs.frozen(eq=False)
 class HiddenInputGuard:
-    """Hidden input number `index` is what lies at `place`."""
+    """The value at `place` is hidden input number `index`."""
 
     index: int
     place: AccessPath
@@ -35,7 +35,7 @@ class SameTensorGuard:
 
 @attrs.frozen(eq=False)
 class ValueGuard:
-    """What lies at `place` equals `frozen` (numbers, flags, the form of containers)."""
+    """The value at `place` equals `frozen` (numbers, flags, the form of containers)."""
 
     place: AccessPath
     frozen: Any
@@ -46,7 +46,7 @@ class GradAttributeGuard:
     """The tensor at `place` has a `.grad`, or has none."""
 
     place: AccessPath
-    """That of the `.grad`."""
+    """The path of the `.grad`."""
     is_so: bool
 
     @property
@@ -67,9 +67,10 @@ class NoHooksGuard:
 
 @attrs.frozen(eq=False)
 class EnvironmentGuard:
-    """What lies at `places` has these images, with one memory of which objects are the same.
+    """The values at `places` have these images, in which equal numbers mean the same object.
 
-    The places are all that the function can reach by name, and the Modules among its arguments.
+    The places are all values that the function can reach by name, and the Modules among its
+    arguments.
     """
 
     places: tuple[AccessPath, ...]
@@ -79,12 +80,12 @@ class EnvironmentGuard:
     def at(
         cls, places: tuple[AccessPath, ...], leaves: list[Any], tensors: list[Tensor]
     ) -> EnvironmentGuard:
-        """The surroundings as they are now, for these argument leaves and tensor arguments."""
+        """Returns the guard of the present values, for the arguments' leaves and tensors."""
         freezer = Snapshotter(tensors, deep=True)
         return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
 
     def changed(self, leaves: list[Any], tensors: list[Tensor]) -> AccessPath | None:
-        """The first place where something else lies now; None if all is as it was."""
+        """Returns the first place whose value has changed; None if none has."""
         now = EnvironmentGuard.at(self.places, leaves, tensors).images
         if now == self.images:
             return None
@@ -94,14 +95,14 @@ class EnvironmentGuard:
 
 @attrs.frozen
 class AnomalyModeGuard:
-    """Anomaly mode is so: the function runs backwards, which it looks at (DBL-3, TEN-43)."""
+    """Anomaly mode has this state, as it affects inner backwards (DBL-3, TEN-43)."""
 
     is_on: bool
     check_nan: bool
 
     @classmethod
     def now(cls) -> AnomalyModeGuard:
-        """The thread's mode; whether nans are looked for means nothing where it is off."""
+        """Returns the thread's mode; `check_nan` is False if it is off."""
         watch = STATE.watch
         is_on = watch is not None and watch.anomaly
         return cls(is_on, is_on and watch.check_nan)  # type: ignore[union-attr]
@@ -109,7 +110,7 @@ class AnomalyModeGuard:
     def __str__(self) -> str:
         if not self.is_on:
             return "off"
-        return "on" if self.check_nan else "on, without a look at nans"
+        return "on" if self.check_nan else "on, without a check for nan"
 
 
 Guard = (

@@ -1,8 +1,8 @@
-"""Comparable images of Python values: what a compiled entry remembers of what its function read.
+"""Comparable images of Python values, by which a compiled entry guards the values that it read.
 
 Two images are equal iff a function that only reads cannot tell the values apart, as far as capture
-looks: numbers by type and value, containers by form and content, tensors and Modules by which of
-them are one object. Used by stage 1, and at each call by `aotlite.pipeline.arguments`.
+compares: numbers by type and value, containers by form and content, tensors and Modules by
+identity. Used by stage 1, and at each call by `aotlite.pipeline.arguments`.
 Rules: CAP-3, CAP-5. Spec: `specs/s1_capture.md`.
 """
 
@@ -29,14 +29,15 @@ from aotlite.stages.records.guards.access_paths import attributes_of
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
 CALLED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
-"""What an attribute of a Module may be to be called in place of a method."""
+"""The types of attributes of a Module that may be called in place of a method."""
 MANY = 512
 IN_ALL = 4096
-"""Containers with more items, or beyond so many in all, are remembered by type and length only."""
+"""The image of a container with more than `MANY` items, or after `IN_ALL` items in all, is its type
+and length."""
 
 
 class Same:
-    """The image of an object of which nothing but its identity is known. Does not keep it alive."""
+    """The image of an object by its identity. It holds a weak reference where possible."""
 
     __slots__ = ("_strong", "_weak")
 
@@ -60,7 +61,7 @@ class Same:
 
 
 class Spec:
-    """The image of a wrapper's spec, as it is now (SUB-21)."""
+    """The image of a wrapper's present spec (SUB-21)."""
 
     __slots__ = ("_spec",)
 
@@ -74,11 +75,11 @@ class Spec:
 
 
 class Snapshotter:
-    """Makes images that share one memory of which objects were met before.
+    """Makes images that share one numbering of the objects met so far.
 
     With `deep`, a Module's image has the form of its attributes (their values are guarded one by
     one, as they are read); without, its class alone. The image of a container is flat: one entry
-    for each value in it, however deep, in the order in which a reader meets them.
+    for each value in it, however deep, in reading order.
     """
 
     def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
@@ -97,7 +98,7 @@ class Snapshotter:
             for label, item, inside in stack[-1]:
                 entry, items = self._entry(item, inside=inside)
                 if entry is False and label is not None and label[0] is _FORM:
-                    continue  # a plain value is guarded where it is read: it is not of the form
+                    continue  # a plain value is no part of the form: its own guard checks it
                 found.append(entry if label is None else (label, entry))
                 if items is not None:
                     stack.append(iter(items))
@@ -108,9 +109,9 @@ class Snapshotter:
         return tuple(found)
 
     def _entry(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
-        """A value's entry, and the items that its image goes on with.
+        """Returns the entry of a value, and the items that follow in its image.
 
-        Of what is `inside` a Module only the form counts.
+        Of a value `inside` a Module only the form counts.
         """
         kind = type(value)
         if kind in _EXACT:
@@ -122,7 +123,7 @@ class Snapshotter:
         if isinstance(value, (list, tuple, dict)):
             return self._container(value, inside=inside)
         if inside and isinstance(value, CALLED):
-            return kind, None  # put into an instance, it stands before the class's method
+            return kind, None  # in an instance, it hides the method of the class
         return (False if inside else _leaf(value)), None
 
     def _number(self, thing: Any) -> tuple[int, bool]:
@@ -133,7 +134,7 @@ class Snapshotter:
         return len(self.met) - 1, False
 
     def _tensor(self, value: Tensor) -> tuple[Any, list[_Item] | None]:
-        """Its shape can be read without an op; of a wrapper, its spec and parts."""
+        """The entry of a tensor: class, number and meta; for a wrapper, also its spec and parts."""
         kind = type(value)
         number, known = self._number(value)
         if known or not self.deep or not is_apart(value):
@@ -165,12 +166,12 @@ class Snapshotter:
 
 
 def is_apart(tensor: Tensor) -> bool:
-    """Whether a tensor is a wrapper that can be asked for its parts: none of a capture's."""
+    """Whether a tensor is a wrapper with parts: a capture's wrappers have none."""
     return is_wrapper(tensor) and tensor.storage.capture is None
 
 
 _Item = tuple[Any, Any, bool]
-"""What an entry is called, the value, whether it is inside a Module."""
+"""The label of an entry, the value, and whether it is inside a Module."""
 _FORM, _AGAIN, _END = "attribute of a Module", "a container met before", "the end of a container"
 
 
@@ -182,7 +183,7 @@ def _leaf(value: Any) -> Any:
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
     if kind is ArrayStandIn:
-        return Same(value)  # it says that it is an ndarray, and has no memory
+        return Same(value)  # it claims to be an ndarray, but has no memory
     if isinstance(value, np.generic):
         return kind, value.tobytes()
     if isinstance(value, np.ndarray):
