@@ -200,11 +200,15 @@ def check(cases: Sequence[Case], target: Target, folder: Path, *flags: str) -> l
     return wrong
 
 
-def check_cubins(cases: Sequence[Case], targets: Sequence[Target] = TARGETS) -> None:
+def check_cubins(
+    cases: Sequence[Case],
+    targets: Sequence[Target] = TARGETS,
+    flags: tuple[str, ...] = nvrtc.FLAGS,
+) -> None:
     """NVRTC takes the text of kernels for each architecture, printed for it."""
     programs = {f"k{k}": case.program for k, case in enumerate(cases)}
     for target in targets:
         text, launches = print_units(programs, target)
-        cubin = nvrtc.compile_cubin(text, target.architecture)
+        cubin = nvrtc.compile_cubin(text, target.architecture, flags)
         names = [launch.name for found in launches.values() for launch in found]
         assert [] == [name for name in names if f".text.{name}\0".encode() not in cubin]
