@@ -88,7 +88,9 @@ class ArrayFunctionBackend:
         self._function = compile_graph
         self._takes_inputs = _takes_inputs(compile_graph, option)
 
-    def told(self, static: frozenset[Role], donated: frozenset[Role]) -> ArrayFunctionBackend:
+    def with_marked_inputs(
+        self, static: frozenset[Role], donated: frozenset[Role]
+    ) -> ArrayFunctionBackend:
         """Returns this backend with these roles marked in the example inputs."""
         return ArrayFunctionBackend(self._function, self._option, static, donated)
 

@@ -39,7 +39,7 @@ def compute():
 @contextmanager
 def dumped_to(folder):
     """Compilations of this block dump there; nothing was told before."""
-    warn_once._told.forget()
+    warn_once._shown.forget()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTLITE_DUMP", str(folder))
         yield

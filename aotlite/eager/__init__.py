@@ -8,9 +8,9 @@ Its packages, lowest first:
     dispatch   runs an op on tensors, or records it
     rng        random number generators
     regions    `checkpoint` and `annotate`
-    creation   factories, indexing, memory, interop, the functions of `aotlite`
+    creation   factories, memory, interop, the functions of `aotlite`
 
-`tensor_methods` gives `Tensor` the methods that need the packages above it.
+`indexing` parses `x[...]`; `tensor_methods` gives `Tensor` the methods that need higher packages.
 """
 
 import aotlite.ir.ops  # noqa: F401  (all ops first: threads that import at once would deadlock)

@@ -8,12 +8,12 @@ class declares them for type checkers.
 
 from __future__ import annotations
 
-from aotlite.eager import dispatch
+from aotlite.eager import dispatch, indexing
 from aotlite.eager.autograd import tensor_methods
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.functional import backward_of
 from aotlite.eager.base.tensor import Tensor
-from aotlite.eager.creation import from_data, indexing, interop, memory
+from aotlite.eager.creation import from_data, interop, memory
 from aotlite.eager.subclass import copies, printer, protocol
 
 # mypy: disable-error-code="method-assign"

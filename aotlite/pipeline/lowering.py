@@ -48,7 +48,7 @@ def with_static_inputs(backend: Backend, count: int, partition: Partition) -> Ba
         for i, value in enumerate(partition.saved)
         if value.owner in static and not value.copied_on_write
     ]
-    return backend.told(frozenset([*static, *saved]), frozenset(partition.donated))
+    return backend.with_marked_inputs(frozenset([*static, *saved]), frozenset(partition.donated))
 
 
 def _first_size(partition: Partition, count: int) -> int | None:

@@ -42,12 +42,12 @@ class RecompileLimit:
 
     most: int
     is_error: bool
-    _is_told: bool = False
+    _has_warned: bool = False
     _lock: Any = attrs.field(factory=lock)
 
     def is_silent(self, count: int) -> bool:
         """Whether a call runs eagerly without another warning, when there are `count` entries."""
-        return self._is_told and count >= self.most and not self.is_error
+        return self._has_warned and count >= self.most and not self.is_error
 
     def reached(self, what: str, reasons: Sequence[Any], failing: str) -> None:
         """Raises GuardError with the reasons; or warns, the first time, of the `failing` guards."""
@@ -55,8 +55,8 @@ class RecompileLimit:
         if self.is_error:
             raise noted(GuardError(said), *map(str, reasons), ADVICE)
         with self._lock:
-            is_told, self._is_told = self._is_told, True
-        if not is_told:
+            has_warned, self._has_warned = self._has_warned, True
+        if not has_warned:
             warn_caller(f"{said}: such calls run eagerly from now on. {failing}. {ADVICE}")
 
 

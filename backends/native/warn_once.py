@@ -11,7 +11,7 @@ import warnings
 
 from aotlite.backends.native.single_flight import Once
 
-_told = Once[None]()
+_shown = Once[None]()
 
 
 def warn_once(text: str, more: str = "") -> bool:
@@ -19,14 +19,14 @@ def warn_once(text: str, more: str = "") -> bool:
 
     `more` is appended to the text when it is shown. Returns whether it was shown now.
     """
-    told: list[bool] = []
+    shown: list[bool] = []
 
-    def tell() -> None:
-        told.append(True)
+    def show() -> None:
+        shown.append(True)
         warn_caller(text + more)
 
-    _told.get(text, tell)
-    return bool(told)
+    _shown.get(text, show)
+    return bool(shown)
 
 
 def warn_caller(text: str) -> None:

@@ -106,12 +106,12 @@ def _check_same(name: str, effect: str, expected: list[Node], found: list[Node])
             "token that the one before gives. (TOK-6)",
         )
     for place, (mine, its) in enumerate(zip(expected, found, strict=True)):
-        told, wanted = _told(_arguments(its)), _told(_arguments(mine))
-        if told != wanted:
+        got, wanted = _arguments_text(_arguments(its)), _arguments_text(_arguments(mine))
+        if got != wanted:
             raise noted(
                 TokenError(
-                    f"{name}: the effect {_identity(mine, place)} of type {effect!r} is told "
-                    f"{told}, expected {wanted} as in the graph it took"
+                    f"{name}: the effect {_identity(mine, place)} of type {effect!r} takes "
+                    f"{got}, expected {wanted} as in the graph it took"
                 ),
                 "A pass must not change the arguments of an effect. (TOK-6)",
             )
@@ -128,13 +128,13 @@ def _arguments(node: Node) -> tuple[Any, ...]:
     return node.args[2:] if type(node.target) is TokenOp else node.args
 
 
-def _told(value: Any) -> str:
+def _arguments_text(value: Any) -> str:
     """The arguments of an effect as text: literals exactly, of operands the shape and dtype."""
     if type(value) is Node:
         meta: Any = value.meta
         return f"{meta.dtype.short}{list(meta.shape)}"
     if type(value) is tuple:
-        return f"({', '.join(map(_told, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(map(_arguments_text, value))}{',' if len(value) == 1 else ''})"
     return literal(value, {})
 
 

@@ -45,7 +45,7 @@ class Binder:
             # Plain arguments are canonical by their types alone, and ints by their size.
             rest = self._bound.get(types)
             if rest is not None and (int not in types or _are_short(args)):
-                if tuple not in types or _plain(args):
+                if tuple not in types or _are_canonical(args):
                     return args + rest
         if _LITERALS.issuperset(types[1:]) and (tuple not in types or self._holds(args)):
             return self._bind_literals(types, args, kwargs)
@@ -75,8 +75,8 @@ class Binder:
     def _holds(self, args: tuple[Any, ...]) -> bool:
         """Whether tuples among the arguments hold ints, and the first one perhaps tensors."""
         if not self._is_list_first or type(args[0]) is not tuple:
-            return _plain(args)
-        return self._tensor_types.issuperset(map(type, args[0])) and _plain(args[1:])
+            return _are_canonical(args)
+        return self._tensor_types.issuperset(map(type, args[0])) and _are_canonical(args[1:])
 
     def _bind_anew(
         self, types: tuple[type, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -86,12 +86,12 @@ class Binder:
             self._tensor_types.update(map(type, args[0]))
         lists = self._is_list_first and tuple in types  # an empty list proves nothing for others
         settled = not kwargs and list not in types and not lists
-        if settled and _same(args, bound) and all(map(_is_plain, args)):
+        if settled and _same(args, bound) and all(map(_is_canonical, args)):
             self._bound[types] = bound[len(args) :]
         return bound
 
 
-def _plain(args: tuple[Any, ...]) -> bool:
+def _are_canonical(args: tuple[Any, ...]) -> bool:
     """Whether all tuples among the arguments hold ints only, and so are canonical."""
     return all(_INT.issuperset(map(type, value)) for value in args if type(value) is tuple)
 
@@ -104,7 +104,7 @@ def _are_short(args: tuple[Any, ...]) -> bool:
     return True
 
 
-def _is_plain(value: Any) -> bool:
+def _is_canonical(value: Any) -> bool:
     return type(value) is not tuple or _INT.issuperset(map(type, value))
 
 

@@ -467,7 +467,7 @@ def test_a_dump_folder_is_valid_where_a_file_can_be_written(tmp_path, monkeypatc
 
 def dumps(path):
     """Whether files are written there; where none are, that is told."""
-    warn_once._told.forget()
+    warn_once._shown.forget()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         al.compile(lambda x: x * 2)(al.ones(2))

@@ -226,13 +226,13 @@ def test_copies_are_told_in_sentences() -> None:
 
     told = al.inspect.explain_copies(pure(twice, al.ones(2, 2)))
     assert told.startswith(
-        "1 copy put in:\n  restride is f32[2, 2][1, 2]: the tensor that is written lies so in "
+        "1 copy inserted:\n  restride is f32[2, 2][1, 2]: the tensor that is written lies so in "
         "memory (test_fun_purity.py:"
     )
     assert told.endswith("in twice: y.t().copy_(x))")
-    assert "0 copies put in." == al.inspect.explain_copies(pure(lambda x: x.sin(), al.ones(2)))
+    assert "0 copies inserted." == al.inspect.explain_copies(pure(lambda x: x.sin(), al.ones(2)))
     stage = str(al.inspect.stages_of(twice, al.ones(2, 2)).record("functionalize"))
-    assert "# 1 copy put in:\n#   restride is " in stage
+    assert "# 1 copy inserted:\n#   restride is " in stage
 
 
 @pytest.mark.rules("FUN-22")

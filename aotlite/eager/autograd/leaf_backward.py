@@ -137,7 +137,7 @@ def _add(leaf: Tensor, found: list[Any], i: int) -> None:
                 grad = tensor_over(copied(meta.device.arrays, grad._data, meta), meta)
             leaf._grad = grad
             return
-        if _is_plain(before) and before.meta is meta and before.storage.writable:
+        if _has_no_history(before) and before.meta is meta and before.storage.writable:
             _add_in_place(before, grad)
             return
     del grad
@@ -145,8 +145,8 @@ def _add(leaf: Tensor, found: list[Any], i: int) -> None:
     accumulate(leaf, holder)
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether a write to the tensor changes only its own bytes: no history, no other views."""
+def _has_no_history(tensor: Tensor) -> bool:
+    """Whether a write changes the tensor's bytes and nothing else: no history, no other views."""
     history = tensor._leaf or tensor._node is not None or tensor._root is not None
     return type(tensor) is Tensor and not history
 

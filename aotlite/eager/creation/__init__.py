@@ -1,1 +1,1 @@
-"""Functions that make tensors (factories, `tensor`, interop), indexing, and memory changes."""
+"""Functions that make tensors (factories, `tensor`, interop), and memory changes."""

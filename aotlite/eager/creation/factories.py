@@ -230,7 +230,7 @@ def _count(start: Any, end: Any, step: Any) -> int:
     if step == 0:
         raise ArgumentError("arange: step is 0, expected another number")
     if (end < start) if step > 0 else (end > start):
-        first, last, by = map(_told, (start, end, step))
+        first, last, by = map(_number_text, (start, end, step))
         raise ArgumentError(
             f"arange: the range is {first} to {last}, expected one in the direction of step {by}"
         )
@@ -245,7 +245,7 @@ def _count(start: Any, end: Any, step: Any) -> int:
     return -((start - end) // step)
 
 
-def _told(number: Any) -> str:
+def _number_text(number: Any) -> str:
     """The text of a number: Python does not print ints of more than 4300 digits."""
     is_long = isinstance(number, int) and number.bit_length() > 64
     return f"an int of {number.bit_length()} bits" if is_long else str(number)

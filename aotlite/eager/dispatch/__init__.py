@@ -78,21 +78,20 @@ def _apply(tensor: Tensor | None, op: Op, args: tuple[Any, ...]) -> Any:
             return handler(op, args, None)
         for value in args:
             if isinstance(value, Tensor):
-                if value.storage.capture is recorder:
-                    continue
-            elif type(value) is not tuple:
-                continue
-            return _admitted(op, args, recorder)
+                if value.storage.capture is not recorder:
+                    return _admitted(op, args, recorder)
+            elif type(value) is tuple:  # it may hold tensors
+                return _admitted(op, args, recorder)
         return handler(op, args, recorder)
     except MixedDevicesError:
         moved = on_one_device(op, args)
         if moved is None:
             raise
     except BUILTIN as error:
-        told = in_words(op.name, args, error)
-        if told is error:
+        explained = in_words(op.name, args, error)
+        if explained is error:
             raise
-        raise told from error
+        raise explained from error
     return _apply(tensor, op, moved)
 
 
@@ -229,7 +228,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor has no history and no views."""
+    """Whether the tensor has no history and no views (`tensor_facts`)."""
     return tensor.facts is tensor.meta
 
 

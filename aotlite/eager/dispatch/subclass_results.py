@@ -116,13 +116,13 @@ def note_results(
     A result that an op on parts returned, a wrapper of the parts' class, has one already.
     """
     check_trace(op, cls, outs, recorder)
-    if any(is_wrapper(out) and not _is_told(op, out) for out in outs):
+    if any(is_wrapper(out) and not _has_own_value(op, out) for out in outs):
         metas = tuple([out.meta for out in outs])
         listed = any(returned.is_list for returned in op.schema.returns)
         several = type(op) is MultiViewOp or len(outs) > 1 or listed
         values = recorder.record_wrapped(op, args, outs, metas if several else metas[0])
         for out, value in zip(outs, values, strict=True):
-            if is_wrapper(out) and not _is_told(op, out):
+            if is_wrapper(out) and not _has_own_value(op, out):
                 out.value = value
 
 
@@ -135,6 +135,6 @@ def check_trace(op: Op, cls: type[Any], outs: tuple[Tensor, ...], recorder: Reco
             raise wrong(op, cls, what, "one made by this op, in this capture")
 
 
-def _is_told(op: Op, out: Tensor) -> bool:
+def _has_own_value(op: Op, out: Tensor) -> bool:
     """Whether an op on parts gave the wrapper its graph value; a view has that of its source."""
     return out.value is not None and not op.views and out.value.meta is out.meta

@@ -113,7 +113,7 @@ def has_backward_effects(nodes: Iterable[Node]) -> bool:
 _LATE = (EffectOp, RandomOp)
 
 
-def can_be_told(recorder: Trace, start: int, late_inputs: Sequence[Any]) -> bool:
+def has_observable_effects(recorder: Trace, start: int, late_inputs: Sequence[Any]) -> bool:
     """Whether a program can observe the backward, apart from its gradients (TOK-4, RNG-5).
 
     It has effects, draws, writes memory of the forward, or reads inputs that only it reaches.

@@ -22,8 +22,8 @@ from aotlite.stages.records.capture_inputs import CapturedInput
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
-    can_be_told,
     has_backward_effects,
+    has_observable_effects,
 )
 from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, BackwardRecording, settled
 from aotlite.stages.s4_joint.instrumented_runs import (
@@ -34,7 +34,7 @@ from aotlite.stages.s4_joint.instrumented_runs import (
     flows_of,
 )
 from aotlite.stages.s4_joint.replay.double_backward import KeptTape, kept_tape
-from aotlite.stages.s4_joint.subclasses.accumulation import joined, told_apart
+from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 from aotlite.stages.s4_joint.tangent_variants import turns_among
 from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.gradient_sinks import sinks_of
@@ -100,7 +100,7 @@ class UserCodeRecording(TapeRecording):
         every = frozenset[Any]().union(*paths.reachable_inputs.values())
         conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
         run.guard = conditions.guarded
-        run.tell = partial(told_apart, recorder, tuple(self.started))
+        run.tell = partial(note_required_arrivals, recorder, tuple(self.started))
         recorder.streams.begin_backward(conditions.now)
         found = run.begin(pairs)
         collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.captured.sources}
@@ -131,7 +131,9 @@ class UserCodeRecording(TapeRecording):
 
     def is_observable(self, start: int) -> bool:
         """Whether the backward recorded from node `start` on gives gradients, or has effects."""
-        return self.meta.training or can_be_told(self.recorder, start, self.late_inputs())
+        return self.meta.training or has_observable_effects(
+            self.recorder, start, self.late_inputs()
+        )
 
     def drop(self, start: int) -> None:
         """Drops the backward that was recorded from node `start` on."""

@@ -313,7 +313,7 @@ def _views_the_meaning(subject: TriedWrapper, op: Op, given: Arguments) -> None:
         for k, view in enumerate(views):
             _check_result(subject, f"view {k}", view, [flat(world)[k] for world in wanted])
             _check_shared(source, view)
-        if _is_plain(op.name, given.sample, source) and views:
+        if _is_writable(op.name, given.sample, source) and views:
             _check_writes_through(subject, op, args, kwargs, through_view=through_view)
 
 
@@ -326,7 +326,7 @@ def _check_shared(source: Any, view: Any) -> None:
             raise broken(f"part {name!r} of the view has memory of its own, expected a view")
 
 
-def _is_plain(name: str, sample: Sample, source: Any) -> bool:
+def _is_writable(name: str, sample: Sample, source: Any) -> bool:
     """Whether the source can be written: finite numbers, no two elements at one address."""
     arrays = list(arrays_in(sample.args))
     finite = all(np.isfinite(each).all() for each in arrays if each.dtype.kind in "fc")

@@ -214,7 +214,7 @@ class KernelPrinter:
         )
         if self.loops.vector is not None and self.stager.has_inner_tiles(work):
             self._nest(work, self.loops.inner[:-1], self._inner_tiles)
-        elif self.loops.vector is not None and self._is_plain(work):
+        elif self.loops.vector is not None and self._only_reduces(work):
             self._nest(work, self.loops.inner[:-1], self._several)
         elif self.loops.vector is not None:
             self._nest(work, self.loops.inner, self._blocks)
@@ -361,7 +361,7 @@ class KernelPrinter:
         self.stager.tiled(work, inside, k, self._block(), loop)
         parent.lines += in_steps("u", (0, self.facts.extents[k]), TILE, inside.lines)
 
-    def _is_plain(self, work: PointWork) -> bool:
+    def _only_reduces(self, work: PointWork) -> bool:
         """Whether a pass only reduces along its inner axes, with one lane and no conditions."""
         k, last = self.loops.innermost or 0, self.loops.inner[-1]
         if work.scans or work.saved or work.stores or self.splitter.switch(work) is not None:

@@ -29,12 +29,12 @@ def identity() -> str:
     base = [sys.platform, platform.machine()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return "\n".join([*base, *_told(lines)])
+            return "\n".join([*base, *_cpu_fields(lines)])
     except OSError:
         return "\n".join([*base, platform.processor(), platform.node()])
 
 
-def _told(lines: Iterable[str]) -> list[str]:
+def _cpu_fields(lines: Iterable[str]) -> list[str]:
     found = list[str]()
     for line in lines:
         name, colon, value = line.partition(":")

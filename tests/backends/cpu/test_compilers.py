@@ -316,7 +316,7 @@ def test_clang_compiles(cache, monkeypatch):
 # ------------------------------------------------------------------------------------ the processor
 def test_the_processor_is_told_without_what_changes_from_second_to_second(tmp_path):
     told = ["processor: 0\n", "model name: A\n", "cpu MHz: 2.5\n", "flags: a b\n", "\n", "flags: c"]
-    assert ["model name: A", "flags: a b"] == host_cpu._told(told)
+    assert ["model name: A", "flags: a b"] == host_cpu._cpu_fields(told)
     host_cpu.identity.cache_clear()
     first = host_cpu.identity()
     host_cpu.identity.cache_clear()

@@ -323,9 +323,9 @@ def _synthetic_text(base: Any) -> str:
 
 # ------------------------------------------------------------------------------------ partition
 def explain_copies(graph: Graph) -> str:
-    """The copies that the stage put in which made a graph, and why, as sentences."""
+    """The copies in a graph that the stage which made it inserted, and why, as sentences."""
     count = len(graph.copies)
-    lines = [f"{count} {'copy' if count == 1 else 'copies'} put in{':' if count else '.'}"]
+    lines = [f"{count} {'copy' if count == 1 else 'copies'} inserted{':' if count else '.'}"]
     for copy in graph.copies:
         location = copy.node.location
         place = "" if location is None else f" ({place_of(location)})"

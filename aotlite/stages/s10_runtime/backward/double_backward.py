@@ -100,12 +100,12 @@ class DifferentiableStep:
         order = self.order
         tensors, saved = self.call(node, list(grads))
         if order.plan is not None:
-            self._hook(order.plan, node, grads, tensors, saved)
+            self._record_order(order.plan, node, grads, tensors, saved)
         elif order.why:
             forbid_second_order(tensors, node.sources.values(), grads, order.why)
         return [None if index is None else tensors[index] for _, index in order.results]
 
-    def _hook(
+    def _record_order(
         self,
         plan: BackwardPlan,
         node: BackwardCall,

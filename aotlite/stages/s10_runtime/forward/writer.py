@@ -95,7 +95,7 @@ class EntryWriter:
         entries = self.hooks.edges()
         self._run()
         self._new_tensors()
-        self._hook(edges)
+        self._make_node(edges)
         self._write_inputs()
         self.changes.set_versions()
         self.results.write()
@@ -246,7 +246,7 @@ class EntryWriter:
                 self.source.add(f"{made} = tensor_over({name}[0], {text}, {name}[1])")
 
     # --- the tape
-    def _hook(self, edges: str) -> None:
+    def _make_node(self, edges: str) -> None:
         """Adds the lines that make one tape node the history of all results (RT-2)."""
         backward = self.plan.backward
         if backward is None:

@@ -124,7 +124,7 @@ def _is_long(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> 
     return type(value) is expected[0] and len(value) == expected[1]
 
 
-def _is_plain(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
+def _is_plain_value(value: Any, expected: Any, holders: list[Any], seen: list[Any]) -> bool:
     parts = (Tensor, TrackedObject, list, tuple, dict, *CALLED)
     return not isinstance(value, parts) and (value is None) is expected
 
@@ -177,7 +177,7 @@ class _Builder:
             self.looks.append((holder, key, _is_leaf, Snapshotter(deep=True).image(value)))
         elif holder in self.containers and not isinstance(value, CALLED):
             # Of what a Module holds, only that it is plain counts.
-            self.looks.append((holder, key, _is_plain, value is None))
+            self.looks.append((holder, key, _is_plain_value, value is None))
         return None
 
     def _wrapper(self, holder: int, key: Any, value: Tensor) -> Items:

@@ -23,7 +23,7 @@ from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
-from aotlite.stages.s4_joint.subclasses.accumulation import joined, told_apart
+from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 from aotlite.stages.s4_joint.subclasses.tangents import flat_gradients
 from aotlite.stages.s4_joint.tangent_variants import (
     MOST,
@@ -130,7 +130,11 @@ class _Recording:
         recorder.wrapped.unlike = False
         recorder.streams.flags.clear()
         join = partial(joined, recorder, tuple([role for role, _, _ in roots])) if joins else None
-        tell = partial(told_apart, recorder, tuple([r[0] for r in roots])) if joins else None
+        tell = (
+            partial(note_required_arrivals, recorder, tuple([r[0] for r in roots]))
+            if joins
+            else None
+        )
         self.receiving_inputs, arrived = gradients_of(
             recorder, self.sources, roots, join=join, tell=tell
         )

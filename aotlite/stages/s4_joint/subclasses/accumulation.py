@@ -52,7 +52,9 @@ def joined(recorder: Trace, results: Sequence[Any], before: Given, after: Given)
     return _chosen(recorder, first, second, (one, other, total))
 
 
-def told_apart(recorder: Trace, results: Sequence[Any], node: Any, given: Given) -> None:
+def note_required_arrivals(
+    recorder: Trace, results: Sequence[Any], node: Any, given: Given
+) -> None:
     """Notes that a custom function can see which of its gradients arrive: it gets None for others.
 
     `given`: the bits of all its gradients, and the bits of one of them.

@@ -46,7 +46,7 @@ def write_of(node: Node) -> ScatterWrite | None:
     if viewed is None:
         return None
     operand: Node = node.args[0]
-    if operand.meta is not node.meta or not _is_plain(node.meta):
+    if operand.meta is not node.meta or not _is_dense_and_concrete(node.meta):
         return None
     meta, start = viewed.result((operand, *node.args[2:]))
     if not meta.dense and has_internal_overlap(meta.shape, meta.stride):
@@ -54,7 +54,7 @@ def write_of(node: Node) -> ScatterWrite | None:
     return ScatterWrite(operand, node.args[1], MemoryWindow(meta, start))
 
 
-def _is_plain(meta: Any) -> bool:
+def _is_dense_and_concrete(meta: Any) -> bool:
     """Whether memory has no gaps, which as_strided could read, and no symbolic sizes."""
     return not _is_symbolic(meta) and meta.dense
 

@@ -47,7 +47,7 @@ def forget():
     toolchain._searches.forget()
     failure_reports._late.clear()
     library_loading._loaded.forget()
-    warn_once._told.forget()
+    warn_once._shown.forget()
     artifact_cache._privates.forget()
 
 

@@ -30,7 +30,7 @@ def get_item(tensor: Tensor, index: Any) -> Any:
     """`tensor[index]`: a view, or a copy if the index has tensors or lists."""
     if type(index) is int and tensor.meta.shape:
         return tensor._apply(SELECT, (tensor, 0, index))
-    if type(index) is slice and tensor.meta.shape and _is_plain(index):
+    if type(index) is slice and tensor.meta.shape and _has_only_bounds(index):
         return tensor._apply(SLICE, (tensor, 0, index.start, index.stop, 1))
     part, picks = _part(tensor, _items(index), "getitem")
     if not picks:
@@ -42,7 +42,7 @@ def get_item(tensor: Tensor, index: Any) -> Any:
 _BOUND = frozenset((int, type(None)))
 
 
-def _is_plain(index: slice) -> bool:
+def _has_only_bounds(index: slice) -> bool:
     """Whether a slice has a bound, and no step."""
     types = type(index.start), type(index.stop)
     return index.step is None and _BOUND.issuperset(types) and types != (type(None),) * 2
