@@ -248,16 +248,22 @@ def __getattr__(name: str) -> Any:
     A name that is in neither table is the function of an op or composite.
     """
     if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return _imported(f"{__name__}.{name}")
     value: object = None
     if name in _LAZY:
-        value = getattr(importlib.import_module(_LAZY[name]), name)
+        value = getattr(_imported(_LAZY[name]), name)
     elif not name.startswith("_"):
-        value = importlib.import_module("aotlite.eager.creation.namespace").function(name)
+        value = _imported("aotlite.eager.creation.namespace").function(name)
     if value is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _imported(name: str) -> Any:
+    """The module `name`. Of all that an import makes nothing is garbage, so none is looked for."""
+    with importlib.import_module("aotlite.ir.collector").collector_paused():
+        return importlib.import_module(name)
 
 
 def __dir__() -> list[str]:

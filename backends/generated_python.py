@@ -72,7 +72,7 @@ _ENDING = """    except Exception as error:
 _VARIABLE = re.compile(r"\b[bovrx]\d+\b")
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Line:
     text: str
     reads: tuple[str, ...]

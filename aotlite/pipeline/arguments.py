@@ -31,7 +31,7 @@ from aotlite.stages.records.guards.snapshots import PLAIN
 
 
 # ---------------------------------------------------------------------------------------- calls
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FlatArguments:
     """The flat arguments of one call, and their containers."""
 

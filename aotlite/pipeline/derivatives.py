@@ -172,7 +172,7 @@ def orders_of(
 
 
 # -------------------------------------------------------------------------------- the orders beyond
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class HigherOrders:
     """Makes the second and further orders of one compiled function, on demand.
 

@@ -56,7 +56,7 @@ _PURPOSES = {
 }
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class StageRecord:
     """The result of one stage: a graph, or a record; prints as Python or as sentences."""
 
@@ -97,7 +97,7 @@ class Numbering(Protocol):
     number: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Observers:
     """The checks behind each stage of one compilation: observers, verifier, comparing run."""
 

@@ -36,7 +36,7 @@ class Miss:
         return f"entry {self.number}: {self.failure}"
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class RecompileLimit:
     """The limit of one function, and whether its warning was given."""
 

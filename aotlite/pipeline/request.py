@@ -25,7 +25,7 @@ _NUMBERS = itertools.count(1)
 """GEN-9: compilations are numbered through the process."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Request:
     """A function and the flat arguments of the call to compile it for."""
 
@@ -44,7 +44,7 @@ class Request:
         return capture(self.function, self.call, self.leaves, self.tensors, self.flatten, self.name)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Compilation:
     """The context of one compilation: its number, options, stages by name, and observers."""
 
@@ -65,7 +65,7 @@ class Compilation:
         return attrs.evolve(self, observers=attrs.evolve(self.observers, runner=None))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CompiledEntry:
     """One compiled variant of a function, with its metadata and its partition."""
 

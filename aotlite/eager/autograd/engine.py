@@ -27,7 +27,7 @@ from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class BackwardPass:
     """One backward pass over the tape.
 

@@ -68,7 +68,7 @@ class Modes(threading.local):
     """Compiled autograd; None, nearly always, where the engine runs backwards (CAG-1)."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Watch:
     """The modes that concern new tape nodes: saved-tensor hooks and anomaly mode."""
 

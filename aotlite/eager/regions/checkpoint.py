@@ -216,7 +216,7 @@ class CheckpointRegion:
         return optree.tree_unflatten(self.form, [v if t is None else t for t, v in pairs])
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Seen:
     """A tensor that a region saved: a weak reference to its storage, and the version."""
 

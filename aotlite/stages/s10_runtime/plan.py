@@ -13,7 +13,7 @@ from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class RuntimePlan:
     """The facts from which an entry is written."""
 

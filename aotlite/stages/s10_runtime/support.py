@@ -177,7 +177,7 @@ def _stands_apart(step: ViewStep) -> bool:
     return op.cuts_history or op is AS_STRIDED or op.recasts
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class QuickView:
     """Facts of a view that are known before the call: its steps, its meta, and its start."""
 

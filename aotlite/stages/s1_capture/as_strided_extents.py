@@ -29,7 +29,7 @@ from aotlite.stages.shared.memory.extents import Extent
 # base of it, and every view of x starts at offset 2 of that base. The guards pin x's storage offset
 # (`offset_read`). If x requires grad, its family's base must cover the extent: the gradient of an
 # element outside of x has no other place. Otherwise the function is refused.
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class AsStridedExtents:
     """The extents of inputs beyond whose elements some window reaches.
 

@@ -49,7 +49,7 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
         return _joint(results, recording, backward)
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Backward:
     """The inputs and outputs that the backward adds to the joint graph."""
 

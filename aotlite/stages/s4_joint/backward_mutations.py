@@ -60,7 +60,7 @@ WHERE = OPS["where"]
 
 
 # -------------------------------------------------------------------------------- graph to graph
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BackwardMutations:
     """A joint graph whose backward takes memory of the forward as inputs, and facts on these."""
 
@@ -74,7 +74,7 @@ class BackwardMutations:
     """The saved tensors on memory of `bases`, and the results whose gradients read them."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BackwardRecording:
     """How a backward was recorded."""
 
@@ -100,7 +100,7 @@ def settled(
     return _Settling(graph, meta, inputs, backward, wrappers).run()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Found:
     """A storage that the backward writes, or reads without a version check."""
 

@@ -31,7 +31,7 @@ from aotlite.stages.shared.memory.owners import owners_of
 from aotlite.stages.shared.tape_queries import passed, refuse_inner_leaf, these_of
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class GradientPaths:
     """The paths of all differentiable results of one function."""
 

@@ -52,7 +52,7 @@ def sees_absence(node: TapeNode) -> TypeGuard[CustomNode]:
     return type(node) is CustomNode and not (node.is_formula or node.ctx._materialize_grads)
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class EngineRun(BackwardPass):
     """A backward pass up to the sinks that runs all nodes, whether they lead to a sink or not.
 
@@ -85,7 +85,7 @@ class EngineRun(BackwardPass):
         return {node for node in nodes if node not in ends and not node.is_outside()}
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class NodeVisit:
     """The run of one tape node in a recorded backward."""
 
@@ -111,7 +111,7 @@ def flows_of(
     }
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class InstrumentedRun(EngineRun):
     """A backward pass that tracks, as bits, from which tangents each gradient comes."""
 

@@ -26,7 +26,7 @@ from aotlite.stages.shared.gradient_sinks import first_form, whole_edge
 from aotlite.stages.shared.memory.extents import extent_view
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class JointResults:
     """The results of one captured function. The constructor records reads of the final values."""
 

@@ -28,7 +28,7 @@ Root = tuple[ResultRole, Edge | None, Tensor]
 """A result, the tape edge at which its gradient enters, and its fake tangent."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class TapeRecording:
     """Records the backward of one captured function, if need be several times."""
 

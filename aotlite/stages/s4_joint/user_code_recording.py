@@ -40,7 +40,7 @@ from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.gradient_sinks import sinks_of
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class UserCodeRecording(TapeRecording):
     """A tape recording that instruments the engine's run where the function needs it."""
 

@@ -30,7 +30,7 @@ SAME = (ALIAS, DETACH, HIDDEN_ALIAS)
 WINDOWS = (AS_STRIDED, OPS["as_strided_"])
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Group:
     """The values of one storage: the root's newest value and the writes not yet folded into it.
     Storages that nothing writes, and no as_strided reads, have none (`Storages.needs_alias`)."""
@@ -45,7 +45,7 @@ class Group:
     """The chain of the newest write, and the value that was written."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Alias:
     """A tensor object on a storage: its view chain from the root, and its last known value.
     `value` is the node at version `seen`; it is stale if the group's version is higher."""

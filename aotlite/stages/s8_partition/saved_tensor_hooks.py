@@ -52,7 +52,7 @@ def with_inlined_hooks(
     return _Inlining(partition, hooks, chosen).run()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Packed:
     """The packed form of one saved value."""
 

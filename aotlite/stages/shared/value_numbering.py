@@ -56,7 +56,7 @@ class _Write(NamedTuple):
     bottom: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ValueNumbering:
     """The numbers given so far, by key; the place, and the write, of numbers that have one."""
 

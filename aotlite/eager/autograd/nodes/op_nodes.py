@@ -35,7 +35,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import CACHE_LIMIT, OPS, Op, Source, Vjp
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FormulaPlan:
     """The formulas of an op for one set of operands that need gradients, and what they read."""
 
@@ -82,7 +82,7 @@ def name_of(op: str) -> str:
     return "".join([part.capitalize() for part in op.split("_")]) + "Backward"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class OpCall:
     """What tape nodes share of calls with one key and the same operands that need gradients."""
 

@@ -17,7 +17,7 @@ from aotlite.ir.op import ViewOp
 from aotlite.ir.symbols.assumption import concrete
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ViewStep:
     """One view of a chain: the op, its arguments after the operand, the metas. Immutable.
 

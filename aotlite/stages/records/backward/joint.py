@@ -90,7 +90,7 @@ class Joint(Record):
     """Inputs in the order in which their gradients arrive in eager (CAG-10)."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BackwardEffect:
     """One effect of a backward, and the condition for it."""
 

@@ -16,7 +16,7 @@ from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_facts import StateStep
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class StorageGrowth:
     """A storage that `resize_` has grown: later nodes of the graph use another storage for it."""
 
@@ -26,7 +26,7 @@ class StorageGrowth:
     """The value of the resized tensor at that time."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class MetadataMutation:
     """A change of an input."""
 
@@ -36,7 +36,7 @@ class MetadataMutation:
     """The number of nodes recorded before it."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class MemoryReplacement:
     """An input gets another storage."""
 

@@ -42,7 +42,7 @@ from aotlite.stages.s10_runtime.backward.writer import laid_out
 Roles = frozenset[Any]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CompiledAnomalyTrace:
     """The checks of a backward for one set of arriving and one set of wanted gradients."""
 

@@ -35,7 +35,7 @@ Arriving = Mapping[Any, bool]
 """The results whose gradients arrive, and whether these have a history."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class CompiledOrder:
     """A backward as a differentiable function of saved values and gradients."""
 

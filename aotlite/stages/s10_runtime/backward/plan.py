@@ -86,7 +86,7 @@ class BackwardCall(Protocol):
     def absent(self, grads: Sequence[Any]) -> Absent: ...
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BackwardFacts:
     """Facts of a backward from stages 4 to 8; read when a variant or a derivative of it is made."""
 
@@ -117,7 +117,7 @@ class BackwardFacts:
     """How wrapper tangents and gradients are rebuilt, by role (SUB-11, SUB-12)."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Derivatives:
     """How a backward is differentiated, and what anomaly mode runs in its place."""
 
@@ -135,7 +135,7 @@ class Derivatives:
     """Inputs that get no gradient here, and may get one from a derivative of this one (DBL-2)."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class BackwardPlan:
     """All that a compiled backward needs, apart from the values that one call saves.
 

@@ -21,7 +21,7 @@ from aotlite.stages.s10_runtime.backward.memory.mutations import check_forms
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class EngineVisits:
     """The tape node of a call, or of its gradients, that each running backward has met."""
 
@@ -46,7 +46,7 @@ class EngineVisits:
         task.append(_Met(self._met, id(task)))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Met:
     """Removes the entry of a backward at its end."""
 

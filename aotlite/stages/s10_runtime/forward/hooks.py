@@ -16,7 +16,7 @@ from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.support import register
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class HookWriter:
     """Adds the lines that register hooks at each call."""
 

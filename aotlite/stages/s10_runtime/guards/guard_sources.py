@@ -71,7 +71,7 @@ def _view_family_members(
     return tuple(dict.fromkeys(merged))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class GuardedValues:
     """The tensors of the first call, and the objects outside that the function read."""
 

@@ -52,7 +52,7 @@ _Name = tuple[int | None, Any]
 """An access path as a dict key: its argument and its steps."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _World:
     """A snapshot of all numbers that a function can reach by name."""
 

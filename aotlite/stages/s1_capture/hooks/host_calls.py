@@ -35,7 +35,7 @@ from aotlite.ir.ops.effects import HOST_CALLBACK
 Hook = Callable[..., Any]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class HookSignature:
     """The form of a gradient: meta, class, spec and the forms of its parts, for a wrapper."""
 
@@ -77,7 +77,7 @@ class HookSignature:
         return same and all(part.is_of(inner[name]) for name, part in self.parts.items())
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class HostCalledHook:
     """A hook as a host callback, for gradients of one form."""
 
@@ -93,7 +93,7 @@ class HostCalledHook:
         return self.form.made(iter(found))
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class HostCalledHooks:
     """The host-called hooks of one capture."""
 

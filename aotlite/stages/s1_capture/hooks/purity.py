@@ -90,7 +90,7 @@ def more_than_computes(hook: Any, known: Known, given: Sequence[Any] = ()) -> st
     return walk.along(hook) or walk.changes_a_container() or walk.asks_a_class()
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Walk:
     """A search over all objects that a hook can load by name."""
 
@@ -219,7 +219,7 @@ class _Walk:
         return None
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class _Read:
     """The loads and stores in the bytecode of a function and of the functions nested in it."""
 

@@ -58,7 +58,7 @@ class DryRun(Protocol):
         """A fake gradient of this geometry."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class _Placed:
     """A hook that the function registered."""
 

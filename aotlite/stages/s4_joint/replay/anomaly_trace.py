@@ -151,7 +151,7 @@ def _reads(kept_tape: KeptTape, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode
     )
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _WatchedRun(EngineRun):
     """A run of the engine that records every gradient that a node computes."""
 

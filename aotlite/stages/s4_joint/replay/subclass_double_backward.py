@@ -40,7 +40,7 @@ Root = tuple[Any, Any, Tensor]
 """A result, the tape edge at which its gradient enters, and its tangent."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Second:
     """The backward half of a double backward's joint graph: outputs, and facts on them.
 
@@ -161,7 +161,7 @@ def gradients_of(
     return flows_of(run, [role for role, _, _ in roots], ends), found
 
 
-@attrs.define
+@attrs.define(eq=False, repr=False)
 class _Pass(InstrumentedRun):
     """An instrumented run of only the nodes that lead to a sink."""
 

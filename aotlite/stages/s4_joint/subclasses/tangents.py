@@ -49,7 +49,7 @@ from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper, subclass_met
 
 
 # ------------------------------------------------------------------------------ tangents, gradients
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class FakeTangent:
     """The fake gradient of a result, from which the engine's recorded run starts."""
 

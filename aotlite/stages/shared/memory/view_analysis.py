@@ -17,7 +17,7 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, HIDDEN_ALIAS
 from aotlite.stages.records.capture_inputs import CapturedInput
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ViewOf:
     """A value as a view: the node that made its storage, and the view chain from it."""
 
@@ -32,7 +32,7 @@ class ViewOf:
     """The geometry ops (`t_`, ..) that the object went through since it was made."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class AsStridedOrigin:
     """The base of as_strided's offsets: the root, or the `detach()` that the value is a view of."""
 

@@ -31,7 +31,7 @@ class MemoryWindow(NamedTuple):
     start: int
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class ScatterWrite:
     """A scatter: a copy of `operand` with `source` written in `window`."""
 

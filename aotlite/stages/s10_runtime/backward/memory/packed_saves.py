@@ -135,7 +135,7 @@ def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
     )
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class PackedValues:
     """The objects that saved-tensor hooks keep for a call's saved values; there may be none."""
 
