@@ -7,6 +7,7 @@ costs nothing and needs no extra.
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -260,7 +261,7 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _imported(name: str) -> Any:
+def _imported(name: str) -> ModuleType:
     """The module `name`. Of all that an import makes nothing is garbage, so none is looked for."""
     with importlib.import_module("aotlite.ir.collector").collector_paused():
         return importlib.import_module(name)
