@@ -128,7 +128,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     partition = partitioning.unlifted(partition, calling.tokens, compilation)
 
     # 9 and 10: callables, and the entry that calls them
-    world = guarded_values_of(request.leaves, captured, meta, calling, partition)
+    guarded_values = guarded_values_of(request.leaves, captured, meta, calling.bases, partition)
     lowered = _lowered(partition, meta, both, calling, derivable, compilation)
     partition, run, is_compact, backward = lowered
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
@@ -147,7 +147,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             fast_paths=options.fast_paths,
             backward=backward,
             result_spec=captured.containers.spec,
-            world=world,
+            guarded_values=guarded_values,
         )
     )
     return CompiledEntry(compilation.number, guarded, meta, partition, captured.containers)

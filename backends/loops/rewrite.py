@@ -76,12 +76,7 @@ def _tidy(value: Scalar, count: int) -> Scalar:
 
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
+    name: getattr(operator, name) for name in COMPARISONS
 }
 
 

@@ -541,13 +541,13 @@ def test_a_pass_that_changes_what_an_effect_is_told_is_named() -> None:
     )
     untouched(
         al.TokenError,
-        "pass 'renaming': the effect tok_note 0 of type 'log' is told (f32[2], 'other'), expected "
+        "pass 'renaming': the effect tok_note 0 of type 'log' takes (f32[2], 'other'), expected "
         "(f32[2], 'one') as in the graph it took",
         passes=[renaming],
     )
     untouched(
         al.TokenError,
-        "7 simplify: the effect tok_note 0 of type 'log' is told (f32[2], 'other'), expected "
+        "7 simplify: the effect tok_note 0 of type 'log' takes (f32[2], 'other'), expected "
         "(f32[2], 'one') as in the graph it took",
         stages={"simplify": renaming},
     )

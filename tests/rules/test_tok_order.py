@@ -95,7 +95,7 @@ FORMS: dict[str, tuple[dict[str, bool], str]] = {
     ),
     "mixed up": (
         {},
-        "the effect tok_note 0 of type 'log' is told (f32[2], {1}), expected (f32[2], {0})",
+        "the effect tok_note 0 of type 'log' takes (f32[2], {1}), expected (f32[2], {0})",
     ),
 }
 TAGS = {

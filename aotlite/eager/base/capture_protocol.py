@@ -1,6 +1,7 @@
 """`Recorder`: the interface of a running capture, which the eager engine calls.
 
-Stage 1 implements it; the eager engine imports no stage.
+Stage 1 implements it, as `CaptureRecorder`; the eager engine imports no stage. Later stages know
+the same object as a `Trace` (`stages/records/trace.py`).
 """
 
 from __future__ import annotations

@@ -316,7 +316,7 @@ def outside_regions() -> Iterator[None]:
 
 
 @contextmanager
-def recording(recorder: Any) -> Iterator[None]:
+def recording(recorder: Recorder | None) -> Iterator[None]:
     """A block in which `recorder` records this thread's tensor ops."""
     before, STATE.recorder = STATE.recorder, recorder
     try:

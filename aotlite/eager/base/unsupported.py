@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.ir.errors import ArgumentError, ErrorT, noted
 
@@ -31,7 +32,7 @@ def note_refusal(error: ErrorT, *recorders: Any) -> ErrorT:
 
 
 @contextmanager
-def raising_refusals(recorder: Any) -> Iterator[None]:
+def raising_refusals(recorder: Recorder) -> Iterator[None]:
     """A block of users' code. Raises its first refusal at the end, even if the code caught it.
 
     An error that the code raised instead becomes its context, as eager mode would not have come

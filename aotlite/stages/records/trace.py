@@ -1,7 +1,11 @@
 """`Trace`: the interface of a capture's recorder for later stages.
 
-The recorder itself is in stage 1 (`s1_capture/recorder.py`). Stages 2 to 10 import these protocols
-alone.
+One object records a capture, a `CaptureRecorder` (`s1_capture/recorder.py`). Each part of the
+library sees it by a protocol, which extends the one before:
+
+    Recorder       eager/base/capture_protocol    the eager engine, for ops and state changes
+    Trace          here                           stages 2 to 10, for the nodes and inputs
+    CaptureTrace   s1_capture/capture_trace       the files of stage 1
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def runtime(plan: RuntimePlan) -> GuardedFunction:
     """The entry that runs a compiled function by this plan."""
     source = FunctionSource()
     source.scope[ORDER] = 0
-    checks = write_guards(source, plan.world, marks=plan.fast_paths)
+    checks = write_guards(source, plan.guarded_values, marks=plan.fast_paths)
     EntryWriter(plan, source).write()
     call, text = source.function(plan.name, str(plan.number))
     return GuardedFunction(call, text, source.scope, checks)

@@ -36,4 +36,4 @@ class RuntimePlan:
     """False selects the general code, which does the same more slowly."""
     backward: BackwardPlan | None
     result_spec: Any
-    world: GuardedValues
+    guarded_values: GuardedValues

@@ -28,8 +28,8 @@ PROGRAMS = 10_000
 Listener = Callable[["Campaign"], None]
 
 
-def fuzz(**plan: Any) -> Tally:
-    """Runs random programs and compares. Returns the tally. Arguments are those of `Plan`.
+def fuzz(**settings: Any) -> Tally:
+    """Runs random programs and compares. Returns the tally. `settings` are those of `Plan`.
 
     Programs run in child processes: a hang or a crash is a failure of its program.
     *Err* `ArgumentError`, `MissingExtraError`; `FormatError` for a ledger of other settings.
@@ -38,7 +38,7 @@ def fuzz(**plan: Any) -> Tally:
     >>> tally.programs, tally.failures
     (5, [])
     """
-    return run(Plan(**plan))
+    return run(Plan(**settings))
 
 
 def run(plan: Plan, told: Listener = lambda _: None) -> Tally:

@@ -36,9 +36,9 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     "isnan": lambda a: a != a,
 }
 """Operations on numbers alone, which are folded."""
-_WHOLE = {"floor", "ceil", "trunc", "round", "real", "conj"}
-"""Operations that leave integers as they are."""
 _ROUND = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint"}
+_WHOLE = {*_ROUND, "real", "conj"}
+"""Operations that leave integers as they are."""
 _BOOLS = {"add": "or", "mul": "and", "maximum": "or", "minimum": "and"}
 _BITS = {"bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
 _LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}

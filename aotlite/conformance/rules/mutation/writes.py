@@ -148,7 +148,8 @@ def siblings(on: Adapter, case: tuple[Shape, Step, Step]) -> None:
         see(on, twin, "the array after both writes")
 
 
-WRITES: tuple[str, ...] = ("add_", "mul_", "fill_", "copy_", "setitem", "iadd", "add_out")
+IN_PLACE = ("add_", "mul_", "fill_", "copy_")
+WRITES: tuple[str, ...] = (*IN_PLACE, "setitem", "iadd", "add_out")
 
 
 def writes() -> Iterator[tuple[str, Chain]]:
@@ -209,7 +210,7 @@ def every_write(on: Adapter, case: tuple[str, Chain]) -> None:
 
 
 @rule("WRT-17", "an in-place op returns its operand", [
-    (way, shape) for shape in ((1,), (), (2, 2), (0,)) for way in ("add_", "mul_", "fill_", "copy_")
+    (way, shape) for shape in ((1,), (), (2, 2), (0,)) for way in IN_PLACE
 ])  # fmt: skip
 def same_object(on: Adapter, case: tuple[str, Shape]) -> None:
     """`add_`, `mul_`, `fill_` and `copy_` return the written object itself, or None."""

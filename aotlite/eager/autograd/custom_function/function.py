@@ -16,6 +16,7 @@ from aotlite.eager.autograd.custom_function.node import CustomNode
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.inplace_writes import check_writable, rebase
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
+from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE, no_grad
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tape.view_root import CreationKind
@@ -132,7 +133,7 @@ class _Call:
             self._finish(self.node, recorder)
         return tuple(self.outs) if isinstance(output, tuple) else self.outs[0]
 
-    def _finish(self, node: CustomNode, recorder: Any) -> None:
+    def _finish(self, node: CustomNode, recorder: Recorder | None) -> None:
         if len(self.views) > 1:
             for view in self.views:
                 view._kind = CreationKind.MULTI_OUTPUT

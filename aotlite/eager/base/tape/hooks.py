@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.gradient_lock import gradient_lock
 from aotlite.ir.errors import ArgumentError, AutogradError, DTypeError, UnsupportedError, noted
@@ -135,7 +136,7 @@ def _call(hook: Hook, *grads: Any) -> Any:
     return hook(*grads)
 
 
-def _of_another_run(recorder: Any) -> Exception:
+def _of_another_run(recorder: Recorder | None) -> Exception:
     if recorder is not None:
         refused: Exception = recorder.refuse("removing a hook from outside", "remove it outside")
         return refused

@@ -74,7 +74,7 @@ class EntryWriter:
         self.plan = plan
         self.meta = plan.meta
         self.source = source
-        self.tensors = plan.world.tensors()
+        self.tensors = plan.guarded_values.tensors()
         self.written = [each for each in plan.meta.inputs if each.writes]
         self.variables = Variables([""] * len(plan.meta.outputs))
         consumed = None if plan.sets_generator else plan.consumed
@@ -86,7 +86,7 @@ class EntryWriter:
         storages = {role: tensor.storage for role, tensor in self.tensors.items()}
         self.changes = MetadataUpdateWriter(source, plan.meta, self.variables, storages)
         self.results = ResultWriter(plan, source, self.variables, self.changes)
-        self.hooks = HookWriter(source, plan.meta.hooks, plan.world.hooks, self.variables)
+        self.hooks = HookWriter(source, plan.meta.hooks, plan.guarded_values.hooks, self.variables)
 
     def write(self) -> None:
         self._check_writable()
@@ -152,7 +152,7 @@ class EntryWriter:
 
     def _all(self, names: list[str]) -> str:
         """The variables as a tuple: `leaves` if they are all the arguments."""
-        passed = [f"a{i}" for i in range(len(self.plan.world.leaves))]
+        passed = [f"a{i}" for i in range(len(self.plan.guarded_values.leaves))]
         return "leaves" if names == passed else listed(names)
 
     def _is_leaf(self, role: Any) -> bool:

@@ -18,6 +18,7 @@ from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
+from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.guards.overlap import refuse_foreign_overlap
 
 
@@ -25,7 +26,7 @@ def guarded_values_of(
     leaves: Sequence[Any],
     captured: Captured,
     meta: FunctionMeta,
-    calling: Any,
+    bases: Sequence[BaseInput],
     partition: Partition,
 ) -> GuardedValues:
     """The values for the guards. Raises AliasError for inputs that share foreign memory."""
@@ -52,18 +53,18 @@ def guarded_values_of(
             for each in meta.inputs
             if each.extent is not None
         },
-        view_family_members=_view_family_members(meta, calling, partition.backward),
+        view_family_members=_view_family_members(meta, bases, partition.backward),
         hooks=tuple([function for _, function in captured.hooks]),
     )
 
 
 def _view_family_members(
-    meta: FunctionMeta, calling: Any, backward: Graph | None
+    meta: FunctionMeta, bases: Sequence[BaseInput], backward: Graph | None
 ) -> tuple[Any, ...]:
     """Inputs whose gradients depend on how they are views of one base."""
     if backward is None:
         return ()
-    merged = [member.role for base in calling.bases for member in base.members]
+    merged = [member.role for base in bases for member in base.members]
     reached = {role.of for role, value in backward.outputs_with(Gradient) if value is not None}
     for family in meta.families:
         if family.changes_history or family.role in reached:

@@ -59,13 +59,13 @@ _BITS = 256
 
 
 def write_guards(
-    source: FunctionSource, world: GuardedValues, *, marks: bool = True
+    source: FunctionSource, values: GuardedValues, *, marks: bool = True
 ) -> tuple[GuardCheck, ...]:
     """Adds the guards' lines to `source`; returns the checks one by one.
 
     With `marks`, a call recognizes many arguments by marks that an earlier call gave them.
     """
-    writer = _Guards(source, world)
+    writer = _Guards(source, values)
     writer.modes()
     writer.arguments(marks=marks)
     writer.outside()
@@ -74,7 +74,7 @@ def write_guards(
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
-    _add_lines(source, len(world.leaves), writer.checks)
+    _add_lines(source, len(values.leaves), writer.checks)
     return tuple(writer.checks)
 
 
@@ -106,7 +106,7 @@ class _Guards:
     """Collects the checks."""
 
     source: FunctionSource
-    world: GuardedValues
+    values: GuardedValues
     checks: list[GuardCheck] = attrs.field(factory=list)
     _variables: dict[Any, str] = attrs.field(factory=dict)
     _places: dict[str, str] = attrs.field(factory=dict)
@@ -121,7 +121,7 @@ class _Guards:
         first: dict[int, int] = {}
         tensors: dict[str, Tensor] = {}
         modules: list[str] = []
-        for i, leaf in enumerate(self.world.leaves):
+        for i, leaf in enumerate(self.values.leaves):
             name, subject = f"a{i}", f"argument {i}"
             if not isinstance(leaf, (Tensor, TrackedObject)):
                 self._plain(name, leaf, subject, snapshot_of(leaf))
@@ -136,9 +136,9 @@ class _Guards:
                 kind = self.source.constant(type(leaf), "T", type(leaf).__name__)
                 what = f"a {type(leaf).__name__}"
                 self.check(f"type({name}) is {kind}", subject, f"type({name})", what)
-        hidden = {f"h{i}": tensor for i, tensor in enumerate(self.world.hidden)}
-        if self.world.wrappers:
-            hidden |= {name_of(role): part for role, part in self.world.parts.items()}
+        hidden = {f"h{i}": tensor for i, tensor in enumerate(self.values.hidden)}
+        if self.values.wrappers:
+            hidden |= {name_of(role): part for role, part in self.values.parts.items()}
         if marks and len(tensors) + len(hidden) > 3:
             for name, tensor in list(tensors.items())[:1] if hidden else ():
                 self._meta(name, tensor)  # most calls that need another entry fail here
@@ -159,7 +159,7 @@ class _Guards:
 
     def _hidden(self) -> None:
         """Checks the hidden inputs: tensors that the function reached outside (CAP-3)."""
-        for guard in self.world.guards:
+        for guard in self.values.guards:
             if isinstance(guard, HiddenInputGuard):
                 name, place = f"h{guard.index}", str(guard.place)
                 self._places[name] = place
@@ -169,7 +169,7 @@ class _Guards:
     def _unwrap(self) -> None:
         """Checks class, names and spec of wrappers, and their parts (SUB-21)."""
         shared = []
-        wrappers = sorted(self.world.wrappers.items(), key=lambda each: depth(each[0]))
+        wrappers = sorted(self.values.wrappers.items(), key=lambda each: depth(each[0]))
         for role, wrapping in wrappers:
             name, kind = name_of(role), wrapping.kind
             place = self._places.get(name, f"argument {name[1:]}")
@@ -241,7 +241,7 @@ class _Guards:
     # --- the outside
     def outside(self) -> None:
         """Checks the objects that the function reached outside its arguments (CAP-3, CAP-12)."""
-        for guard in self.world.guards:
+        for guard in self.values.guards:
             match guard:
                 case SameTensorGuard(place, role):
                     what = f"the object that is {role}"
@@ -262,7 +262,7 @@ class _Guards:
                     self._surroundings(guard)
 
     def _plain_at(self, place: AccessPath, frozen: Any) -> None:
-        value = place.resolve(list(self.world.leaves))
+        value = place.resolve(list(self.values.leaves))
         if value is NOTHING:
             *_, (kind, key) = place.path
             owner = self._at(AccessPath(place.argument, place.function, place.path[:-1]))
@@ -274,7 +274,7 @@ class _Guards:
     def _surroundings(self, guard: EnvironmentGuard) -> None:
         """Checks immutable objects one by one; containers, Modules and tensors by a snapshot."""
         rest: list[tuple[AccessPath, Any]] = []
-        leaves = list(self.world.leaves)
+        leaves = list(self.values.leaves)
         for place, image in zip(guard.places, guard.images, strict=True):
             value = place.resolve(leaves)
             if value is NOTHING or isinstance(value, (Tensor, TrackedObject, list, tuple, dict)):
@@ -291,15 +291,15 @@ class _Guards:
 
     def _forms(self, guard: EnvironmentGuard) -> None:
         """Checks the form of containers and Modules quickly, without finding the place."""
-        tensors = self.world.tensors()
-        leaves = list(self.world.leaves)
+        tensors = self.values.tensors()
+        leaves = list(self.values.leaves)
         values = [place.resolve(leaves) for place in guard.places]
         what = _places_text(guard.places)
         name = self.source.constant(EnvironmentTests(values, list(tensors.values())), "S", what)
         roots = listed([self._at(place) for place in guard.places])
         test = f"{name}.hold({roots}, {listed([name_of(role) for role in tensors])})"
         images = self.source.constant(guard, "S", f"the images of {what}")
-        arguments = listed([name_of(role) for role in self.world.arguments])
+        arguments = listed([name_of(role) for role in self.values.arguments])
         culprit = f"{images}.changed(leaves, {arguments}) or {what!r}"
         before = [outlined(value) for value in values]
         looks = self.source.constant(
@@ -362,7 +362,7 @@ class _Guards:
     def _owner(self, place: AccessPath, i: int) -> Any:
         """The variable from which a path's last step is taken."""
         before = AccessPath(place.argument, place.function, place.path[:i])
-        return before.resolve(list(self.world.leaves))
+        return before.resolve(list(self.values.leaves))
 
     def _key(self, key: Any) -> str:
         return repr(key) if type(key) in (int, str, type(None)) else self.source.constant(key, "K")
@@ -373,29 +373,29 @@ class _Guards:
     # --- memory
     def memory(self) -> None:
         """Checks shared memory if any is written (GRD-2), and offsets that the function read."""
-        tensors = self.world.tensors()
-        if self.world.written and len(tensors) > 1:
+        tensors = self.values.tensors()
+        if self.values.written and len(tensors) > 1:
             named = {name_of(role): tensor for role, tensor in tensors.items()}
-            written = [name_of(role) for role in tensors if role in self.world.written]
+            written = [name_of(role) for role in tensors if role in self.values.written]
             self.checks += sharing_check(self.source, named, written)
-        if self.world.view_family_members:
-            members = {name_of(role): tensors[role] for role in self.world.view_family_members}
+        if self.values.view_family_members:
+            members = {name_of(role): tensors[role] for role in self.values.view_family_members}
             self.checks += view_family_checks(self.source, members)
-        for role, is_view in self.world.fixed_views.items():
+        for role, is_view in self.values.fixed_views.items():
             test = f"({name_of(role)}._base is not None) is {is_view}"
             self.check(test, f"whether {role} is a view", None, str(is_view))
-        for role, size in self.world.fixed_sizes.items():
+        for role, size in self.values.fixed_sizes.items():
             storage = f"{name_of(role)}.storage"
             test = f"{storage}.nbytes() == {size} and not {storage}.exported"
             self.check(
                 test, f"the memory of {role}", f"{storage}.nbytes()", f"{size} that may grow"
             )
         for role, tensor in tensors.items():
-            if role in self.world.needed:
-                have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.world.needed[role]
+            if role in self.values.needed:
+                have, needed = f"{name_of(role)}.storage.buffer.nbytes", self.values.needed[role]
                 what = f"at least {needed} bytes"
                 self.check(f"{have} >= {needed}", f"the storage of {role}", have, what)
-            if role in self.world.fixed_offsets:
+            if role in self.values.fixed_offsets:
                 name = name_of(role)
                 test = f"{name}.offset == {tensor.offset}"
                 self.check(test, f"the offset of {role}", f"{name}.offset", str(tensor.offset))
