@@ -15,6 +15,7 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
+from aotlite.stages.s10_runtime.source_cache import compiled
 
 MANY = 16
 """More inputs than this are handled by a loop, not by a line each, which Python compiles slowly."""
@@ -87,7 +88,7 @@ class FunctionSource:
         file = f"<aotlite {name} {number}>"
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
         made: dict[str, Any] = {}  # not the scope, where the name may stand for something else
-        exec(compile(text, file, "exec"), self.scope, made)
+        exec(compiled(text, file), self.scope, made)
         weakref.finalize(made[name], linecache.cache.pop, file, None)
         return made[name], text
 
