@@ -23,7 +23,7 @@ from aotlite.compiled_autograd.execution import Program, Tape, TapeRun, order_of
 from aotlite.compiled_autograd.fast_path.matcher import MISS, Matcher, look_again
 from aotlite.compiled_autograd.recompile_reasons import why
 from aotlite.compiled_autograd.structure import TapeStructure, alike, look_at, shares_gradients
-from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.autograd.engine import BackwardPass, run_backward
 from aotlite.eager.base.modes import STATE, TapeCompiler, backward_task
 from aotlite.eager.base.tape.hooks import HookChanges
 from aotlite.ir.collector import collector_paused
@@ -150,7 +150,7 @@ class CompiledAutograd:
             if STATE.watch is not None and STATE.watch.anomaly:
                 self.counters.skipped += 1
                 LOG.info("left to the engine: anomaly mode looks at each node")
-                return BackwardPass(sinks, False, accumulate, retain, None)(roots)
+                return run_backward(roots, sinks=sinks, accumulate=accumulate, retain_graph=retain)
             with backward_task():
                 return self._run(roots, sinks, accumulate=accumulate, retain=retain)
         finally:
@@ -170,11 +170,10 @@ class CompiledAutograd:
                 tape = Tape(look, roots, sinks, accumulate, retain, changes)
                 return self._follow(tape, matcher.program)
         look = look_at(roots, sinks, accumulate=accumulate)
-        if accumulate and shares_gradients(look, roots):
-            self.counters.skipped += 1
-            LOG.info("left to the engine: a leaf's .grad is memory that the tape reads")
-            return BackwardPass(sinks, False, accumulate, retain, None)._pass(roots)
         tape = Tape(look, roots, sinks, accumulate, retain, changes)
+        if accumulate and shares_gradients(look, roots):
+            LOG.info("left to the engine: a leaf's .grad is memory that the tape reads")
+            return self._left(tape)
         program = self._programs.get(look.key)
         if program is None:
             return self._left(tape) if self._is_endless(look) else self._capture(tape)
@@ -219,7 +218,7 @@ class CompiledAutograd:
 
     def _left(self, tape: Tape) -> list[Any]:
         self.counters.skipped += 1
-        return BackwardPass(tape.sinks, False, tape.accumulate, tape.retain, None)._pass(tape.roots)
+        return BackwardPass(tape.sinks_to_fill(), tape.retain)._pass(tape.roots)
 
     def _capture(self, tape: Tape) -> list[Any]:
         look, number = tape.look, next(_NUMBERS)

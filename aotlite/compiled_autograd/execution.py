@@ -26,7 +26,7 @@ from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
 from aotlite.eager.autograd.anomaly import known_notes
-from aotlite.eager.autograd.engine import BackwardPass, reachable
+from aotlite.eager.autograd.engine import BackwardPass, Sinks, reachable
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.hooks import HookChanges
@@ -100,20 +100,16 @@ class Tape:
     changes: int
     """The count of hook changes when the structure was read."""
 
-    def wanted(self) -> dict[TapeNode, list[tuple[int, int]]]:
-        """For each sink's node: (index of the node's result, index of the sink)."""
-        found: dict[TapeNode, list[tuple[int, int]]] = {}
-        for i, edge in enumerate(self.sinks or ()):
-            if edge is not None:
-                found.setdefault(edge[0], []).append((edge[1], i))
-        return found
+    def sinks_to_fill(self) -> Sinks | None:
+        """The sinks as a pass of the engine fills them; None for those of `backward()`."""
+        return None if self.sinks is None else Sinks(self.sinks, accumulate=self.accumulate)
 
 
 class TapeRun(BackwardPass):
     """A backward pass that runs compiled pieces, and records the missing ones."""
 
     def __init__(self, tape: Tape, compile: Compile, templates: Templates) -> None:
-        super().__init__(tape.sinks, False, tape.accumulate, tape.retain, None)
+        super().__init__(tape.sinks_to_fill(), tape.retain)
         self.tape = tape
         self.compile = compile
         self.templates = templates
@@ -130,19 +126,13 @@ class TapeRun(BackwardPass):
         """The forms of nodes that changed since the structure was read, by number."""
         self.branches = 0
         """How many pieces after a closed node were missing."""
-        self._wanted = tape.wanted()
         self._begin_roots()
 
     def _begin_roots(self) -> None:
         tape = self.tape
-        starts = [edge[0] for edge, _ in tape.roots if edge is not None]
-        if tape.sinks is not None:
-            self.collected = [None] * len(tape.sinks)
-            order, self._waiting = reachable(starts)
-            self._starts = frozenset(starts if len(tape.roots) == 1 else ())
-            self._useful = self._leading_to_sinks(order, ())
-            if self.accumulate:
-                self._useful |= {node for node in self._wanted if node.sequence == LAST}
+        if self.sinks is not None:
+            starts = [edge[0] for edge, _ in tape.roots if edge is not None]
+            self._towards(self.sinks, starts, is_one=len(tape.roots) == 1)
             self._waiting = {}
         for edge, grad in tape.roots:
             if edge is not None and grad is not None:
@@ -282,10 +272,7 @@ class TapeRun(BackwardPass):
         if self.recorder is None:
             return super()._run(node, grads)
         recorder: Any = self.recorder
-        useful, wanted = self._useful, None
-        if useful is not None:
-            ends = [edge is not None and edge[0] for edge in node.edges]
-            wanted = [bool(e) and (e in useful or e in self._wanted) for e in ends]
+        wanted = None if self.sinks is None else self.sinks.wanted_of(node)
         number = self.number[node]
         run, form = partial(self._recorded, grads=grads), self.tape.look.forms[number]
         found: Sequence[Any] = recorder.run(node, number, grads, wanted, form, run)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from operator import add, attrgetter
 from typing import Any
@@ -28,32 +29,44 @@ from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
 
 
 @attrs.define(eq=False, repr=False)
-class BackwardPass:
-    """One backward pass over the tape.
+class Sinks:
+    """The edges at which a pass collects gradients, and the nodes that it runs for them."""
 
-    `sinks` are edges whose gradients are collected, instead of accumulated in leaves. With `cut`,
-    the pass does not go beyond the node of a sink.
-    """
-
-    sinks: Sequence[Edge | None] | None = None
+    edges: Sequence[Edge | None]
     cut: bool = False
+    """Whether the pass ends at the nodes of sinks."""
     accumulate: bool = False
     """Whether sinks that are leaves accumulate, instead of being collected (TEN-44)."""
+    wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
+    """Node of a sink -> [(number of the node's result, index of the sink)]."""
+    useful: AbstractSet[TapeNode] = attrs.field(init=False, default=frozenset())
+    """The nodes whose gradients are computed."""
+    starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
+    """The start node of a backward with one root. As in PyTorch, the hooks of its tensor run even
+    if no sink is reached; with several roots they run only if one is (TEN-44)."""
+
+    def wanted_of(self, node: TapeNode) -> list[bool]:
+        """For each edge of the node, whether its gradient is needed."""
+        useful, wanted = self.useful, self.wanted
+        ends = [edge is not None and edge[0] for edge in node.edges]
+        return [bool(end) and (end in useful or end in wanted) for end in ends]
+
+
+@attrs.define(eq=False, repr=False)
+class BackwardPass:
+    """One backward pass over the tape: to leaves, or to the sinks if there are some."""
+
+    sinks: Sinks | None = None
     retain: bool = False
     recorder: Recorder | None = None
     """The recorder of a capture; notified of each node before it runs, and of sums (SEQ-4)."""
     collected: list[Any] = attrs.field(init=False, factory=list)
+    """The gradient of each sink; None for none."""
     _waiting: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
     """AccumulateGrad node -> the number of edges into it that are not passed yet."""
     _buffers: dict[TapeNode, list[Any]] = attrs.field(init=False, factory=dict)
-    _wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
-    """Node of a sink -> [(number of the result, index in `collected`)]."""
-    _useful: set[TapeNode] | None = attrs.field(init=False, default=None)
     _ready: deque[TapeNode] = attrs.field(init=False, factory=deque)
     """AccumulateGrad nodes whose edges are all passed: a queue."""
-    _starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
-    """The start node of a backward with one root. As in PyTorch, the hooks of its tensor run even
-    if no sink is reached; with several roots they run only if one is (TEN-44)."""
     _anomaly: bool = attrs.field(init=False, default=False)
 
     def __call__(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
@@ -63,20 +76,11 @@ class BackwardPass:
 
     def _pass(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         self._anomaly = STATE.watch is not None and STATE.watch.anomaly
-        if self.sinks is not None:
-            self.collected = [None] * len(self.sinks)
-            for i, edge in enumerate(self.sinks):
-                if edge is not None:
-                    self._wanted.setdefault(edge[0], []).append((edge[1], i))
         starts = [edge[0] for edge, _ in roots if edge is not None]
-        ends = self._wanted if self.cut else ()
-        order, self._waiting = reachable(starts, ends)
-        if self.sinks is not None and len(roots) == 1:
-            self._starts = frozenset(starts)
-        if self.sinks is not None:
-            self._useful = self._leading_to_sinks(order, ends)
-            if self.accumulate:
-                self._useful |= {node for node in self._wanted if node.sequence == LAST}
+        if self.sinks is None:
+            order, self._waiting = reachable(starts)
+        else:
+            order = self._towards(self.sinks, starts, is_one=len(roots) == 1)
         for edge, grad in roots:
             if edge is not None and grad is not None:
                 self._give(edge, grad)
@@ -91,9 +95,28 @@ class BackwardPass:
             self._step(ready.popleft() if ready else order.pop())
         return self.collected
 
-    def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
+    def _towards(self, sinks: Sinks, starts: Sequence[TapeNode], *, is_one: bool) -> list[TapeNode]:
+        """The nodes to visit from these starts, in ascending sequence; sets those that run.
+
+        `is_one`: the pass has one root.
+        """
+        self.collected, wanted = [None] * len(sinks.edges), sinks.wanted
+        for i, edge in enumerate(sinks.edges):
+            if edge is not None:
+                wanted.setdefault(edge[0], []).append((edge[1], i))
+        ends = wanted if sinks.cut else ()
+        order, self._waiting = reachable(starts, ends)
+        if is_one:
+            sinks.starts = frozenset(starts)
+        sinks.useful = self._leading_to(wanted, order, ends)
+        if sinks.accumulate:
+            sinks.useful |= {node for node in wanted if node.sequence == LAST}
+        return order
+
+    def _leading_to(
+        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
+    ) -> set[TapeNode]:
         """The nodes from which a sink can be reached."""
-        wanted = self._wanted
         useful: set[TapeNode] = set()
         for node in (*_towards_ends(self._waiting), *order):
             if node not in ends:
@@ -104,19 +127,21 @@ class BackwardPass:
         return useful
 
     def _step(self, node: TapeNode) -> None:
-        grads = self._buffers.pop(node, None)
-        useful = self._useful is None or node in self._useful
+        grads, sinks = self._buffers.pop(node, None), self.sinks
+        useful = sinks is None or node in sinks.useful
         if grads is not None:
-            if node.extra is not None and (useful or node in self._wanted or node in self._starts):
+            if node.extra is not None and (
+                sinks is None or useful or node in sinks.wanted or node in sinks.starts
+            ):
                 if self.recorder is not None:  # hooks of a result belong to the op that made it
                     self.recorder.run_before(node)
                 node.extra.see_gradients(grads, absent=node.hears_absent)
-            if not self.accumulate:
-                for index, slot in self._wanted.get(node, ()):
+            if sinks is not None and not sinks.accumulate:
+                for index, slot in sinks.wanted.get(node, ()):
                     self.collected[slot] = grads[index]
         found: Sequence[Any] | None = None
         if not useful:
-            if self.cut:
+            if sinks is not None and sinks.cut:
                 return
         elif grads is not None:
             if self.recorder is not None:
@@ -135,16 +160,9 @@ class BackwardPass:
             self._pass_edges(node.edges_in_order)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
-        if self._useful is None:
+        if self.sinks is None:
             return node.run(grads)
-        return node.run_for(grads, self._wanted_of(node))
-
-    def _wanted_of(self, node: TapeNode) -> list[bool]:
-        """For each edge of the node, whether its gradient is needed."""
-        useful, wanted = self._useful, self._wanted
-        assert useful is not None
-        ends = [edge is not None and edge[0] for edge in node.edges]
-        return [bool(end) and (end in useful or end in wanted) for end in ends]
+        return node.run_for(grads, self.sinks.wanted_of(node))
 
     def _run_with_attachments(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         """Runs a node that has hooks, or any node in anomaly mode."""
@@ -152,7 +170,7 @@ class BackwardPass:
         if extra is not None and extra.pre:
             grads = extra.before(grads)
         if self._anomaly:
-            wanted = None if self._useful is None else self._wanted_of(node)
+            wanted = None if self.sinks is None else self.sinks.wanted_of(node)
             found = run_watched(node, grads, wanted, partial(self._run, node, grads))
         else:
             found = self._run(node, grads)
@@ -248,9 +266,8 @@ def run_backward(
         retain = retain_graph or create_graph
         found: list[Any] = STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
         return found
-    run = BackwardPass(
-        sinks, cut, accumulate, retain_graph or create_graph, recorder or STATE.recorder
-    )
+    to = None if sinks is None else Sinks(sinks, cut, accumulate)
+    run = BackwardPass(to, retain_graph or create_graph, recorder or STATE.recorder)
     mode = STATE.grad_mode
     STATE.grad_mode = create_graph
     try:

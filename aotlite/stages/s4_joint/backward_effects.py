@@ -55,9 +55,9 @@ class ArrivalConditions:
 
     def now(self) -> BackwardEffect | None:
         """The condition of the node that runs now; None if it runs in every backward."""
-        if not self.run.turns:
+        if not self.run.visits:
             return None
-        turn = self.run.turns[-1]
+        turn = self.run.visits[-1]
         every = (1 << len(self.results)) - 1
         reach = _reached(turn.node, self.sinks)
         if turn.arrived == every and reach >= self.reach:

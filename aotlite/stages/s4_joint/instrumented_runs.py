@@ -63,7 +63,7 @@ class EngineRun(BackwardPass):
     """The nodes of the sinks, in the order in which they ran."""
 
     def _step(self, node: TapeNode) -> None:
-        if node in self._wanted:
+        if self.sinks is not None and node in self.sinks.wanted:
             self.arrived.append(node)
         super()._step(node)
 
@@ -80,7 +80,9 @@ class EngineRun(BackwardPass):
             self.recorder.failed = node
             raise
 
-    def _leading_to_sinks(self, order: list[TapeNode], ends: Container[TapeNode]) -> set[TapeNode]:
+    def _leading_to(
+        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
+    ) -> set[TapeNode]:
         nodes = (*self._waiting, *order)
         return {node for node in nodes if node not in ends and not node.is_outside()}
 
@@ -104,7 +106,7 @@ def flows_of(
     These can be fewer than the tape leads to: a user's backward may return None. `ends` are the
     edges at which each source's gradient is collected.
     """
-    given = {source: run.given(edges) for source, edges in ends.items()}
+    given = {source: run.bits.at_edges(edges) for source, edges in ends.items()}
     return {
         result: frozenset([source for source, bits in given.items() if bits >> k & 1])
         for k, result in enumerate(results)
@@ -112,63 +114,94 @@ def flows_of(
 
 
 @attrs.define(eq=False, repr=False)
+class ArrivalBits:
+    """The results, as bits, from whose tangents the gradients of a run come."""
+
+    tangents: dict[int, int] = attrs.field(init=False, factory=dict)
+    """The bit of each tangent, by its id."""
+    nodes: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
+    """The bits of all gradients that each node has received."""
+    edges: dict[Edge, int] = attrs.field(init=False, factory=dict)
+    """The bits of the gradients that each edge has received."""
+    now: int | None = attrs.field(init=False, default=None)
+    """The bits of the node that runs now."""
+
+    def at_edges(self, edges: Iterable[Edge]) -> int:
+        """The bits of the gradients that these edges have received."""
+        found = 0
+        for edge in edges:
+            found |= self.edges.get(edge, 0)
+        return found
+
+    def of(self, grad: Any) -> int:
+        """The bits of a gradient on its way: of the node that runs now, or of a tangent."""
+        return self.tangents[id(grad)] if self.now is None else self.now
+
+    def arrive(self, edge: Edge, bits: int) -> int:
+        """Notes that a gradient with these bits arrives; returns the edge's bits before."""
+        before = self.edges.get(edge, 0)
+        self.nodes[edge[0]] = self.nodes.get(edge[0], 0) | bits
+        self.edges[edge] = before | bits
+        return before
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the node that runs now gets no gradient from some tangent."""
+        return self.now != (1 << len(self.tangents)) - 1
+
+    def unequal(self, node: TapeNode) -> list[int]:
+        """The bits of the gradients of a node, each once, if they are not all the same."""
+        found = {self.edges.get((node, k), 0) for k in range(node.results())} - {0}
+        return sorted(found) if len(found) > 1 else []
+
+
+@attrs.define(eq=False, repr=False)
+class ArrivalHandlers:
+    """The functions that an instrumented run calls where it matters which tangents arrive."""
+
+    join: Callable[[Any, Any], Any] | None = None
+    """Adds two gradients, each given with its bits; None for the engine's own sum."""
+    tell: Callable[[CustomNode, tuple[int, int]], None] | None = None
+    """Called where a custom function can see which tangents arrive, since it gets None for an
+    absent gradient: with the bits of all its gradients, and those of one of them."""
+    guard: Callable[[Any, int], Any] = lambda grad, bits: grad
+    """Called with a gradient of users' code, and the results of which one has to arrive for it;
+    returns the gradient to use. Note [no gradient is not zeros]."""
+
+
+@attrs.define(eq=False, repr=False)
 class InstrumentedRun(EngineRun):
     """A backward pass that tracks, as bits, from which tangents each gradient comes."""
 
     recorded: Sequence[Node] = attrs.field(kw_only=True)
-    turns: list[NodeVisit] = attrs.field(init=False, factory=list)
-    _bits: dict[int, int] = attrs.field(init=False, factory=dict)
-    """The bit of each tangent, by its id."""
-    _arrived: dict[TapeNode, int] = attrs.field(init=False, factory=dict)
-    now: int | None = attrs.field(init=False, default=None)
-    """The bits of the node that runs now."""
-    guard: Callable[[Any, int], Any] = attrs.field(kw_only=True, default=lambda grad, bits: grad)
-    """Called with a gradient of users' code, and the results of which one has to arrive for it;
-    returns the gradient to use. Note [no gradient is not zeros]."""
+    on_arrival: ArrivalHandlers = attrs.field(kw_only=True)
+    visits: list[NodeVisit] = attrs.field(init=False, factory=list)
+    bits: ArrivalBits = attrs.field(init=False, factory=ArrivalBits)
     _guards: bool = attrs.field(init=False, default=False)
     """Whether the gradients of the node that runs now are guarded."""
-    join: Callable[[Any, Any], Any] | None = attrs.field(kw_only=True, default=None)
-    """Adds two gradients, each given with its bits; None for the engine's own sum."""
-    tell: Callable[[CustomNode, tuple[int, int]], None] | None = attrs.field(
-        kw_only=True, default=None
-    )
-    """Called where a custom function can see which tangents arrive, since it gets None for an
-    absent gradient: with the bits of all its gradients, and those of one of them."""
-    _slots: dict[Edge, int] = attrs.field(init=False, factory=dict)
-    """The bits of the gradients that each edge has received."""
-
-    def given(self, edges: Iterable[Edge]) -> int:
-        """The bits of the gradients that these edges have received."""
-        found = 0
-        for edge in edges:
-            found |= self._slots.get(edge, 0)
-        return found
 
     def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        self._bits = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
+        self.bits.tangents = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
         return super().begin(roots)
 
     def _step(self, node: TapeNode) -> None:
-        self.now = self._arrived.get(node, 0)
-        self.turns.append(NodeVisit(len(self.recorded), node, self.now))
-        some = self.now != (1 << len(self._bits)) - 1
-        self._guards = some and _has_user_code(node)
-        if self.tell is not None and sees_absence(node):
-            slots = {self._slots.get((node, k), 0) for k in range(node.results())} - {0}
-            for bits in sorted(slots) if len(slots) > 1 else ():
-                self.tell(node, (self.now, bits))
+        bits, tell = self.bits, self.on_arrival.tell
+        bits.now = now = bits.nodes.get(node, 0)
+        self.visits.append(NodeVisit(len(self.recorded), node, now))
+        self._guards = bits.is_partial and _has_user_code(node)
+        if tell is not None and sees_absence(node):
+            for some in bits.unequal(node):
+                tell(node, (now, some))
         super()._step(node)
 
     def _give(self, edge: Edge, grad: Any) -> None:
-        bits = self._bits[id(grad)] if self.now is None else self.now
-        self._arrived[edge[0]] = self._arrived.get(edge[0], 0) | bits
+        bits, handlers = self.bits.of(grad), self.on_arrival
         if self._guards:
-            grad = self.guard(grad, bits)
+            grad = handlers.guard(grad, bits)
         grad = edge[0].formed(edge[1], grad)
-        buffer, before = self._buffers.get(edge[0]), self._slots.get(edge, 0)
-        self._slots[edge] = before | bits
-        if self.join is None or buffer is None or before in (0, bits):
+        buffer, before = self._buffers.get(edge[0]), self.bits.arrive(edge, bits)
+        if handlers.join is None or buffer is None or before in (0, bits):
             super()._give(edge, grad)
         else:
             given = (buffer[edge[1]], before), (grad, bits)
-            buffer[edge[1]] = self.recorder.summed(self.join, *given)  # type: ignore[union-attr]
+            buffer[edge[1]] = self.recorder.summed(handlers.join, *given)  # type: ignore[union-attr]

@@ -107,7 +107,7 @@ def _note_users_error(
     assert run is not None
     if len(roots) > 1:  # unknown whether they fail together or alone: recorded again
         refuse_again(recorder.nodes[start:])
-    bits = run.now or 0
+    bits = run.bits.now or 0
     recording.paths.errors.update(
         {result: error for k, (result, _, _) in enumerate(roots) if bits >> k & 1}
     )

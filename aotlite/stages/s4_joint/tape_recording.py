@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.engine import Sinks
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Phase
@@ -80,4 +81,4 @@ class TapeRecording:
         return found
 
     def _engine_run(self, ends: Sequence[Edge]) -> EngineRun:
-        return EngineRun(ends, True, False, True, self.recorder)
+        return EngineRun(Sinks(ends, cut=True), True, self.recorder)

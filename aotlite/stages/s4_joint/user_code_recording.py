@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.eager.autograd.engine import Sinks
 from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Graph, Node
@@ -27,6 +28,7 @@ from aotlite.stages.s4_joint.backward_effects import (
 )
 from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, BackwardRecording, settled
 from aotlite.stages.s4_joint.instrumented_runs import (
+    ArrivalHandlers,
     EngineRun,
     Flows,
     InstrumentedRun,
@@ -62,7 +64,7 @@ class UserCodeRecording(TapeRecording):
     def visits(self) -> list[NodeVisit]:
         """The node visits of the last run, or of the runs of all subsets of results."""
         assert self.run is not None
-        return self.run.turns if self.choice_visits is None else self.choice_visits
+        return self.run.visits if self.choice_visits is None else self.choice_visits
 
     # --- the run
     def _arriving(self, roots: Sequence[Root], edges: Sequence[Edge]) -> list[Tensor | None]:
@@ -89,7 +91,7 @@ class UserCodeRecording(TapeRecording):
         recorder.streams.begin_backward()  # all tangents of the subset arrive: no conditions
         found = run.begin(pairs)
         healthy = [result for result, _, _ in self.healthy()]
-        self.choice_visits += turns_among(run.turns, self.started, healthy)
+        self.choice_visits += turns_among(run.visits, self.started, healthy)
         return found
 
     def _begin(
@@ -99,8 +101,8 @@ class UserCodeRecording(TapeRecording):
         recorder, paths = self.recorder, self.paths
         every = frozenset[Any]().union(*paths.reachable_inputs.values())
         conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
-        run.guard = conditions.guarded
-        run.tell = partial(note_required_arrivals, recorder, tuple(self.started))
+        run.on_arrival.guard = conditions.guarded
+        run.on_arrival.tell = partial(note_required_arrivals, recorder, tuple(self.started))
         recorder.streams.begin_backward(conditions.now)
         found = run.begin(pairs)
         collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.captured.sources}
@@ -113,9 +115,8 @@ class UserCodeRecording(TapeRecording):
         return super()._engine_run(ends)
 
     def _instrumented_run(self, ends: Sequence[Edge], nodes: Sequence[Node]) -> InstrumentedRun:
-        return InstrumentedRun(
-            ends, True, False, True, self.recorder, recorded=nodes, join=self._join()
-        )
+        sinks, handlers = Sinks(ends, cut=True), ArrivalHandlers(self._join())
+        return InstrumentedRun(sinks, True, self.recorder, recorded=nodes, on_arrival=handlers)
 
     def _join(self) -> Callable[..., Any] | None:
         """The function that adds wrapper gradients that may be absent; None for plain sums."""

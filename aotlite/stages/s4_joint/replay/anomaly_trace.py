@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.autograd.engine import BackwardPass, Sinks
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import name_of
 from aotlite.eager.base.tape.node import TapeNode
@@ -107,7 +107,8 @@ def _run(
         known = {edge[0] for edge in ends}
         way = passed([start.edge for start in starts])
         ends += [(n, 0) for n in way if type(n) is AccumulateGrad and n not in known]
-    return _WatchedRun(ends, True, False, True, kept_tape.recorder, enters_all=wanted is None)
+    sinks, enters_all = Sinks(ends, cut=True), wanted is None
+    return _WatchedRun(sinks, True, kept_tape.recorder, enters_all=enters_all)
 
 
 def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
@@ -160,10 +161,12 @@ class _WatchedRun(EngineRun):
     readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
     ran: list[TapeNode] = attrs.field(init=False, factory=list)
 
-    def _leading_to_sinks(self, order: list[TapeNode], ends: Any) -> set[TapeNode]:
+    def _leading_to(
+        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
+    ) -> set[TapeNode]:
         if self.enters_all:
-            return super()._leading_to_sinks(order, ends)
-        return BackwardPass._leading_to_sinks(self, order, ends)
+            return super()._leading_to(wanted, order, ends)
+        return BackwardPass._leading_to(self, wanted, order, ends)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         self.ran.append(node)

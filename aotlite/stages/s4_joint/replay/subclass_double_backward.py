@@ -14,14 +14,19 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.autograd.engine import BackwardPass, Sinks
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph import Node, Phase
 from aotlite.ir.graph.role import Role
 from aotlite.stages.records.backward.joint import ArrivalChoice
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
-from aotlite.stages.s4_joint.instrumented_runs import Flows, InstrumentedRun, flows_of
+from aotlite.stages.s4_joint.instrumented_runs import (
+    ArrivalHandlers,
+    Flows,
+    InstrumentedRun,
+    flows_of,
+)
 from aotlite.stages.s4_joint.recording_blocks import in_grad_mode, in_phase
 from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 from aotlite.stages.s4_joint.subclasses.tangents import flat_gradients
@@ -136,7 +141,7 @@ class _Recording:
             else None
         )
         self.receiving_inputs, arrived = gradients_of(
-            recorder, self.sources, roots, join=join, tell=tell
+            recorder, self.sources, roots, ArrivalHandlers(join, tell)
         )
         found = iter(arrived)
         grads = [
@@ -151,12 +156,13 @@ def gradients_of(
     recorder: Trace,
     sources: Sequence[Any],
     roots: Sequence[Root],
-    **notes: Any,
+    handlers: ArrivalHandlers | None = None,
 ) -> tuple[Flows, list[Any]]:
     """The sources that the gradient of each root reaches, and the gradients at all sinks."""
     ends = {source.role: [edge for edge, _ in sinks_of(source)] for source in sources}
     edges = [edge for each in ends.values() for edge in each]
-    run = _Pass(edges, True, False, True, recorder, recorded=recorder.nodes, **notes)
+    sinks, handlers = Sinks(edges, cut=True), handlers or ArrivalHandlers()
+    run = _Pass(sinks, True, recorder, recorded=recorder.nodes, on_arrival=handlers)
     found = run.begin([(edge, tangent) for _, edge, tangent in roots])
     return flows_of(run, [role for role, _, _ in roots], ends), found
 
@@ -165,4 +171,4 @@ def gradients_of(
 class _Pass(InstrumentedRun):
     """An instrumented run of only the nodes that lead to a sink."""
 
-    _leading_to_sinks = BackwardPass._leading_to_sinks
+    _leading_to = BackwardPass._leading_to
