@@ -132,7 +132,7 @@ class TapeRun(BackwardPass):
         tape = self.tape
         if self.sinks is not None:
             starts = [edge[0] for edge, _ in tape.roots if edge is not None]
-            self._towards(self.sinks, starts, is_one=len(tape.roots) == 1)
+            self._towards(self.sinks, starts, len(tape.roots))
             self._waiting = {}
         for edge, grad in tape.roots:
             if edge is not None and grad is not None:

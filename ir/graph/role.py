@@ -50,6 +50,17 @@ class _Placed(_Numbered):
 
 
 @attrs.frozen
+class _Of:
+    """The role of a value that belongs to the value of another role."""
+
+    prefix: ClassVar[str]
+    of: Any
+
+    def __str__(self) -> str:
+        return f"{self.prefix}_{self.of}"
+
+
+@attrs.frozen
 class _OfEffect:
     """The role of the token of an effect."""
 
@@ -150,15 +161,11 @@ class Output(_Numbered):
     prefix = "output"
 
 
-@attrs.frozen
-class MutatedInput:
+class MutatedInput(_Of):
     """Output: the final value of an input that is written; of a family, only its new history."""
 
-    prefix: ClassVar[str] = "updated"
+    prefix = "updated"
     of: Primal | Hidden | Part | Family
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
 
 
 class IntermediateBase(_Numbered):
@@ -200,9 +207,6 @@ class Piece(Part):
     of: Any
     attr: str
 
-    def __str__(self) -> str:
-        return f"{self.of}{part_suffix(self.attr)}"
-
 
 def is_given(role: Any) -> bool:
     """Whether the caller has this tensor: it is an argument, a hidden input, or a part of one."""
@@ -241,15 +245,11 @@ class Tangent:
         return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
-@attrs.frozen
-class Current:
+class Current(_Of):
     """Input of the backward: memory of an input, result or base, as it is then (FUN-31)."""
 
-    prefix: ClassVar[str] = "current"
+    prefix = "current"
     of: Primal | Hidden | Output | IntermediateBase
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
 
 
 class Arrived(_Numbered):
@@ -258,15 +258,11 @@ class Arrived(_Numbered):
     prefix = "arrived"
 
 
-@attrs.frozen
-class Rewritten:
+class Rewritten(_Of):
     """Output of the backward: the final value of memory that it writes, of `Current` (FUN-31)."""
 
-    prefix: ClassVar[str] = "rewritten"
+    prefix = "rewritten"
     of: Primal | Hidden | Output | IntermediateBase
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
 
 
 @attrs.frozen
@@ -306,16 +302,11 @@ class Kept(_Numbered):
     prefix = "kept"
 
 
-@attrs.frozen
-class Incoming:
+class Incoming(_Of):
     """Input of a backward that is itself differentiated: the gradient of a result, or of one such
     gradient (DBL-2)."""
 
-    prefix: ClassVar[str] = "incoming"
-    of: Any
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{self.of}"
+    prefix = "incoming"
 
 
 class Argument(_Numbered):
@@ -423,7 +414,7 @@ def _pieces(role: Any) -> Any:
     if isinstance(role, Part):
         return Piece(_pieces(role.of), role.attr)
     if isinstance(role, MutatedInput) and isinstance(role.of, Part):
-        return Piece(_pieces(MutatedInput(role.of.of)), role.of.attr)  # type: ignore[arg-type]
+        return Piece(_pieces(MutatedInput(role.of.of)), role.of.attr)
     return role
 
 

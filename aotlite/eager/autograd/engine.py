@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from functools import partial
 from operator import add, attrgetter
 from typing import Any
@@ -26,6 +25,8 @@ from aotlite.eager.autograd.anomaly import run_watched
 from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode
+
+Nodes = Container[TapeNode]
 
 
 @attrs.define(eq=False, repr=False)
@@ -39,7 +40,7 @@ class Sinks:
     """Whether sinks that are leaves accumulate, instead of being collected (TEN-44)."""
     wanted: dict[TapeNode, list[tuple[int, int]]] = attrs.field(init=False, factory=dict)
     """Node of a sink -> [(number of the node's result, index of the sink)]."""
-    useful: AbstractSet[TapeNode] = attrs.field(init=False, default=frozenset())
+    useful: Nodes = attrs.field(init=False, default=frozenset())
     """The nodes whose gradients are computed."""
     starts: frozenset[TapeNode] = attrs.field(init=False, default=frozenset())
     """The start node of a backward with one root. As in PyTorch, the hooks of its tensor run even
@@ -80,7 +81,7 @@ class BackwardPass:
         if self.sinks is None:
             order, self._waiting = reachable(starts)
         else:
-            order = self._towards(self.sinks, starts, is_one=len(roots) == 1)
+            order = self._towards(self.sinks, starts, len(roots))
         for edge, grad in roots:
             if edge is not None and grad is not None:
                 self._give(edge, grad)
@@ -95,27 +96,22 @@ class BackwardPass:
             self._step(ready.popleft() if ready else order.pop())
         return self.collected
 
-    def _towards(self, sinks: Sinks, starts: Sequence[TapeNode], *, is_one: bool) -> list[TapeNode]:
-        """The nodes to visit from these starts, in ascending sequence; sets those that run.
-
-        `is_one`: the pass has one root.
-        """
+    def _towards(self, sinks: Sinks, starts: list[TapeNode], root_count: int) -> list[TapeNode]:
+        """The nodes to visit, in ascending sequence; notes which of them run for the sinks."""
         self.collected, wanted = [None] * len(sinks.edges), sinks.wanted
         for i, edge in enumerate(sinks.edges):
             if edge is not None:
                 wanted.setdefault(edge[0], []).append((edge[1], i))
         ends = wanted if sinks.cut else ()
         order, self._waiting = reachable(starts, ends)
-        if is_one:
+        if root_count == 1:
             sinks.starts = frozenset(starts)
-        sinks.useful = self._leading_to(wanted, order, ends)
+        sinks.useful = useful = self._leading_to(wanted, order, ends)
         if sinks.accumulate:
-            sinks.useful |= {node for node in wanted if node.sequence == LAST}
+            useful |= {node for node in wanted if node.sequence == LAST}
         return order
 
-    def _leading_to(
-        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
-    ) -> set[TapeNode]:
+    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
         """The nodes from which a sink can be reached."""
         useful: set[TapeNode] = set()
         for node in (*_towards_ends(self._waiting), *order):
@@ -264,8 +260,7 @@ def run_backward(
     """
     if STATE.tapes is not None and STATE.recorder is None and recorder is None:
         retain = retain_graph or create_graph
-        found: list[Any] = STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
-        return found
+        return STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)
     to = None if sinks is None else Sinks(sinks, cut, accumulate)
     run = BackwardPass(to, retain_graph or create_graph, recorder or STATE.recorder)
     mode = STATE.grad_mode

@@ -452,7 +452,7 @@ def _observable(captured: Captured, meta: FunctionMeta, bases: tuple[BaseInput, 
         if given.role in captured.reach
     }
     outputs: list[tuple[Role, Any]] = [
-        (MutatedInput(node.role), seen)  # type: ignore[arg-type]
+        (MutatedInput(node.role), seen)
         for node, seen in whole.items()
         if node.role not in unwritten
     ]

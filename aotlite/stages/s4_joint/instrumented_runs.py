@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import (
     Callable,
-    Container,
     Hashable,
     Iterable,
     Mapping,
@@ -21,7 +20,7 @@ from typing import Any, TypeGuard
 import attrs
 
 from aotlite.eager.autograd.custom_function.node import CustomNode
-from aotlite.eager.autograd.engine import BackwardPass
+from aotlite.eager.autograd.engine import BackwardPass, Nodes
 from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.ir.graph import Node
@@ -80,9 +79,7 @@ class EngineRun(BackwardPass):
             self.recorder.failed = node
             raise
 
-    def _leading_to(
-        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
-    ) -> set[TapeNode]:
+    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
         nodes = (*self._waiting, *order)
         return {node for node in nodes if node not in ends and not node.is_outside()}
 

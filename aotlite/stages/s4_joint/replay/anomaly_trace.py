@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.autograd.engine import BackwardPass, Sinks
+from aotlite.eager.autograd.engine import BackwardPass, Nodes, Sinks
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import name_of
 from aotlite.eager.base.tape.node import TapeNode
@@ -161,9 +161,7 @@ class _WatchedRun(EngineRun):
     readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
     ran: list[TapeNode] = attrs.field(init=False, factory=list)
 
-    def _leading_to(
-        self, wanted: Container[TapeNode], order: Sequence[TapeNode], ends: Container[TapeNode]
-    ) -> set[TapeNode]:
+    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
         if self.enters_all:
             return super()._leading_to(wanted, order, ends)
         return BackwardPass._leading_to(self, wanted, order, ends)

@@ -157,7 +157,7 @@ def gradients_of_graph(graph: Graph, values: dict[Any, Any]) -> dict[Role, Any]:
         results = _UnderTape(graph).run(*inputs)
     finally:
         set_rng_state(state)
-    written: list[Role] = [MutatedInput(node.role) for node in graph.placeholders]  # type: ignore[arg-type]
+    written: list[Role] = [MutatedInput(node.role) for node in graph.placeholders]
     found = dict(zip([*graph.output_roles, *written], [*results, *inputs], strict=True))
     found |= _bases([t for r, t in found.items() if Tangent(r) not in values], inputs)  # type: ignore[arg-type]
     return _gradients(found, leaves, values)
