@@ -3,14 +3,14 @@
     python -m tests.house                                    of this checkout
     python -m tests.house --root ../other                    of another one
     python -m tests.house --in aotlite.eager circles floors  two sections, of one package
-    python -m tests.house --moves moves/*.txt                as tables of moves will make it
-    python -m tests.house --write                            lowers allowances to what there is
-    python -m tests.house --write --moved                    numbers go along with modules
+    python -m tests.house --moves moves/*.txt                after the moves of these tables
+    python -m tests.house --write                            lowers allowances to present counts
+    python -m tests.house --write --moved                    moves numbers with their modules
     python -m tests.house --write --raise "lines ir" --because "what it is needed for"
 
-`--in` keeps what that package imports or is imported by; `-v` lists every import and member.
-A table of moves has `old.module new.module` on a line. Without `--raise` no number grows; by
-`--moved` their sum does not. `--raise lines` raises what has to grow of one check.
+`--in` restricts imports to those of or by the package; `-v` lists every import and member.
+A table of moves has `old.module new.module` on a line. Without `--raise` no number grows; with
+`--moved` their sum does not. `--raise lines` allows one check to grow.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""Allowances: how much of what the checks count there still is, in allowances.toml.
+"""Allowances: the counts of the checks that the tree may still have, in allowances.toml.
 
-They only fall. One that is exceeded is a complaint; so is one that is no longer needed, until the
-file is written anew. A number goes up by command alone, with the reason beside it.
+They only fall. An exceeded allowance is a complaint; so is one that is no longer needed, until the
+file is written anew. Only the command raises a number, and writes the reason beside it.
 """
 
 import tomllib
@@ -27,7 +27,7 @@ RAISING = (
 
 @dataclass(frozen=True)
 class Allowances:
-    """Numbers by key, and reasons of those that were raised, of one check."""
+    """The allowances of one check: numbers by key, and the reasons of raised ones."""
 
     most: Mapping[str, int] = field(default_factory=dict)
     because: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ def _key(key: str) -> str:
 
 
 def complaints(check: Check, counts: Mapping[str, int], allowed: Allowances) -> Iterator[str]:
-    """What is exceeded, and what is no longer needed."""
+    """Returns the exceeded allowances, and those no longer needed."""
     for key, count in counts.items():
         most = allowed.most.get(key, 0)
         if count > most:
@@ -80,9 +80,9 @@ def rewritten(
     because: str = "",
     moved: bool = False,
 ) -> Allowances:
-    """Allowances lowered to what there is; those in `raised` go up as well, all if `moved`.
+    """Returns allowances lowered to the counts; those in `raised` may grow, and all if `moved`.
 
-    Raises CannotWrite where another would have to grow, or by `moved` their sum.
+    Raises CannotWrite if another one would have to grow, or with `moved` their sum.
     """
     needed = {key: check.allowance(count) for key, count in counts.items()}
     grown = {key for key, most in needed.items() if counts[key] > allowed.most.get(key, 0)}
@@ -105,7 +105,7 @@ def rewritten(
 
 
 def _sum_shrinks(counts: Mapping[str, int], allowed: Allowances, raised: Iterable[str]) -> bool:
-    """Whether numbers went from one key to another, and none came."""
+    """Whether numbers only moved between keys, so that their sum does not grow."""
     fixed = set(raised)
     now = sum(count for key, count in counts.items() if key not in fixed)
     return now <= sum(each for key, each in allowed.most.items() if key not in fixed)

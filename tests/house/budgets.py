@@ -16,14 +16,14 @@ DECORATORS = {"frozen", "define", "mutable", "dataclass", "s"}
 
 
 def lines(house: House) -> Iterator[Finding]:
-    """The lines of each package, without those of packages in it."""
+    """The lines of each package, without those of subpackages."""
     for package, sources in house.packages.items():
         for name, source in sources.items():
             yield Finding(short(package), f"{name}: {source.lines}", source.lines, name)
 
 
 def files(house: House) -> Iterator[Finding]:
-    """The files of packages that have too many to be looked through."""
+    """The files of packages that have too many for a reader."""
     for package, sources in house.packages.items():
         if len(sources) > FILES:
             for name in sources:
@@ -41,7 +41,7 @@ def stages(house: House) -> Iterator[Finding]:
 
 
 def fields(house: House) -> Iterator[Finding]:
-    """The fields of records that have too many to be known by heart."""
+    """The fields of records that have too many."""
     records = {
         f"{module}:{node.name}": node
         for module, source in house.sources.items()
@@ -86,7 +86,7 @@ def _own_fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _origin(module: str, name: str, sources: Mapping[str, Source]) -> str:
-    """`module:Name` of a class that a module names."""
+    """`module:Name` of a class that a module uses."""
     for node in sources[module].of(ast.ImportFrom):
         if any(name == (alias.asname or alias.name) for alias in node.names):
             return f"{module_of(node.module or '', sources)}:{name}"

@@ -1,4 +1,4 @@
-"""The checks that count, each with what it expects; allowances.toml says how much there is."""
+"""The counting checks, each with its expectation; allowances.toml has the allowed counts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ class Check:
     find: Callable[[House], Iterator[Finding]]
     expected: str
     step: int = 1
-    """Allowances are multiples of it: who changes a line need not change them."""
+    """The unit of allowances, so that a change of few lines does not change them."""
     may_grow: bool = False
-    """Whether new code may need more of it: the complaint then says how to raise the number."""
+    """Whether new code may need more; the complaint then says how to raise the number."""
 
     @property
     def slack(self) -> int:
-        """How much more than needed is allowed before it is a complaint."""
+        """The unneeded allowance that is no complaint."""
         return 0 if self.step == 1 else self.step
 
     def counts(self, house: House) -> dict[str, int]:
@@ -31,7 +31,7 @@ class Check:
         return found
 
     def allowance(self, count: int) -> int:
-        """The least allowance that has room for a count."""
+        """The least allowance for a count."""
         return -(-count // self.step) * self.step
 
 

@@ -1,4 +1,4 @@
-"""No circle of modules: whoever reads one file can read what it imports, and ends."""
+"""No import circles: reading a file and its imports comes to an end."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -9,7 +9,7 @@ from tests.house.sources import Scope
 
 
 def circles(edges: Iterable[Edge]) -> list[list[str]]:
-    """Modules that import each other, directly or by way of others; the largest circle first."""
+    """Modules that import each other, directly or indirectly; the largest circle first."""
     graph = networkx.DiGraph((edge.source, edge.target) for edge in edges)
     components = networkx.strongly_connected_components(graph)
     found = [sorted(component) for component in components if len(component) > 1]
@@ -21,9 +21,9 @@ def complaints(edges: Collection[Edge]) -> list[str]:
 
 
 def closing(circle: Collection[str], edges: Iterable[Edge]) -> list[Edge]:
-    """Imports without which a circle is none, as few as a quick search finds.
+    """Imports whose removal breaks a circle, as few as a fast heuristic finds.
 
-    Those in functions and for type checkers are taken first.
+    Imports in functions and for type checkers are taken first.
     """
     weight: dict[tuple[str, str], int] = {}
     inside = [edge for edge in edges if edge.source in circle and edge.target in circle]
@@ -35,7 +35,7 @@ def closing(circle: Collection[str], edges: Iterable[Edge]) -> list[Edge]:
 
 
 def _order(modules: list[str], weight: Mapping[tuple[str, str], int]) -> list[str]:
-    """Modules, those that import before those imported, as far as possible.
+    """Modules, importing ones before imported ones, as far as possible.
 
     Source: Eades, Lin, Smyth, "A fast and effective heuristic for the feedback arc set problem".
     """
@@ -62,7 +62,7 @@ def _order(modules: list[str], weight: Mapping[tuple[str, str], int]) -> list[st
 
 
 def generations(edges: Iterable[tuple[str, str]]) -> list[list[list[str]]]:
-    """Rooms by floor, the lowest first, as their imports have it; those in a circle together."""
+    """Rooms by floor, the lowest first, as by their imports; rooms in a circle are together."""
     graph = networkx.DiGraph(edge for edge in edges if edge[0] != edge[1])
     graph.add_nodes_from(name for edge in edges for name in edge)
     whole = networkx.condensation(graph)

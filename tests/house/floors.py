@@ -9,7 +9,7 @@ from tests.house.imports import Edge, is_within
 
 @dataclass(frozen=True)
 class Floors:
-    """Rooms by floor, the lowest first. A room is a package or module, with what is in it.
+    """Rooms by floor, the lowest first. A room is a package or module, with all modules in it.
 
     A name that ends in `.__init__` is a package's own module alone. The longest name that fits is
     a module's room. Rooms of one floor stand beside each other: neither imports the other.
@@ -17,14 +17,14 @@ class Floors:
 
     floors: Sequence[Sequence[str]]
     only: Mapping[str, Sequence[str]]
-    """Of some packages all that they may import, whatever lies below them."""
+    """Package -> all that it may import, whatever is below it."""
 
     @functools.cached_property
     def heights(self) -> dict[str, int]:
         return {room: height for height, floor in enumerate(self.floors) for room in floor}
 
     def room(self, module: str) -> str | None:
-        """The room that a module stands in; None if it stands in no room of the plan."""
+        """The room of a module; None if the plan has no room for it."""
         if f"{module}.__init__" in self.heights:
             return f"{module}.__init__"
         name = module
@@ -56,7 +56,7 @@ class Floors:
                 yield source, target, edge
 
     def place(self, module: str) -> str:
-        """The room of a module, or the package that it stands in without a room."""
+        """The room of a module, or its package if it has no room."""
         return self.room(module) or f"{module.rpartition('.')[0] or module}.?"
 
     def _goes_down(self, edge: Edge) -> bool:
@@ -72,11 +72,11 @@ class Floors:
         return not any(_is_part(edge.target, each) for each in allowed)
 
     def unplaced(self, modules: Iterable[str]) -> list[str]:
-        """Modules that stand in no room."""
+        """Modules without a room."""
         return [module for module in modules if self.room(module) is None]
 
     def empty(self, modules: Iterable[str]) -> list[str]:
-        """Rooms in which no module stands."""
+        """Rooms without a module."""
         taken = {self.room(module) for module in modules}
         return [room for room in self.heights if room not in taken]
 

@@ -1,4 +1,4 @@
-"""What all checks look at: the product's sources and imports, under the names that they have."""
+"""The data of all checks: the product's sources and imports, under their names."""
 
 import functools
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from tests.house.sources import Source, Tree
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check counts, by key: of one key so much is allowed."""
+    """One counted place, with the key of its allowance."""
 
     key: str
     text: str
-    """Where it is, and what."""
+    """Its location and description."""
     amount: int = 1
     module: str = ""
-    """The module that it is about, if there is one."""
+    """The module that it is about, if any."""
 
 
 @dataclass(frozen=True)
 class House:
-    """A tree, as it is or as moves will make it."""
+    """A tree, now or after moves."""
 
     tree: Tree
     moves: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class House:
 
     @functools.cached_property
     def packages(self) -> dict[str, dict[str, Source]]:
-        """The files that stand in a package itself, not in one within it."""
+        """Package -> its files, without those of subpackages."""
         parents = {name.rpartition(".")[0] for name in self.sources}
         found: dict[str, dict[str, Source]] = {}
         for name, source in self.sources.items():

@@ -1,4 +1,4 @@
-"""Which module imports which: at its top, inside a function, or for type checkers only."""
+"""The imports between modules: at the top, inside a function, or for type checkers."""
 
 import ast
 from collections.abc import Container, Iterator, Mapping
@@ -11,7 +11,7 @@ FUNCTIONS = {"import_module", "importorskip", "__import__", "deferred"}
 
 @dataclass(frozen=True)
 class Import:
-    """One name that a module imports, as written: `from a import b` gives `a.b`."""
+    """One imported name, as written: `from a import b` is `a.b`."""
 
     source: str
     name: str
@@ -20,7 +20,7 @@ class Import:
 
     @property
     def is_literal(self) -> bool:
-        """Whether the name is in the text; else the module is known when it runs."""
+        """Whether the name is a literal; else the module is known at run time."""
         return self.name != ""
 
 
@@ -38,7 +38,7 @@ class Edge:
 
 
 def imports(source: Source) -> Iterator[Import]:
-    """What a module imports, anywhere in it.
+    """All imports of a module.
 
     Arguments of `import_module`, `importorskip`, `__import__` and `aotlite.ir.deferred` count.
     """
@@ -70,8 +70,8 @@ def _absolute(base: str | None, level: int, source: Source) -> str:
 def edges(sources: Mapping[str, Source], tables: Container[str] = ()) -> list[Edge]:
     """The imports between these modules, each once.
 
-    A package that is merely on the way to a module is not imported. `tables` are packages that
-    import what they name when it is asked for: that, and what type checkers see, is no import.
+    A parent package of an imported module does not count. `tables` are packages that import their
+    names on first use; these imports, and those for type checkers, do not count.
     """
     found: dict[tuple[str, str, Scope], Edge] = {}
     for source in sources.values():
@@ -86,7 +86,7 @@ def edges(sources: Mapping[str, Source], tables: Container[str] = ()) -> list[Ed
 
 
 def module_of(name: str, modules: Container[str]) -> str | None:
-    """The module that holds an imported name: the longest start of it that is a module."""
+    """The module of an imported name: its longest prefix that is a module."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name or None

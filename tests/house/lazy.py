@@ -1,6 +1,6 @@
-"""No import inside a function, but of what need not be installed.
+"""No import inside a function, except of optional packages.
 
-Such an import hides a circle, and is paid for by whoever calls the function first.
+Such an import hides a circle, and costs time at the first call.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -12,9 +12,9 @@ from tests.house.sources import Scope, Source
 def complaints(
     source: Source, optional: Container[str], by_name: Container[str] = ()
 ) -> Iterator[Import]:
-    """Imports in functions of what is always there, and imports of names that no text says.
+    """Imports in functions of packages that are always installed, and imports by computed names.
 
-    Modules of `by_name` may make the latter.
+    Modules of `by_name` may have the latter.
     """
     for each in imports(source):
         inside = each.scope is Scope.FUNCTION
@@ -26,7 +26,7 @@ def complaints(
 
 
 def unneeded(sources: Mapping[str, Source], by_name: Iterable[str]) -> list[str]:
-    """Modules that may import what no text says, and do not."""
+    """Modules that may import by computed names, and do not."""
     return [
         module
         for module in by_name

@@ -1,4 +1,4 @@
-"""Tables of moves, `old new` a line, applied to what is reported: the tree as it will be."""
+"""Tables of moves, `old new` a line: the report is of the tree after them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -8,7 +8,7 @@ from tests.house.imports import Edge
 
 
 def read(paths: Iterable[Path]) -> dict[str, str]:
-    """Old module -> new module, of the lines that move whole modules."""
+    """Old module -> new module, for the lines that move whole modules."""
     found = {}
     for path in paths:
         for line in path.read_text("utf-8").splitlines():

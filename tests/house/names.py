@@ -1,4 +1,4 @@
-"""Checks of names: no two public classes of one name; modules are named by words of the field."""
+"""Checks of names: no two public classes of one name; module names use words of the field."""
 
 import ast
 import re
@@ -12,9 +12,9 @@ GLOSSARY = Path("specs", "glossary.md")
 
 
 def classes(house: House) -> Iterator[Finding]:
-    """Public classes at the top of modules whose name another has, in what is tested or in tests.
+    """Public classes whose name another one has, in the product or in tests.
 
-    `aotlite.testing` may have a word for what it tests.
+    `aotlite.testing` may share a name with the product.
     """
     found: dict[str, list[str]] = {}
     for module, source in house.sources.items():
@@ -28,7 +28,7 @@ def classes(house: House) -> Iterator[Finding]:
 
 
 def words(house: House) -> Iterator[Finding]:
-    """Words of modules' names that are neither in the glossary nor the field's."""
+    """Words in module names that are neither in the glossary nor among the field's words."""
     known = glossary((house.tree.root / GLOSSARY).read_text("utf-8")) | set(plan()["words"].split())
     for module in house.sources:
         for word in words_of(module):
@@ -37,7 +37,7 @@ def words(house: House) -> Iterator[Finding]:
 
 
 def words_of(module: str) -> list[str]:
-    """The words of a module's own name; a stage's number is none."""
+    """The words of a module's last name, without a stage's number."""
     parts = module.rpartition(".")[2].split("_")
     return [part for part in parts if part and not re.fullmatch(r"s\d+", part)]
 

@@ -4,9 +4,9 @@
     python -m tests.house.one_tensor --backend cpu      with kernels in C (needs a compiler)
     python -m tests.house.one_tensor --write            the functions that `x[0].mul_(2.0)` passes
 
-The example is compiled, called twice, and its second value goes backward. A line is a statement, as
-coverage tools count: one that spans several lines counts once. What importing a module runs, bodies
-of modules and of classes among it, is not counted.
+The example is compiled and called twice, and a backward runs from the second value. A line is a
+statement, as in coverage tools: one of several lines counts once. Imports, with the bodies of
+modules and classes, do not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.house.sources import ROOT
 
 README = "README.md"
 EXAMPLE = "<README.md>"
-"""The file that the example's code says it is of: files of the checkout are the library's own."""
+"""The file name of the example's code, as files of the checkout count as the library's."""
 
 WRITE = "x[0].mul_(2.0)"
 BACKWARD = "value.backward()"
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def line_path(backend: str) -> Iterator[str]:
-    """How many lines of each file ran, and their sum."""
+    """The number of executed lines of each file, and their sum."""
     lines = Lines()
     run(example(backend), lines)
     counts = {name: len(lines.statements(name)) for name in lines.found}
@@ -62,9 +62,9 @@ def line_path(backend: str) -> Iterator[str]:
 
 
 def write_path(backend: str) -> Iterator[str]:
-    """The functions that run in the line of the write, or are handed a node of that line.
+    """The functions that run in the line of the write, or get a node of that line.
 
-    Kernels and written code have no nodes: of them `--write` tells nothing.
+    Kernels and generated code have no nodes and are not listed.
     """
     code = example(backend)
     functions = Functions(line_of(WRITE))
@@ -140,7 +140,7 @@ class Tracer:
 
 
 class Lines(Tracer):
-    """The lines that ran, by module, in the order in which they ran first."""
+    """The executed lines by module, in the order of their first execution."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ def position(code: CodeType, offset: int) -> int | None:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether a frame runs a function of a file of the library: generated code is in none."""
+    """Whether a frame runs a function of a file of the library; generated code has no file."""
     name = str(frame.f_globals.get("__name__"))
     is_class_body = not frame.f_code.co_flags & inspect.CO_OPTIMIZED
     is_file = frame.f_code.co_filename.endswith(".py")

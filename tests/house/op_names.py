@@ -1,4 +1,4 @@
-"""No table of op names outside the table of ops: what an op is, its declaration says (OPS-1)."""
+"""No table of op names outside the table of ops: declarations have all facts (OPS-1)."""
 
 import ast
 import functools
@@ -35,7 +35,7 @@ def ops(root: Path) -> set[str]:
 
 
 def literals(source: Source, declared: Set[str]) -> Iterator[tuple[int, list[str]]]:
-    """(line, op names) of the literals of which most items are ops, and four at least."""
+    """(line, op names) of the literals with at least four ops, which are most of the items."""
     for node in source.of(ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call):
         items = _texts(node)
         found = [each for each in items if each in declared]

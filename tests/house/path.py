@@ -1,7 +1,7 @@
-"""The reading path: the files that hold the whole algorithm for plain tensors, from call to kernel.
+"""The reading path: the files with the whole algorithm for plain tensors, from call to kernel.
 
-Whoever reads them in a day meets no import that leads off, but for a few named seams: a feature, or
-a room that is taken on trust, with the modules that are it.
+Its imports stay on the path, but for a few named seams: the modules of a feature, or of a room that
+the reader takes on trust.
 """
 
 import functools
@@ -19,7 +19,7 @@ _TO_READ = re.compile(r"^(?:Read beside this page|Also on the path): (.*)", re.M
 
 
 def lines(house: House) -> Iterator[Finding]:
-    """The lines of the path, where they are too many for a day."""
+    """The lines of the path, if they are too many for a day."""
     found = {name: house.sources[name].lines for name in _path(house) if name in house.sources}
     if sum(found.values()) > LINES:
         for name, count in found.items():
@@ -27,7 +27,7 @@ def lines(house: House) -> Iterator[Finding]:
 
 
 def leads_off(house: House) -> Iterator[Finding]:
-    """Modules that the path imports, and that are neither on it nor of a seam."""
+    """Modules that the path imports, and that are neither on it nor in a seam."""
     for target, sources in _off(house).items():
         if not any(_is_of(target, patterns) for patterns in plan()["seams"].values()):
             text = f"{target}, by {', '.join(sorted(sources))}"
@@ -35,7 +35,7 @@ def leads_off(house: House) -> Iterator[Finding]:
 
 
 def unmet(house: House) -> Iterator[Finding]:
-    """What of the path and its seams does not fit the tree, and seams past the number allowed."""
+    """Entries of the path and its seams that match no module, and seams past the allowed number."""
     path, seams = _path(house), plan()["seams"]
     for name in path:
         if name not in house.sources:

@@ -1,6 +1,6 @@
-"""Pages say of what is built that it is there.
+"""Pages call no built feature missing.
 
-What is not built stands in one list, in docs/limits.md, and on no other page.
+The features that are not built are in one list, in docs/limits.md, and on no other page.
 """
 
 import functools
@@ -23,7 +23,7 @@ PLACES = ("specs", "docs", "aotlite", "ir", "backends", "README.md", "examples")
 
 
 def says_not_built(path: Path, text: str) -> Iterator[str]:
-    """Remarks that something is missing, on another page than the list of what is."""
+    """Remarks about missing features on other pages than the list."""
     if path.parts[0] in PLACES and path != LIST:
         for match in PHRASE.finditer(text):
             said = " ".join(match[0].split())
@@ -31,7 +31,7 @@ def says_not_built(path: Path, text: str) -> Iterator[str]:
 
 
 def lists_what_is_built(path: Path, text: str) -> Iterator[str]:
-    """Items of the list that the glossary defines: what it defines, there is."""
+    """Items of the list that the glossary defines, which has only built features."""
     if path == LIST:
         for match in ITEMS.finditer(text):
             for item in re.split(r", (?:and )?", match[1].rstrip(".")):

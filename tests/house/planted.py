@@ -1,4 +1,4 @@
-"""A house of planted sources: what a check has to reject."""
+"""A house of planted sources, which a check has to reject."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The state of the house, printed: what each check counts, and where."""
+"""The printed state of the house: the counts of each check, and their places."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.house.sources import Scope
 
 @dataclass(frozen=True)
 class View:
-    """What of the house is printed: what concerns one package, in short or all of it."""
+    """The printed part of the house: one package or all, in short or in full."""
 
     house: House
     package: str = "aotlite"
@@ -27,7 +27,7 @@ class View:
         return self.concerns(edge.source, edge.target)
 
     def findings(self, check: Check) -> list[Finding]:
-        """What a check finds of the package. Imports concern who is imported as well."""
+        """The findings of a check about the package; an import is also about the imported one."""
         found = check.find(self.house)
         whole = self.package == "aotlite"
         named = self.package.removeprefix("aotlite.")
@@ -39,7 +39,7 @@ class View:
 
 
 def summary_lines(view: View) -> Iterator[str]:
-    """A line a check: how much there is of it in the package, in how many places."""
+    """One line for each check: its count in the package, and the number of places."""
     for check in CHECKS.values():
         found = view.findings(check)
         total, places = sum(each.amount for each in found), len({each.key for each in found})
@@ -78,7 +78,7 @@ def shortened(names: list[str], most: int | None) -> str:
 
 
 def check_lines(check: Check, view: View) -> Iterator[str]:
-    """Totals by key, the largest first; below each what it is made of."""
+    """Totals by key, the largest first, each with its findings."""
     found = view.findings(check)
     totals: Counter[str] = Counter()
     for each in found:
@@ -95,7 +95,7 @@ def check_lines(check: Check, view: View) -> Iterator[str]:
 
 
 def order_lines(view: View) -> Iterator[str]:
-    """What stands directly in the package, by floor as imports have it, whatever the plan says."""
+    """The direct members of the package, by floor as by their imports, without the plan."""
     depth = view.package.count(".") + 2
 
     def part(module: str) -> str:
@@ -114,14 +114,14 @@ def order_lines(view: View) -> Iterator[str]:
 
 
 def allowance_lines(view: View) -> Iterator[str]:
-    """What is exceeded or no longer needed, of the whole tree."""
+    """The exceeded and the unneeded allowances of the whole tree."""
     found = list(complaints(view.house, allowed_in(view.house)))
     yield f"{len(found)} allowances are exceeded or no longer needed"
     yield from (f"  {each}" for each in found)
 
 
 def allowed_in(house: House) -> dict[str, Allowances]:
-    """The allowances of this checkout, whatever tree is looked at."""
+    """The allowances of this checkout, whatever the tree of the house."""
     text = allowances.FILE.read_text("utf-8") if allowances.FILE.exists() else ""
     return allowances.read(text)
 

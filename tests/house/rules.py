@@ -1,4 +1,4 @@
-"""What no module may do, whatever its floor: rules from a source file to complaints."""
+"""Rules for every module, whatever its floor: functions from a source file to complaints."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ STANDARD_VARIABLES = {
     "aotlite.backends.native.compiler.compilers": {"CC"},
     "aotlite.backends.native.cache.trusted_folders": {"XDG_CACHE_HOME"},
 }
-"""Variables of everybody, by the one module that reads them."""
+"""Module -> the standard environment variables that it alone may read."""
 SHOWS_THE_ENVIRONMENT = "aotlite.cli.doctor.environment"  # shows what others read
 FOLDER_NAMES = ("ir", "backends")
 HOLD_LOCKS_OF_THEIR_OWN = (
@@ -21,7 +21,7 @@ HOLD_LOCKS_OF_THEIR_OWN = (
     "aotlite.backends.native.compiler.compiler_process",
     "aotlite.testing",
 )
-"""Where a lock of Python's own is made: one that a fork waits for, or that no child takes over."""
+"""Modules that make a plain lock, which a fork waits for, or which no child inherits."""
 
 
 def imports_by_folder_name(source: Source) -> Iterator[str]:
@@ -32,9 +32,9 @@ def imports_by_folder_name(source: Source) -> Iterator[str]:
 
 
 def imports_torch(source: Source) -> Iterator[str]:
-    """Imports of PyTorch by what is installed: it is a thing to compare with.
+    """Imports of PyTorch by the product, which only tests compare with.
 
-    `aotlite.testing` may import it where a comparison is asked for: inside functions.
+    `aotlite.testing` may import it inside functions that compare.
     """
     accepted = {Scope.FUNCTION} if is_within(source.module, "aotlite.testing") else set()
     if set(imports_of("torch", source)) - accepted:
@@ -51,7 +51,7 @@ def imports_of(package: str, source: Source) -> list[Scope]:
 
 @functools.cache
 def _mentions(package: str) -> re.Pattern[str]:
-    """A text that may import a package: few files are parsed for it."""
+    """A pattern of texts that may import a package, so that few files are parsed."""
     return re.compile(
         rf"^\s*(?:import|from)\s+(?:[\w.]+(?: as \w+)?,\s*)*{package}\b"
         rf"|(?:import_module|importorskip|__import__)\(\s*[\"']{package}\b",
@@ -77,17 +77,17 @@ def makes_a_lock(source: Source) -> Iterator[str]:
 
 
 def hides_comparisons(source: Source) -> Iterator[str]:
-    """Imports of PyTorch at the top of a test module: without it, its tests would go uncounted."""
+    """Imports of PyTorch at the top of a test module, which hide its tests without PyTorch."""
     name = source.module.rpartition(".")[2]
     if name.startswith("test_") and Scope.TOP in imports_of("torch", source):
         yield f"{source.module}: imports torch at its top, expected the fixture `torch`"
 
 
 def reads_another_variable(source: Source) -> Iterator[str]:
-    """Uses of the environment other than reading a variable by its literal name: one of the four.
+    """Uses of the environment other than reads of one of the four variables by literal name.
 
-    Or one of STANDARD_VARIABLES, in its module. A child may be given the whole with more in it, as
-    `env={**os.environ, "NAME": value}`: it has it anyway.
+    Reads of STANDARD_VARIABLES in their modules are allowed. A child may get the environment with
+    additions, as `env={**os.environ, "NAME": value}`.
     """
     module = source.module
     if module == SHOWS_THE_ENVIRONMENT or "env" not in source.text:

@@ -1,4 +1,4 @@
-"""Tests that may take long are few, and each says why."""
+"""Slow tests are few, and each has a reason."""
 
 import ast
 from collections.abc import Iterator

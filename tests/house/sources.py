@@ -11,11 +11,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = {"aotlite": "aotlite", "ir": "aotlite.ir", "backends": "aotlite.backends"}
-"""Folders and the packages that they install as."""
+"""Folder -> the package that it is installed as."""
 
 
 class Scope(Enum):
-    """Where a statement stands: when it runs."""
+    """The place of a statement, which decides when it runs."""
 
     TOP = "at the top"
     TYPING = "for type checkers"
@@ -29,14 +29,14 @@ _FIELDS = {
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-"""What is looked through of a node: contexts and operators hold nothing."""
+"""The fields of a node that are searched; contexts and operators have no children."""
 
 
 class Source:
     """One Python file: its module's name, its text, and its syntax tree, sorted by kind of node."""
 
     def __init__(self, module: str, text: str, path: Path | None = None) -> None:
-        """`module` ends in `.__init__` where the file is a package's own."""
+        """`module` ends in `.__init__` if the file is a package's own."""
         self.is_package = module.endswith(".__init__")
         self.module = module.removesuffix(".__init__")
         self.text = text
@@ -82,7 +82,7 @@ def _sorted_nodes(
     scopes: dict[ast.AST, Scope] = {}
     waiting: dict[Scope, list[Any]] = {scope: [] for scope in Scope}
     waiting[Scope.TOP].append(tree)
-    for scope in Scope:  # what is met in one scope may wait in a later one
+    for scope in Scope:  # a node of one scope may contain a later one
         here = waiting[scope]
         while here:
             node = here.pop()
@@ -127,7 +127,7 @@ class Tree:
 
     @functools.cached_property
     def product(self) -> dict[str, Source]:
-        """All that is installed, parsed."""
+        """All installed files, parsed."""
         found = self.folders(*PRODUCT)
         with no_garbage_collection():
             for source in found.values():
@@ -147,7 +147,7 @@ def python_files(folder: Path) -> Iterable[Path]:
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Syntax trees have no circles: collections would look through a million nodes for nothing."""
+    """A block without garbage collection, as syntax trees have many nodes and no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -15,13 +15,13 @@ def in_circles(house: House) -> Iterator[Finding]:
 
 
 def against_floors(house: House) -> Iterator[Finding]:
-    """Imports that do not go down, by pair of rooms."""
+    """Imports that do not go down a floor, by pair of rooms."""
     for source, target, edge in floors().violations(house.edges):
         yield Finding(f"{_room(source)} -> {_room(target)}", str(edge), module=edge.source)
 
 
 def without_room(house: House) -> Iterator[Finding]:
-    """Modules that stand in no room of the plan, by package."""
+    """Modules without a room of the plan, by package."""
     for module in floors().unplaced(house.sources):
         yield Finding(short(module.rpartition(".")[0] or module), module, module=module)
 

@@ -1,4 +1,4 @@
-"""Allowances only fall: what exceeds one is a complaint, and so is one that nobody needs."""
+"""Allowances only fall: an exceeded one is a complaint, and so is an unneeded one."""
 
 import pytest
 

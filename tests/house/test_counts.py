@@ -1,4 +1,4 @@
-"""Checks of sizes, names and types reject what breaks them."""
+"""Checks of sizes, names and types reject breaches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The path of one tensor: how long it is, and what the command counts."""
+"""The path of one tensor: its length, and the counts of the command."""
 
 import os
 import subprocess

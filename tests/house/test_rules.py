@@ -1,4 +1,4 @@
-"""Each rule of modules rejects what breaks it, and accepts what does not."""
+"""Each rule of modules rejects a breach, and accepts correct modules."""
 
 import pytest
 

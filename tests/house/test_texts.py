@@ -1,4 +1,4 @@
-"""Each rule of texts rejects what breaks it."""
+"""Each rule of texts rejects a breach."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What no text may say, and how long a file may be."""
+"""Rules of texts: forbidden words, and the length of files."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def is_unfinished(path: Path, text: str) -> Iterator[str]:
 
 
 def names_a_registry(path: Path, text: str) -> Iterator[str]:
-    """Where packages come from is the business of the machine that installs them."""
+    """Names of package registries, which belong to the installing machine."""
     for match in REGISTRIES.finditer(text):
         yield f"{path}:{line_of(match, text)}: names a package registry"
 

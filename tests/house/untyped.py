@@ -1,4 +1,4 @@
-"""Checks of types: how often a package says `Any`, and parameters that must not be."""
+"""Checks of types: the uses of `Any` in a package, and parameters that must not be `Any`."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from tests.house.house import Finding, House, short
 from tests.house.sources import Source
 
 PARAMETERS = {"recorder", "captured", "plan", "both", "calling"}
-"""What stages hand to each other: a reader has to know what it is."""
+"""The parameters for stages' records, which need a type."""
 
 
 def anything(house: House) -> Iterator[Finding]:
@@ -20,14 +20,14 @@ def anything(house: House) -> Iterator[Finding]:
 
 
 def uses(source: Source) -> int:
-    """How often a module says `Any`, imports aside. Text of annotations counts."""
+    """The uses of `Any` in a module without imports; annotations in strings count."""
     names = sum(node.id == "Any" for node in source.of(ast.Name))
     members = sum(node.attr == "Any" for node in source.of(ast.Attribute))
     return names + members
 
 
 def parameters(house: House) -> Iterator[Finding]:
-    """Parameters under the names of stages' records that are annotated as anything."""
+    """Parameters with names of stages' records that are annotated as `Any`."""
     for module, source in house.sources.items():
         for node in source.of(ast.arg):
             annotation = "" if node.annotation is None else ast.unparse(node.annotation)

@@ -1,9 +1,9 @@
 """Mutation testing of the deciding code by properties alone.
 
-    python -m tests.mutation record                   which case executes which line: minutes
-    python -m tests.mutation run --seed 0 --each 80   the sample: hours, may be ended and gone on
-    python -m tests.mutation run --again              the survivors once more
-    python -m tests.mutation summary --survivors      the figures, and what survived
+    python -m tests.mutation record                   records the lines of each case: minutes
+    python -m tests.mutation run --seed 0 --each 80   runs the sample: hours; can be continued
+    python -m tests.mutation run --again              runs the survivors again
+    python -m tests.mutation summary --survivors      the figures, and the survivors
     python -m tests.mutation show 17                  one mutant
     python -m tests.mutation unreached                lines that no property executes
 
@@ -109,7 +109,7 @@ def _record(given: argparse.Namespace) -> int:
 
 
 def _recorded(path: Path) -> reach.Reach:
-    """What has been recorded of this code."""
+    """The record of this code."""
     try:
         return reach.load(path)
     except (FileNotFoundError, ValueError):

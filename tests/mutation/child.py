@@ -1,8 +1,7 @@
-"""Runs the properties against one mutant, in a process of its own; the verdict.
+"""Runs the properties against one mutant in a child process, and returns the verdict.
 
-A mutant is caught by the first case that is false, by a hang, or because its process dies. It has
-survived when all cases have passed that execute its statement, and others that are likely to, until
-the time is over.
+A mutant is caught by the first case that fails, by a hang, or by a crash. It survives if all cases
+that execute its statement pass, and likely further ones until the time is over.
 """
 
 from __future__ import annotations
@@ -35,35 +34,35 @@ HEAVY = (
     *("attrs", "numpy", "sympy", "networkx", "optree", "ml_dtypes"),
     *("rich.console", "rich.table", "hypothesis", "pytest"),
 )
-"""What aotlite and the properties import; not aotlite, which each child imports with its mutant."""
+"""The imports of aotlite and the properties, without aotlite, which each child imports."""
 IMPORT = 20.0
-"""Seconds that the import of aotlite with a mutant may take."""
+"""The limit for an import of aotlite with a mutant, in seconds."""
 
 
 @attrs.frozen
 class Verdict:
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     kind: str
     """"caught", "hang", "crash" or "survived"."""
     by: str = ""
     """The case that caught it."""
     text: str = ""
-    """What it said."""
+    """The message of the case."""
     cases: int = 0
-    """How many passed before: cases that execute its statement, and neighbors of theirs."""
+    """The number of cases that passed before: those that execute its statement, and neighbors."""
     of: int = 0
-    """How many execute its statement."""
+    """The number of cases that execute its statement."""
     seconds: float = 0.0
 
     @property
     def is_caught(self) -> bool:
-        """Whether a property told it from the code as it is."""
+        """Whether a property failed for it."""
         return self.kind != "survived"
 
 
 def preload() -> None:
-    """Imports what all children need. To be called before the first of them."""
+    """Imports the modules that all children need; called before the first child."""
     for name in HEAVY:
         importlib.import_module(name)
     if importlib.util.find_spec("torch") is not None:  # an oracle for layouts
@@ -76,7 +75,7 @@ def preload() -> None:
 
 
 def preload_all() -> Ran:
-    """Imports aotlite and the properties, too; which functions of the deciding code ran then."""
+    """Imports aotlite and the properties, too; returns the functions that ran meanwhile."""
     with noting_calls() as ran:
         from tests.mutation import families
 
@@ -95,8 +94,8 @@ def preload_all() -> Ran:
 def planned(reach: Reach, mutant: Mutant, seed: int, budget: float) -> list[str]:
     """The cases to run, in order: those that execute the statement; families take turns.
 
-    Turns are by time: each family gets as much of it as any other, so that many cases of a cheap
-    one weigh as few of a dear one. As many as take three times the budget, should they be quick.
+    Each family gets equal time, so that many cases of a fast family weigh as much as few of a slow
+    one. The cases take three times the budget, as they may be faster than recorded.
     """
     rng = random.Random(f"{seed}:{mutant.key}")
     groups: dict[str, list[str]] = defaultdict(list)
@@ -133,9 +132,9 @@ def _in_turns(
 def start(
     mutant: Mutant | None, cases: list[str], seconds: dict[str, float], budget: float, out: Path
 ) -> int:
-    """Forks a process that runs the cases and writes its verdict to a file; the process's id.
+    """Forks a process that runs the cases and writes its verdict to a file; returns its id.
 
-    Without a mutant it runs the code as it is. Where the mutant's module has been imported, its
+    Without a mutant it runs the original code. If the mutant's module has been imported, its
     function's code is swapped.
     """
     child = os.fork()
@@ -204,7 +203,7 @@ def _module(mutant: Mutant) -> str:
 
 
 def _attempt(name: str, action: Any, seconds: float) -> Verdict | None:
-    """The verdict, if an action does not go through in time."""
+    """Runs an action; returns a verdict if it raises or takes too long."""
     try:
         with at_most(seconds):
             action()

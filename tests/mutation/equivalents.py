@@ -1,7 +1,7 @@
-"""The mutants that no observation can tell from the code: `equivalent.toml`, argued one by one.
+"""The mutants without an observable difference: `equivalent.toml`, with a reason each.
 
-An entry names a mutant and the line that it changes. An entry whose line is no more there is an
-error: the argument was about another line.
+An entry names a mutant and the line that it changes. An entry whose line has changed is an error,
+as its reason is about another line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OutdatedError(ValueError):
 
 
 def load(path: Path = PATH) -> dict[str, str]:
-    """Reasons by key. Raises OutdatedError for entries whose mutant or line is another by now."""
+    """Key -> reason. Raises OutdatedError for entries whose mutant or line has changed."""
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
     known = _lines({entry["key"].partition("::")[0] for entry in entries})
     wrong = [e["key"] for e in entries if known.get(e["key"]) != e["text"]]

@@ -1,7 +1,7 @@
-"""The properties that mutants are run against: drawn or exhaustive checks, never named examples.
+"""The properties for mutants: random or exhaustive checks, without named examples.
 
-A family is a check of a seed: it raises if what it checks is not so. A case is a family and a seed.
-Of Hypothesis's tests the seed draws the examples; explicit examples are left out.
+A family is a check of a seed, which raises if a property is false. A case is a family and a seed.
+In Hypothesis' tests the seed draws the examples; explicit examples are left out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ options.DEFAULT_BACKEND = "reference"  # as in the suite: bits are compared, no 
 
 @attrs.frozen
 class Family:
-    """A check, and how many seeds of it are in the pool."""
+    """A check, and the number of its seeds in the pool."""
 
     name: str
     count: int
@@ -63,7 +63,7 @@ def run(case: str) -> None:
 
 
 def neighbors(case: str) -> Iterator[str]:
-    """Further cases that are likely to execute what a case executes: those of the same cell."""
+    """Further cases that are likely to execute the same lines: those of the same cell."""
     name, _, seed = case.rpartition(" #")
     if name == "alias programs":
         for number in range(10):
@@ -139,7 +139,7 @@ def _of_hypothesis(name: str) -> Iterator[Family]:
 
 
 def _parameters(test: Any) -> list[dict[str, Any]]:
-    """The arguments beside those that Hypothesis draws; none of a test that wants fixtures."""
+    """The parameters that Hypothesis does not draw; none for a test with fixtures."""
     wanted = list(signature(test).parameters)
     if not wanted:
         return [{}]
@@ -150,7 +150,7 @@ def _parameters(test: Any) -> list[dict[str, Any]]:
 
 
 def warm_up() -> None:
-    """Lets Hypothesis look for constants in all modules, which it does once, at the first draw."""
+    """Runs a first draw, at which Hypothesis searches all modules for constants, once."""
 
     @settings(max_examples=3, database=None)
     @given(st.integers(), st.text())
@@ -175,7 +175,7 @@ def _draw(test: Any, arguments: dict[str, Any], seed: int) -> None:
     test(**arguments)
 
 
-# ----------------------------------------------------------------------------- drawn by themselves
+# ------------------------------------------------------------------------- own random checks
 _OVERLAP = (
     ("compare_pairs", 60),
     ("compare_bytes", 40),

@@ -1,7 +1,7 @@
 """The ledger: JSON lines. First the header: version, seed, commit, digest of the code, the sample.
 
-Then a line for each verdict; of two for one mutant the later counts. A last line that was cut off
-is left out, and its mutant is run again.
+Then a line for each verdict; of two for one mutant the later one counts. An incomplete last line is
+left out, and its mutant runs again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ VERSION = 1
 
 
 class LedgerError(ValueError):
-    """A ledger that cannot be gone on with; says why, and what to do."""
+    """Raised for a ledger that cannot be continued; the message says why, and what to do."""
 
 
 @attrs.define
 class Ledger:
-    """The sample, and the verdicts that there are."""
+    """The sample, and the present verdicts."""
 
     path: Path
     header: dict[str, Any]
@@ -39,7 +39,7 @@ class Ledger:
         """Writes a verdict."""
         self.verdicts[mutant.key] = verdict
         with self.path.open("a") as file:
-            # First the end of a line that was cut off, if there is one.
+            # First ends an incomplete line, if there is one.
             file.write("\n" + json.dumps({"key": mutant.key, **attrs.asdict(verdict)}) + "\n")
 
     def missing(self) -> list[Mutant]:

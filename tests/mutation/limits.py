@@ -13,11 +13,11 @@ MEMORY = 5 * 2**30
 
 
 class Hang(BaseException):
-    """A case that takes too long. No `Exception`, which what runs it may take for a result."""
+    """Raised in a case that takes too long. No `Exception`, which a case could catch."""
 
 
 def limit(seconds: float) -> None:
-    """Limits this process: memory, and processor time, at whose end the system kills it."""
+    """Limits the memory and the processor time of this process, which the system then kills."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     whole = int(seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 5))

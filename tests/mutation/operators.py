@@ -1,4 +1,4 @@
-"""The mutation operators: those of cosmic-ray, and the field's usual ones that it has not.
+"""The mutation operators: those of cosmic-ray, and usual ones that it lacks.
 
 Of cosmic-ray's: comparisons, arithmetic, numbers, `and`/`or`, `not`, booleans, `break`/`continue`,
 loops without iteration, exceptions that are caught. Ours: statements deleted, conditions that are
@@ -48,7 +48,7 @@ class _OneWay(Operator):
 
 
 class DeleteStatement(_OneWay):
-    """Puts `pass` in the place of an assignment, a call, a raise or a `del`."""
+    """Replaces an assignment, a call, a raise or a `del` by `pass`."""
 
     def concerns(self, node: Any) -> bool:
         if node.type != "simple_stmt":
@@ -70,7 +70,7 @@ class ReturnNone(_OneWay):
     """Leaves the result out of a `return`."""
 
     def concerns(self, node: Any) -> bool:
-        # In the place of False, None would be seen by nobody.
+        # None in place of False makes no difference.
         return node.type == "return_stmt" and node.children[1].get_code().strip() not in _NO
 
     def mutate(self, node: Any, index: int) -> Any:
@@ -130,7 +130,7 @@ class DropOperand(Operator):
 
 
 class SwapMembership(Operator):
-    """Puts `not in` in the place of `in`, and back."""
+    """Replaces `in` by `not in`, and the reverse."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
         if node.type == "comparison":
@@ -155,7 +155,7 @@ class SwapMembership(Operator):
 
 
 class SwapArguments(_OneWay):
-    """Puts the first two positional arguments of a call in the other order."""
+    """Exchanges the first two positional arguments of a call."""
 
     def concerns(self, node: Any) -> bool:
         if node.type != "arglist" or node.parent is None or node.parent.type != "trailer":
@@ -187,7 +187,7 @@ _LEFT_OUT = {"RemoveDecorator", "VariableReplacer", "VariableInserter"}
 
 
 def _is_odd(name: str) -> bool:
-    """Whether an operator puts another comparison in the place of `is`, or `is` in another's."""
+    """Whether an operator replaces `is` by another comparison than `is not`, or another by `is`."""
     _, _, change = name.partition("ReplaceComparisonOperator_")
     return "Is" in change and change not in ("Is_IsNot", "IsNot_Is")
 

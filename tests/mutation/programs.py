@@ -1,7 +1,7 @@
-"""The random programs as properties of a seed: all that is known here of how they are drawn.
+"""The random programs as properties of a seed; other modules do not know how they are drawn.
 
-Beside what a compiled call does, what it does it with: the same arguments again find their entry
-(GRD-1, GRD-2), and only what has a reason is refused (GEN-2).
+The properties: a compiled call has the effects of eager, the same arguments find their entry again
+(GRD-1, GRD-2), and each refusal has a reason (GEN-2).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def alias_program_towards(target: int, number: int) -> None:
 
 
 def alias_program_again(number: int) -> None:
-    """Calls that were met compile nothing again, and are as in eager whenever they come."""
+    """Repeated calls compile nothing, and equal eager in any order."""
     program = draw(number, POSSIBLE[(number * 4099) % len(POSSIBLE)])
     compiled = al.compile(body_of(LIBRARY, program), **options_of(number))
     worlds = [eager_call(program, place)[0] for place in range(len(program.calls))]
@@ -106,7 +106,7 @@ _REASONS: tuple[tuple[str, set[str]], ...] = (
     ("by set_", {"set_", "resize_"}),
     ("as_strided|of another dtype, is written|of what detach_ gave", set()),
 )
-"""What the text of a refusal says, and the ops of which a program must have one then, if any."""
+"""Text of a refusal -> the ops of which the program must have one, if any."""
 
 
 def _has_reason(text: str, program: Program) -> bool:

@@ -1,9 +1,8 @@
-"""Which case executes which line of the deciding code: recorded once, for all mutants.
+"""The lines of the deciding code that each case executes, recorded once for all mutants.
 
-A case that does not execute the statement of a mutant cannot tell it from the code as it is. Each
-case is traced in a process of its own, forked from one that has imported everything: else what one
-case leaves in a cache would hide lines from the next. Cases that fail as things are, or are slow,
-are left out of the pool, and named.
+A case that does not execute the statement of a mutant cannot fail for it. Each case is traced in a
+fork of a process that has imported everything, as caches of one case would hide lines of the next.
+Cases that fail without a mutant, or are slow, are left out of the pool, and named.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from tests.mutation.limits import Hang, at_most, limit
 from tests.mutation.targets import FILES, ROOT
 
 SLOWEST = 8.0
-"""Seconds of a case that is used."""
+"""The most seconds of a case in the pool."""
 
 Lines = dict[str, set[int]]
 
 
 def digest() -> str:
-    """Of the deciding code: lines that were recorded are lines of these files."""
+    """The digest of the deciding code, of whose files the record has lines."""
     found = hashlib.sha256()
     for file in FILES:
         found.update((ROOT / file).read_bytes())
@@ -46,18 +45,18 @@ def digest() -> str:
 
 @attrs.define
 class Reach:
-    """What was recorded."""
+    """The record."""
 
     digest: str
     seconds: dict[str, float]
-    """By case; of those that pass, without the tracing's share."""
+    """Passing case -> seconds, without the share of the tracing."""
     failed: dict[str, str]
-    """Why a case is not used."""
+    """Case -> the reason why it is not used."""
     lines: dict[str, dict[int, list[str]]]
-    """By file and line, the cases that execute it."""
+    """File -> line -> the cases that execute it."""
 
     def cases_of(self, file: str, first: int, last: int) -> list[str]:
-        """The cases that execute one of these lines; all, where they run at import."""
+        """The cases that execute one of these lines; all cases, if a line runs at import."""
         lines = self.lines.get(file, {})
         span = range(first, last + 1)
         found = dict.fromkeys(case for line in span for case in lines.get(line, ()))
@@ -131,12 +130,12 @@ def traced() -> Iterator[Lines]:
 
 
 def in_child(action: Callable[[], Any]) -> Any:
-    """What a function gives in a forked process; None if that ends otherwise."""
+    """Returns the result of a function in a fork; None if the fork dies."""
     return begun(action)()
 
 
 def begun(action: Callable[[], Any]) -> Callable[[], Any]:
-    """Runs a function in a forked process; gives what waits for its result, None if it dies."""
+    """Runs a function in a fork; returns a function that waits for its result (None if it dies)."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -182,7 +181,7 @@ def _modules_after(run: Callable[[str], None], todo: list[str]) -> list[str]:
     for case in todo[:: max(1, len(todo) // 40)]:
         try:
             run(case)
-        except Exception:  # what fails is found when its turn comes
+        except Exception:  # its failure is recorded in its turn
             continue
     return [name for name in sys.modules if name.startswith(("aotlite", "tests", "numpy", "sympy"))]
 
@@ -228,7 +227,7 @@ def merged(parts: list[Reach]) -> Reach:
 
 
 def record_in_parts(chosen: list[str], jobs: int, note: Callable[[int], None]) -> Reach:
-    """The record of cases, made by some processes at once; notes how many are done, about."""
+    """The record of cases, made by several processes; notes about how many are done."""
     others = [begun(partial(record, chosen[i::jobs])) for i in range(1, jobs)]
     first = record(chosen[::jobs], lambda done: note(done * jobs))
     return merged([first, *(each() for each in others)])

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def replace_source(path: Path, source: str) -> None:
-    """Makes this process import `source` in the place of a file. For the rest of its life."""
+    """Makes this process import `source` in place of a file, for the rest of its life."""
     loader: Any = importlib.machinery.SourceFileLoader
     read = loader.get_code
 

@@ -1,4 +1,4 @@
-"""Runs mutants, some at a time, each in a process of its own that is ended if it takes too long."""
+"""Runs mutants in parallel, each in a process with a time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.mutation.swapped import may_be_swapped
 
 @attrs.frozen
 class Plan:
-    """How mutants are run."""
+    """The settings of a run."""
 
     reach: Reach
     seed: int = 0
@@ -28,9 +28,9 @@ class Plan:
     """Seconds of processor time for a mutant that survives."""
     jobs: int = 1
     swaps: bool = True
-    """Whether code is swapped where that is enough; else each mutant is imported."""
+    """Whether code is swapped if possible; else each mutant is imported."""
     patience: float = 40.0
-    """How much longer than its budget a process may take by the clock: others want the machine."""
+    """The factor of the budget that a process may take by the clock, as the machine is shared."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class _Running:
 
 
 def run_all(mutants: list[Mutant], plan: Plan) -> Iterator[tuple[Mutant, Verdict]]:
-    """Each mutant with its verdict, as they are found.
+    """Yields each mutant with its verdict when it is found.
 
     First those that have to be imported, in a process without aotlite; then those whose function's
     code is swapped.
@@ -75,7 +75,7 @@ def _run(mutants: list[Mutant], plan: Plan) -> Iterator[tuple[Mutant, Verdict]]:
 
 
 def baseline(plan: Plan, cases: list[str]) -> Verdict:
-    """The verdict about the code as it is, by some cases: it must survive."""
+    """The verdict about the original code by some cases, which it must survive."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "baseline"
         budget = 3 * plan.budget
@@ -110,8 +110,8 @@ def _begin(mutant: Mutant, plan: Plan, folder: Path) -> tuple[int, _Running]:
 def _ended(process: int, running: _Running) -> Verdict | None:
     """The verdict of a process that has ended, or that is ended now; None while it runs.
 
-    A hang is a matter of processor time, which the process limits itself. One that has waited by
-    the clock for too long says nothing: it may be that others had the machine.
+    A hang is a limit of processor time, which the process sets itself. A process over the limit by
+    the clock has no verdict, as the machine is shared.
     """
     done, status = os.waitpid(process, os.WNOHANG)
     count = len(running.cases)

@@ -18,7 +18,7 @@ A_FUNCTION = 3
 
 
 def sample(seed: int, each: int, strata: dict[str, tuple[str, ...]] | None = None) -> list[Mutant]:
-    """So many mutants of each stratum; fewer where its functions have no more."""
+    """`each` mutants of each stratum; fewer if its functions have fewer."""
     chosen = STRATA if strata is None else strata
     return [
         mutant

@@ -1,4 +1,4 @@
-"""Where code can be mutated: the sites of a file, by parso's tree and the operators' positions.
+"""The sites of a file, where code can be mutated: by parso's tree and the operators.
 
 Left out by rule: docstrings and other strings, f-strings, annotations, imports, decorators,
 assertions (they tell the type checker what holds), what stands within a `raise` (texts of errors;
@@ -36,19 +36,19 @@ class Mutant:
     """Its qualified name; "" at the level of the module."""
     operator: str
     ordinal: int
-    """Which of the function's places of this operator it is."""
+    """Its number among the function's positions of this operator."""
     text: str
-    """The line of source, so that a key is seen to be out of date."""
+    """The line of source, by which an outdated key is noticed."""
     line: int
     first: int
     """The first and the last line of the statement."""
     last: int
     occurrence: int
-    """Which of the file's places of this operator it is: what cosmic-ray counts."""
+    """Its number among the file's positions of this operator, as in cosmic-ray."""
 
     @property
     def key(self) -> str:
-        """What names it as long as its function stays as it is."""
+        """Its name, which is stable as long as its function does not change."""
         return f"{self.file}::{self.function}::{self.operator}::{self.ordinal}"
 
     @property
@@ -57,7 +57,7 @@ class Mutant:
         return stratum_of(self.file)
 
     def source(self) -> str | None:
-        """The mutated file; None if that is no other program."""
+        """The mutated file; None if it is the same program."""
         before = source_of(self.file)
         after = mutate_code(before, OPERATORS[self.operator], self.occurrence)
         return after if after is not None and _is_other(before, after) else None
@@ -65,7 +65,7 @@ class Mutant:
 
 @cache
 def source_of(file: str) -> str:
-    """The file as it is."""
+    """The original file."""
     return (ROOT / file).read_text(encoding="utf-8")
 
 
@@ -147,7 +147,7 @@ def _is_left_out(node: Any, position: Any) -> bool:
 
 
 def _is_field(node: Any) -> bool:
-    """Whether a node stands in a class's body, outside all functions."""
+    """Whether a node is in the body of a class, outside of functions."""
     return not any(parent.type == "funcdef" for _, parent in _ancestors(node))
 
 

@@ -1,4 +1,4 @@
-"""What the verdicts come to: a table by stratum, with Wilson's interval, and the survivors."""
+"""The summary of verdicts: a table by stratum, with Wilson's interval, and the survivors."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def wilson(hits: int, count: int, z: float = 1.959964) -> tuple[float, float]:
 
 
 def kind_of(mutant: Mutant, verdict: Verdict, equivalent: dict[str, str]) -> str:
-    """The verdict's kind; a survivor that is argued is "equivalent"."""
+    """The kind of a verdict; a survivor with a reason is "equivalent"."""
     return "equivalent" if not verdict.is_caught and mutant.key in equivalent else verdict.kind
 
 
 def table_of(ledger: Ledger, equivalent: dict[str, str]) -> Table:
-    """The figures by stratum: caught by a property that is false, by a hang, by a crash."""
+    """The figures by stratum: caught by a false property, by a hang, by a crash."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in STRATA}
     for mutant in ledger.mutants:
         verdict = ledger.verdicts.get(mutant.key)
@@ -69,7 +69,7 @@ def diff_of(mutant: Mutant, context: int = 0) -> str:
 
 
 def described(number: int, mutant: Mutant, verdict: Verdict | None) -> Iterator[str]:
-    """A mutant, its change, and what became of it, in lines."""
+    """A mutant, its change and its outcome, in lines."""
     place = f"{mutant.file}:{mutant.line} in {mutant.function or 'the module'}"
     yield f"{number}  {place}  {mutant.operator}"
     yield f"   {mutant.key}"

@@ -1,8 +1,8 @@
-"""A mutant put in place in a process that has imported everything: its function's code is swapped.
+"""Swaps the code of a mutant's function in a process that has imported everything.
 
-Much quicker than an import for each mutant. Only for what is inside a function that did not run
-while modules were imported, since what it gave then has been kept; everything else is imported
-anew, in a process without aotlite (`replaced.py`).
+Much faster than an import for each mutant. Only for functions that did not run during imports,
+since their results have been kept; other mutants are imported in a process without aotlite
+(`replaced.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIVE: dict[str, list[FunctionType]] = {}
 
 
 def find_functions() -> None:
-    """Looks for the functions of the deciding code that there are in this process."""
+    """Finds the functions of the deciding code in this process."""
     wanted = {str(ROOT / file): file for file in FILES}
     _LIVE.clear()
     for each in gc.get_objects():
@@ -54,7 +54,7 @@ def noting_calls() -> Iterator[Ran]:
 
 
 def may_be_swapped(mutant: Mutant, ran: Ran) -> bool:
-    """Whether the change is in the body of a function, and none of its code ran at import."""
+    """Whether the change is in the body of a function that did not run at import."""
     spot = _outermost(source_of(mutant.file), mutant.line)
     if spot is None:
         return False
@@ -63,7 +63,7 @@ def may_be_swapped(mutant: Mutant, ran: Ran) -> bool:
 
 
 def swap(mutant: Mutant, source: str) -> None:
-    """Gives the live functions the code that they have in the mutant. ValueError if none has it."""
+    """Gives live functions their code in the mutant. *Err* `ValueError` if there is none."""
     spot = _outermost(source_of(mutant.file), mutant.line)
     path = str(ROOT / mutant.file)
     whole = compile(source, path, "exec", dont_inherit=True)

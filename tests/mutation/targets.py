@@ -1,8 +1,8 @@
 """The deciding code: the files whose mutants are run, by stratum.
 
-A stratum is a question that the compiler answers by itself and that no type checker sees. Left out:
-what only prints (`guards/failures.py`, `derived_counts.py`, `base.py`), and what stages do with
-graphs that decides nothing about aliasing (partitions, costs, decompositions).
+A stratum is a question that the compiler decides and no type checker verifies. Left out: modules
+that only print (`guards/failures.py`, `derived_counts.py`, `base.py`), and parts of stages that
+decide nothing about aliasing (partitions, costs, decompositions).
 """
 
 from __future__ import annotations

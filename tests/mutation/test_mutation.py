@@ -1,4 +1,4 @@
-"""The tool of mutation testing: what it samples, runs, keeps and counts."""
+"""The tool of mutation testing: sample, runs, ledger and counts."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_operators_do_what_their_examples_say(operator: type) -> None:
 
 @attrs.frozen
 class Trial:
-    """A mutant that is run, and how."""
+    """A mutant, and the settings of its run."""
 
     mutant: Mutant
     text: str = ""
-    """What its module ends with, too."""
+    """A text that is appended to its module."""
     seconds: float = 20.0
-    """What the import of its module may take."""
+    """The limit for the import of its module."""
     swaps: bool = False
 
 
@@ -122,7 +122,7 @@ PAIRS = "overlap compare_pairs #0"
 
 
 def trials() -> dict[str, Trial]:
-    """The one that is swapped comes last: its process imports aotlite."""
+    """The trials; the swapped one comes last, as its process imports aotlite."""
     return {
         "wrong": Trial(mutant_of("_meet", "ReturnNone", 2)),
         "equivalent": Trial(mutant_of("", "NumberReplacer", 2)),

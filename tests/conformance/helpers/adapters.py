@@ -1,4 +1,4 @@
-"""Adapters for the tests of containment: one that lacks all, one that hangs, crashes, prints."""
+"""Adapters for the tests of isolation: without methods, with hangs, crashes or output."""
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ class Nothing(Adapter):
 
 
 class Hanging(NumPy):
-    """Diagonals of a second row do not come back."""
+    """`diagonal` of two or more rows hangs."""
 
     name = "hanging"
 
@@ -65,7 +65,7 @@ class Silent(NumPy):
 
 
 class Slow(NumPy):
-    """Never comes to be asked."""
+    """Takes too long to start."""
 
     def __init__(self):
         time.sleep(600)
@@ -79,7 +79,7 @@ class Deviceless(NumPy):
 
 
 class Mine(NumPy):
-    """One's own library, with a mistake."""
+    """The user's own library, with a mistake."""
 
     name, version = "mine", "1.2"
 
@@ -106,7 +106,7 @@ class Few(Adapter):
 
 
 class Cells:
-    """What the class before calls an array."""
+    """An array of `Few`."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -116,7 +116,7 @@ class Cells:
 
 
 class Speechless(NumPy):
-    """Gives nothing where an array is expected, and errors without a text."""
+    """Returns None in place of arrays, and raises errors without a text."""
 
     def narrow(self, a, dim, start, length):
         return None
@@ -133,7 +133,7 @@ class Speechless(NumPy):
 
 
 class Forking(NumPy):
-    """Leaves a process behind that holds what it has open."""
+    """Leaves a process behind that holds the open files."""
 
     def diagonal(self, a):
         child = os.fork()
@@ -145,21 +145,21 @@ class Forking(NumPy):
 
 
 class Unwell(NumPy):
-    """NumPy, asked by a suite that ends the process where it compares."""
+    """NumPy, with a suite that ends the process in a comparison."""
 
     def __init__(self):
         memory_model.View.to_list = lambda view: os._exit(4)
 
 
 class Stuck(NumPy):
-    """NumPy, asked by a suite that does not come back from making cases."""
+    """NumPy, with a suite that hangs while it makes cases."""
 
     def __init__(self):
         random_chains.draw = lambda source, length: time.sleep(600)  # type: ignore[return-value]
 
 
 class Leaver(NumPy):
-    """NumPy, asked by a suite that leaves by an exception that no handler expects."""
+    """NumPy, with a suite that raises an exception that is no `Exception`."""
 
     def __init__(self):
         plant = "def to_list(view):\n    raise SystemExit(5)"
@@ -169,7 +169,7 @@ class Leaver(NumPy):
 
 
 class Misspelt(NumPy):
-    """Uses a name that is not there."""
+    """Uses an undefined name."""
 
     name = "misspelt"
 

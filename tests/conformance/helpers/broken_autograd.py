@@ -1,4 +1,4 @@
-"""Adapters of aotlite with one mistake each: what the rules about autograd and compilation find."""
+"""Adapters of aotlite with one mistake each, for the rules about autograd and compilation."""
 
 import contextlib
 import itertools
@@ -75,7 +75,7 @@ class ViewsHaveNoHistory(Aotlite):
 
 
 class PartsAreViews(Aotlite):
-    """One of several views is like any other."""
+    """One of several views can be written like any other view."""
 
     unbind = lambda self, a, dim: [a.select(dim, i) for i in range(a.shape[dim])]
 
@@ -91,7 +91,7 @@ class PartsCannotBeWritten(Aotlite):
 
 
 class PartsAreStale(Aotlite):
-    """Parts that keep the history of before a write."""
+    """Parts that keep their history from before a write."""
 
     unbind = lambda self, a, dim: [a.select(dim, i) * 1.0 for i in range(a.shape[dim])]
 
@@ -131,14 +131,14 @@ class ResizesAnything(Aotlite):
 
 
 class OwnGradients(Aotlite):
-    """Gradients that share nothing: a choice that aotlite does not make."""
+    """Gradients that share no memory, a choice that differs from aotlite's."""
 
     def vjp(self, function, arrays, gradient):
         return [each.clone() for each in super().vjp(function, arrays, gradient)]
 
 
 class SavedValuesAreNotChecked(Aotlite):
-    """Writes that no version counter sees."""
+    """Writes that no version counter counts."""
 
     def mul_(self, a, b):
         a.hidden_alias().mul_(b)
@@ -150,7 +150,7 @@ class SavedValuesAreNotChecked(Aotlite):
 
 
 class BackwardTwiceIsZero(Aotlite):
-    """A second backward through one result adds what is not right."""
+    """A second backward through one result adds a wrong gradient."""
 
     def backward(self, a, gradient):
         a.backward(gradient * 0.5, retain_graph=True)
@@ -159,7 +159,7 @@ class BackwardTwiceIsZero(Aotlite):
 
 
 class GradientsAreReplaced(Aotlite):
-    """Only the last gradient counts."""
+    """A leaf keeps the last gradient alone."""
 
     def __init__(self):
         self.leaves = []
@@ -178,7 +178,7 @@ class GradientsAreReplaced(Aotlite):
 
 
 class ResultsAreKept(Aotlite):
-    """A library that holds on to what it makes."""
+    """A library that keeps its results alive."""
 
     def __init__(self):
         self.kept = []
@@ -199,7 +199,7 @@ class NoneIsZeros(Aotlite):
 
 
 class GradientsAreShared(Aotlite):
-    """What arrives is collected as it is: leaves share it with each other and with the caller."""
+    """Leaves store the gradient itself, and share it with each other and with the caller."""
 
     def __init__(self):
         self.leaves = []
@@ -243,7 +243,7 @@ class RetainsNothing(Aotlite):
 
 
 class CustomIsTraced(Aotlite):
-    """A custom function whose own backward nobody asks."""
+    """A custom function whose backward is not called."""
 
     def custom(self, forward, backward):
         class Context:
@@ -253,7 +253,7 @@ class CustomIsTraced(Aotlite):
 
 
 class CustomIsForgiving(Aotlite):
-    """What a custom function gives too little is filled up; what it saved is not checked."""
+    """Missing gradients of a custom function are filled in; its saved values are not checked."""
 
     def custom(self, forward, backward):
         class Function(aotlite.autograd.Function):
@@ -292,7 +292,7 @@ class FirstSlotOnly(Aotlite):
 
 
 class BackwardIsCareless(Aotlite):
-    """A custom backward may write its gradient, and the caller sees it."""
+    """A custom backward that writes its gradient changes the caller's gradient."""
 
     def custom(self, forward, backward):
         return super().custom(forward, lambda ctx, gradient: backward(ctx, gradient.clone()))
@@ -311,7 +311,7 @@ class GradientsHaveNoHistory(Aotlite):
 
 
 class VjpIsTransposed(Aotlite):
-    """A gradient upside down, and at every other time."""
+    """A reversed gradient in every other call."""
 
     def vjp(self, function, arrays, gradient):
         found = super().vjp(function, arrays, gradient.flip(0) if gradient.dim() else gradient)
@@ -329,7 +329,7 @@ class VjpMerges(Aotlite):
 
 
 class PicksCountOnce(Aotlite):
-    """Of places picked twice only the first has a gradient."""
+    """Of an index given twice only the first mention has a gradient."""
 
     def pick(self, a, places):
         first = [place not in places[:index] for index, place in enumerate(places)]
@@ -371,7 +371,7 @@ def tensors(arrays):
 
 
 class Compiled(Aotlite):
-    """Compiles by `_wrap`, around the plain function: what it wrote before an error is written."""
+    """Compiles by `_wrap` around the plain function; writes before an error stay."""
 
     _wrap = lambda self, function, *arrays: function(*arrays)
 
@@ -417,7 +417,7 @@ class ResultsAreContiguous(Compiled):
 
 
 class RunsOnce(Compiled):
-    """The first call's result, for ever."""
+    """Every call returns the first result."""
 
     def compile(self, function):
         made = []
@@ -454,7 +454,7 @@ class BehindNoGrad(Compiled):
 
 
 class EverythingRequiresGradients(Compiled):
-    """All that is there leads to every leaf."""
+    """Every result leads to every leaf."""
 
     def _wrap(self, function, *arrays):
         result = function(*arrays)
@@ -465,7 +465,7 @@ class EverythingRequiresGradients(Compiled):
 
 
 class SavesWhatIsNotChecked(Compiled):
-    """Gradients by values that are read when the backward runs."""
+    """Gradients use the values at the time of the backward, without a check."""
 
     def _wrap(self, function, *arrays):
         return function(*[arrays[0], *(each.hidden_alias() for each in arrays[1:])])
@@ -508,7 +508,7 @@ class UpdatesWrite(Compiled):
 
 
 class UpdatesHaveGradients(Compiled):
-    """What was overwritten has a gradient all the same."""
+    """Overwritten elements have a gradient."""
 
     def set_at(self, a, key, value):
         made = a * 1.0 + 0.0 * value

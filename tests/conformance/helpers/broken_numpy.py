@@ -1,7 +1,7 @@
-"""NumPy with one mistake each: for every rule about memory an adapter that breaks it.
+"""Adapters of NumPy with one mistake each: one for every rule about memory.
 
-A mistake is a few methods in the place of the adapter's. `PLAIN` names the rules that NumPy itself
-does not keep; they need none.
+A mistake is a few methods in place of the adapter's. `PLAIN` names the rules that NumPy itself
+breaks; they need none.
 """
 
 import copy
@@ -38,7 +38,7 @@ def copying(name):
 
 
 def one_by_one(combine):
-    """A write that reads each element when it comes to it."""
+    """A write that reads each operand element just before it writes."""
 
     def method(self, a, b):
         spread = np.broadcast_to(b, a.shape)

@@ -1,7 +1,7 @@
-"""Mistakes planted in the conformance suite itself, so that each is one of its own lines.
+"""Mistakes planted in the conformance suite itself.
 
-`Plants` puts a mistake in the place of a function's code, under the function's own file: from the
-outside it is no other than one that somebody made there.
+A plant replaces a function's code, with the function's file name, so that it looks like a mistake
+in the suite's own lines.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ ERRORS = (
 
 
 def part_of(code):
-    """The part that a piece of code belongs to, None for what is no part."""
+    """The part of a piece of code; None for other code."""
     return FILES.get(code.co_filename)
 
 
@@ -67,7 +67,7 @@ class Plant:
 
 @contextlib.contextmanager
 def planted(function, error, call):
-    """A function that makes a mistake in one of its calls, until the block ends."""
+    """A block in which a function makes a mistake in one of its calls."""
     names = function.__globals__
     original = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__
@@ -108,7 +108,7 @@ def functions_of_the_suite():
 
 
 def calls_of(run):
-    """Code -> how often it is called by `run()`, for functions that can be planted in."""
+    """Code -> the number of calls in `run()`, for functions that can get a plant."""
     counts = {}
 
     def heard(frame, event, _):
