@@ -1,14 +1,14 @@
-"""How fast this checkout is against another commit of it, row by row.
+"""Compares the speed of this checkout with another commit, row by row.
 
     python -m benchmarks.against COMMIT                   all six benchmarks, kernels last
     python -m benchmarks.against COMMIT eager start       only these
     python -m benchmarks.against COMMIT --rounds 30 --rows "first tensor"
 
 The commit is checked out in a temporary folder. In each round every measurement runs once for
-either version, in fresh processes, and who is first changes. A row's figure is the median over the
-rounds; what is compared is the ratio of both medians. Start-up and first calls are seconds of the
-processor, calls the fastest of several loops, kernels seconds by the clock; instructions of Python
-are counted in a first call, which a busy machine does not change.
+either version, in fresh processes and alternating order. A row's figure is the median over the
+rounds; the verdict is on the ratio of both medians. Start-up and first calls are seconds of the
+processor, calls the fastest of several loops, kernels seconds by the clock; a first call also
+counts instructions of Python, which a busy machine does not change.
 
 The rows are this checkout's, driven through the public API; those of `cpu` are each version's own.
 """
@@ -66,16 +66,16 @@ class Measurement:
 
     name: str
     arguments: tuple[str, ...]
-    """Of Python."""
+    """The arguments of Python."""
     read: Callable[[str, str, float], Figures]
-    """Of the name, what was printed, and the seconds of the processor that it took."""
+    """(name, output, seconds of the processor) -> figures."""
     is_own: bool = False
-    """The version's own benchmarks run, not this checkout's."""
+    """Whether the version's own benchmarks run, not this checkout's."""
 
 
 @attrs.frozen
 class Row:
-    """What both versions took, round by round."""
+    """The figures of both versions, round by round."""
 
     name: str
     before: Sequence[float]
@@ -83,12 +83,12 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How often the median of before goes into that of now."""
+        """The median of this checkout, divided by that of the commit."""
         return statistics.median(self.now) / statistics.median(self.before)
 
     @property
     def verdict(self) -> str:
-        """In a word."""
+        """The verdict in one word."""
         return "slower" if self.ratio > LIMIT else "faster" if self.ratio < 1 / LIMIT else "same"
 
 
@@ -167,7 +167,7 @@ def driver() -> Iterator[Path]:
 def run(measurement: Measurement, version: Path, folder: Path) -> Figures:
     """The figures of a fresh process that imports this version of the library."""
     if not (version / "aotlite" / "__init__.py").is_file():
-        # Python would go on to an installed aotlite.
+        # Else Python would find an installed aotlite.
         raise RuntimeError(f"{version} has no aotlite: give a commit that has one")
     ours = ("AOTLITE_", "PYTHON")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -194,7 +194,7 @@ def _children_seconds() -> float:
 def compare(
     measurements: Sequence[Measurement], versions: Sequence[Path], folder: Path, rounds: int
 ) -> list[Row]:
-    """What two versions took, before and now; an unmeasured round warms their caches."""
+    """The figures of the two versions; an unmeasured first round warms their caches."""
     taken: dict[str, tuple[list[float], list[float]]] = {}
     with progress() as bar:
         task = bar.add_task("", total=(rounds + 1) * len(measurements))
@@ -211,7 +211,7 @@ def compare(
 
 # ---------------------------------------------------------------------------------------- printing
 def report(rows: Sequence[Row], console: Console) -> None:
-    """Prints each row, then those that are slower."""
+    """Prints each row, then the slower ones."""
     made = table("", "row", "before", "now", "ratio", "of the least", "verdict")
     for row in rows:
         medians = [statistics.median(each) for each in (row.before, row.now)]
@@ -226,7 +226,7 @@ def report(rows: Sequence[Row], console: Console) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     made = argparse.ArgumentParser(
         prog="benchmarks.against",
         description=__doc__,

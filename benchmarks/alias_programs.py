@@ -1,7 +1,8 @@
-"""Programs about views, writes and aliases, in words that aotlite and PyTorch share.
+"""Programs about views, writes and aliases, in calls that aotlite and PyTorch share.
 
 Each takes the library (for `no_grad`) and tensors: `x` and `w` of 2 rows and 2 columns, or vectors
-of 4 elements. Programs are small: what counts is how many ops a compiler makes of each pattern.
+of 4 elements. Programs are small, as the benchmark counts the ops that a compiler makes of each
+pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 @attrs.frozen
 class AliasProgram:
-    """A program and the tensors it is called with."""
+    """A program and its arguments."""
 
     body: Callable[..., Any]
     """`body(library, *tensors)`."""
@@ -31,7 +32,7 @@ PROGRAMS: dict[str, AliasProgram] = {}
 
 # ------------------------------------------------------------------------------------- arguments
 def values(lib: Any, *shape: int) -> Any:
-    """The numbers from 1, in this shape; the tensor requires grad."""
+    """A tensor of a shape with the numbers from 1; it requires grad."""
     count = 1
     for size in shape:
         count *= size
@@ -75,7 +76,7 @@ def overlapping(lib: Any) -> list[Any]:
 
 
 def called_with(arguments: Callable[[Any], list[Any]]) -> Callable[..., Any]:
-    """Enters a program into the table."""
+    """Returns a decorator that adds a program to the table."""
 
     def enter(body: Callable[..., Any]) -> Callable[..., Any]:
         PROGRAMS[body.__name__] = AliasProgram(body, arguments)
@@ -341,7 +342,7 @@ def view_written_and_returned(lib: Any, x: Any, w: Any) -> Any:
 
 # ---------------------------------------------------------------------------------- in proportion
 def row_writes(count: int) -> AliasProgram:
-    """As many writes to the four elements of a vector, in turn."""
+    """`count` writes to the four elements of a vector, in turn."""
 
     def row_writes(lib: Any, x: Any) -> Any:
         y = x * 1.0
@@ -353,7 +354,7 @@ def row_writes(count: int) -> AliasProgram:
 
 
 def overlapping_reads(count: int) -> AliasProgram:
-    """As many rounds: a part is written, and two parts that overlap it are read."""
+    """`count` rounds: a write of a part, and reads of two parts that overlap it."""
 
     def overlapping_reads(lib: Any, x: Any) -> Any:
         y = x * 1.0

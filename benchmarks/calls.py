@@ -1,7 +1,7 @@
 """The calls that the overhead benchmark times: each case, for each library, as an action.
 
-An action takes nothing and makes one call, gradients included where the case has them. Every
-library starts from the same eight float32 numbers for each input.
+An action is a function without arguments that makes one call, with gradients if the case has them.
+Every library starts from the same eight float32 numbers for each input.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ SIZE = 8
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """A call to time, in the words of each library."""
+    """A call to time, in each library."""
 
     name: str
     inputs: int
     function: Callable[..., Any]
-    """For the module of aotlite or PyTorch the function that is compiled, of tensors."""
+    """The module of aotlite or PyTorch -> the function of tensors that is compiled."""
     bare: Callable[..., Any]
-    """The NumPy calls that the compiled code makes, of arrays."""
+    """The function of arrays that makes the NumPy calls of the compiled code."""
     jax: Callable[..., Any]
-    """Of `jax.numpy` and arrays, without gradients; writes become results."""
+    """The function of `jax.numpy` and arrays, without gradients; writes become results."""
     with_grad: bool = False
     asked: float | None = None
-    """Microseconds above the bare NumPy calls."""
+    """The limit in microseconds above the bare NumPy calls."""
 
 
 # ------------------------------------------------------------------------------------ the functions
@@ -176,7 +176,7 @@ def actions(case: Case, peers: Sequence[str]) -> dict[str, Action]:
 
 
 def values(case: Case) -> list[np.ndarray]:
-    """The numbers that every library starts from."""
+    """The input numbers of every library."""
     draw = np.random.default_rng(0)
     return [draw.uniform(0.5, 1.5, SIZE).astype(np.float32) for _ in range(case.inputs)]
 

@@ -19,19 +19,19 @@ from benchmarks.loops import Action, Medians, measure
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """What a benchmark measures and how it prints that."""
+    """The measurements of a benchmark, and its printer."""
 
     prog: str
     description: str | None
     rows: Mapping[str, Callable[[Sequence[str]], Mapping[str, Action]]]
-    """By name: what gives the actions of each column, ours and those of the peers it is given."""
+    """Name -> a function from the peers to the actions of each column."""
     peers: tuple[str, ...]
     report: Callable[[Medians, Console], None]
 
     def run(self, argv: Sequence[str] | None) -> None:
         """Measures and prints; see `--help`."""
         args = self._parser().parse_args(argv)
-        os.environ.update(ONE_THREAD)  # read when a peer is imported, which is later
+        os.environ.update(ONE_THREAD)  # read at the import of a peer, which is later
         console = wide_console()
         peers = [] if args.ours_only else installed_peers(self.peers, console)
         rows = {name: row for name, row in self.rows.items() if name in (args.rows or self.rows)}

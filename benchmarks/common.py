@@ -1,4 +1,4 @@
-"""What benchmarks share: the machine in words, tables that paste into Markdown."""
+"""The common parts of benchmarks: the machine in words, tables that paste into Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 PEERS = ("torch", "jax")
-"""What is compared with, by the name that is imported; either may be missing."""
+"""The compared libraries by import name; any may be missing."""
 
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -23,7 +23,7 @@ ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
-"""Environment of everything that is measured: threads would only wake up for eight elements."""
+"""The environment of all measurements: one thread, as inputs have eight elements."""
 
 
 def is_installed(peer: str) -> bool:
@@ -32,7 +32,7 @@ def is_installed(peer: str) -> bool:
 
 
 def installed_peers(wanted: Sequence[str], console: Console) -> list[str]:
-    """Those of the peers that are here; a line for each that is not."""
+    """Returns the installed peers; prints a line for each missing one."""
     for peer in wanted:
         if not is_installed(peer):
             console.print(f"{peer} is not installed: its columns are left out")
@@ -40,7 +40,7 @@ def installed_peers(wanted: Sequence[str], console: Console) -> list[str]:
 
 
 def machine() -> Iterator[str]:
-    """Lines that say on what was measured."""
+    """Returns lines about the machine."""
     yield f"{_processor()}, {os.cpu_count()} CPUs, {platform.platform()}"
     versions = [f"Python {platform.python_version()}"]
     for name in ("numpy", *PEERS):
@@ -51,7 +51,7 @@ def machine() -> Iterator[str]:
 
 
 def _processor() -> str:
-    """The processor's name where the system has it in /proc/cpuinfo."""
+    """The processor's name, if the system has /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -75,7 +75,7 @@ def wide_console() -> Console:
 
 
 def progress() -> Progress:
-    """A bar on standard error, which leaves nothing behind."""
+    """A progress bar on standard error, which is erased at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

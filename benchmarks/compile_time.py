@@ -1,9 +1,9 @@
-"""What compiling a graph's C text takes, and which flags it depends on.
+"""Measures the time to compile a graph's C text, and its dependence on flags.
 
-`python -m benchmarks.compile_time` compiles the texts of some functions with our flags and with
-variants of them, by turns; a figure is the minimum over the rounds, of the processor's time and of
-the clock, in milliseconds. Then the same from Python in fresh processes: importing the toolchain,
-finding a compiler and getting a library, with an empty disk cache and with a warm one.
+`python -m benchmarks.compile_time` compiles the texts of some functions with aotlite's flags and
+with variants of them, in turn; a figure is the minimum over the rounds, of the processor's time and
+of the clock, in milliseconds. Then the same from Python in fresh processes: importing the
+toolchain, finding a compiler and getting a library, with an empty disk cache and with a warm one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def text(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
 
 # ------------------------------------------------------------------------------------ the compiler
 def variants(compiler: Compiler) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """By name: what stands before the text, and the flags."""
+    """Name -> the first lines of the text, and the flags."""
     ours = compiler.flags(True, "", False)
     without = {flag: tuple(each for each in ours if each != flag) for flag in ours}
     return {
@@ -119,7 +119,7 @@ def flag_figures(compiler: Compiler, rounds: int) -> dict[str, dict[str, Figures
 
 
 def least(figures: Sequence[Figures]) -> Figures:
-    """The least of each."""
+    """The least figure of each."""
     return min(each[0] for each in figures), min(each[1] for each in figures)
 
 

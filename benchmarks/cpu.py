@@ -1,4 +1,4 @@
-"""How fast kernels are: compiled functions against PyTorch, JAX and our own C, on two threads.
+"""Measures kernels: compiled functions against PyTorch, JAX and handwritten C, on two threads.
 
 `python -m benchmarks.cpu` measures each row in a process of its own: aotlite, PyTorch (eager and
 `torch.compile`), `jax.jit`, and hand-written C (`benchmarks/handwritten`), all from one
@@ -43,9 +43,9 @@ from benchmarks.kernels.twins import row_of, twin_text, twins_of
 ROUNDS, RUNS = 15, 3
 QUICK_ROUNDS = 3
 SEEDS = 5
-"""Whole trainings of the demo, compiled and eager."""
+"""The number of complete trainings of the demo, compiled and eager."""
 TIMEOUT = 1800.0
-"""Seconds for one row of one run."""
+"""The limit for one row of one run, in seconds."""
 
 WARM_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
@@ -53,8 +53,8 @@ WARM_MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(8 << 30),
     "MALLOC_TOP_PAD_": str(256 << 20),
 }
-"""What makes glibc keep memory that was freed: otherwise every large result costs new pages, and
-what is measured is the kernel of the system."""
+"""Variables that make glibc keep freed memory; else every large result costs new pages, and the
+system's kernel would be measured."""
 ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(THREADS)),
     "NPROC": str(THREADS),
@@ -62,14 +62,14 @@ ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     **WARM_MEMORY,
 }
-"""Of every process that measures, the same for all columns."""
+"""The environment of every measuring process, the same for all columns."""
 REMOVED = ("OPENBLAS_CORETYPE", "MKL_DEBUG_CPU_TYPE", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-"""Unset there: a library shall choose as it does on a user's machine."""
+"""The variables that are unset, so that a library chooses as on a user's machine."""
 
 
 # --------------------------------------------------------------------------------------- processes
 def environment() -> dict[str, str]:
-    """That of the processes which measure."""
+    """The environment of measuring processes."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -79,7 +79,7 @@ def environment() -> dict[str, str]:
 
 
 def run_child(module: str, job: Any, timeout: float, **more: str) -> dict[str, Any]:
-    """What a fresh process prints for a job; `{"failed": why}` where it prints nothing."""
+    """Returns the output of a fresh process for a job; `{"failed": why}` without output."""
     command = [sys.executable, "-W", "ignore", "-m", module, json.dumps(attrs.asdict(job))]
     try:
         done = subprocess.run(
@@ -102,9 +102,9 @@ def run_child(module: str, job: Any, timeout: float, **more: str) -> dict[str, A
 
 
 def measure(jobs: Sequence[Job], runs: int, console: Console) -> Results:
-    """All rows, run by run; only the first run compares results with float64.
+    """Measures all rows, run by run; the first run also compares results with float64.
 
-    An interrupt ends it early, with what was measured till then.
+    An interrupt ends it early, with the measurements so far.
     """
     results: dict[tuple[str, str], dict[str, Any]] = {}
     with progress() as bar:
@@ -122,7 +122,7 @@ def measure(jobs: Sequence[Job], runs: int, console: Console) -> Results:
 
 
 def _add(results: Any, job: Job, found: dict[str, Any], console: Console) -> None:
-    """One run more of a row; where its process failed, so did every column."""
+    """Adds a run of a row; if its process failed, every column failed."""
     if isinstance(found.get("failed"), str):
         why = found["failed"]
         console.print(f"{job.row} failed: {why}", markup=False)
@@ -143,7 +143,7 @@ def _add(results: Any, job: Job, found: dict[str, Any], console: Console) -> Non
 
 
 def complete(results: Results) -> Results:
-    """Without the columns that some run lacks: their ratios would be of different runs."""
+    """Drops the columns that some run lacks, as their ratios would be of different runs."""
     for of in results.values():
         runs = max(map(len, of["seconds"].values()), default=0)
         for column in [c for c, each in of["seconds"].items() if len(each) < runs]:
@@ -154,7 +154,7 @@ def complete(results: Results) -> Results:
 
 # ---------------------------------------------------------------------------------------- the rows
 def jobs_of(args: argparse.Namespace, columns: tuple[str, ...]) -> list[Job]:
-    """A job for each row that is asked for, and for its twins."""
+    """A job for each selected row, and for its twins."""
     rows = [row for row in ROWS if not args.rows or row.name in args.rows]
     names = [row.name for row in rows]
     if args.twins:
@@ -163,7 +163,7 @@ def jobs_of(args: argparse.Namespace, columns: tuple[str, ...]) -> list[Job]:
 
 
 def available(wanted: Sequence[str], console: Console) -> tuple[str, ...]:
-    """Those of the columns whose library is here; a line for each that is not."""
+    """Returns the columns of installed libraries; prints a line for each other one."""
     missing = [c for c in wanted if c in LIBRARY and not is_installed(LIBRARY[c])]
     for column in missing:
         console.print(f"{LIBRARY[column]} is not installed: {column} is left out")
@@ -171,7 +171,7 @@ def available(wanted: Sequence[str], console: Console) -> tuple[str, ...]:
 
 
 def conditions(args: argparse.Namespace) -> Iterator[str]:
-    """Lines that say on what, and how, was measured."""
+    """Returns lines about the machine and the settings."""
     *lines, _ = machine()
     yield from lines
     core = os.environ.get("OPENBLAS_CORETYPE", "not set")
@@ -183,7 +183,7 @@ def conditions(args: argparse.Namespace) -> Iterator[str]:
 
 # ------------------------------------------------------------------------------------- the command
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The parser of the command line."""
     names = [row.name for row in ROWS]
     made = argparse.ArgumentParser(prog="benchmarks.cpu", description=__doc__)
     add = made.add_argument

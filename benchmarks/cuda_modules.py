@@ -1,4 +1,4 @@
-"""What CUDA modules take, as the compiler says: no GPU and no driver is needed.
+"""Prints the resources of CUDA modules, by the compiler's report, without a GPU or driver.
 
     python -m benchmarks.cuda_modules
 
@@ -39,25 +39,25 @@ DTYPES = {"float32": al.float32, "bfloat16": al.bfloat16, "float16": al.float16}
 
 @attrs.frozen
 class Measured:
-    """What is said of one module."""
+    """The figures of one module."""
 
     name: str
     architecture: str
     launches: int
     registers: int
-    """Of the kernel that needs most; of a thread."""
+    """The registers of a thread in the kernel with the most."""
     spills: int
-    """Bytes, stored and loaded, of all kernels."""
+    """The spilled bytes, stored and loaded, of all kernels."""
     stack: int
     occupancy: float
-    """Of the kernel that has least."""
+    """The resident threads of a multiprocessor, for the kernel with the fewest."""
     moved: float
-    """Over the least."""
+    """The moved bytes, divided by the least possible."""
     seconds: float
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing spills, and nothing is read again and again."""
+        """Whether nothing spills, and few bytes are read more than once."""
         return not self.spills and self.moved <= MOST_MOVED
 
 
@@ -121,7 +121,7 @@ def table_of(found: Sequence[Measured]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if all modules are as they should be; else 1."""
+    """Returns 0 if all modules are right, else 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda_modules", description=__doc__)
     parser.add_argument("--rows", default=",".join(ROWS), help="names, by commas")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="names, by commas")

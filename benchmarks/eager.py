@@ -1,4 +1,4 @@
-"""What an eager op costs above the one NumPy call that it makes: eight elements or few more.
+"""Measures the cost of an eager op above its one NumPy call, on eight elements or few more.
 
 `python -m benchmarks.eager` times each op without grad and with (an operand requires grad, so that
 a tape node is made), NumPy's own call, and PyTorch's eager op, all in one process and by turns. A
@@ -23,7 +23,7 @@ from benchmarks.loops import Action, Medians
 
 COLUMNS = ("aotlite", "aotlite with grad", "NumPy", "torch", "torch with grad")
 PLAIN_LIMIT, GRAD_LIMIT = 5, 12
-"""Microseconds above NumPy's own call."""
+"""The limits in microseconds above NumPy's own call."""
 
 
 # ---------------------------------------------------------------------------------------- the cases
@@ -33,11 +33,11 @@ class Case:
 
     name: str
     op: Callable[..., Any]
-    """Of a library's module and tensors; aotlite's and PyTorch's words are the same."""
+    """The op, as a function of a library's module and tensors, the same for aotlite and PyTorch."""
     bare: Callable[..., Any]
-    """The NumPy call, of arrays."""
+    """The NumPy call, as a function of arrays."""
     writes: bool = False
-    """It writes its first operand: not timed with grad, as each call would add to its history."""
+    """Whether it writes its first operand; then it is not timed with grad, as history grows."""
 
 
 def _case(name: str, op: Callable[..., Any], bare: Callable[..., Any], **more: Any) -> Case:
@@ -86,7 +86,7 @@ CASES = (
 
 
 def actions(case: Case, peers: Sequence[str]) -> dict[str, Action]:
-    """The case as an action of each library that is here, with grad and without."""
+    """The actions of the case in each installed library, with and without grad."""
     arrays = [
         np.linspace(0.5, 2, 8, dtype=np.float32),
         np.linspace(2, 0.25, 8, dtype=np.float32),
@@ -114,7 +114,7 @@ def above(found: Medians, column: str) -> dict[str, float]:
 
 
 def report(found: Medians, console: Console) -> None:
-    """Prints the table, and how the limits are kept."""
+    """Prints the table, and whether the limits hold."""
     columns = [c for c in COLUMNS if any(c in of for of in found.values())]
     made = table("\nmicroseconds an op", "op", "above NumPy", "above, with grad", *columns)
     plain, grad = above(found, "aotlite"), above(found, "aotlite with grad")

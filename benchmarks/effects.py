@@ -1,4 +1,4 @@
-"""What side effects cost: calls with an effect, and the same kernels in a call without.
+"""Measures the cost of side effects: calls with an effect, and the same kernels without.
 
 Each effect is a function that has it and a plain one that makes the same calls of NumPy and returns
 the new values. The two take turns; their difference is what the run-time function adds: its guards,
@@ -27,14 +27,14 @@ class Effect:
     function: Callable[..., Any]
     plain: Callable[..., Any]
     asked: float
-    """Microseconds more than the plain call."""
+    """The limit in microseconds above the plain call."""
     inputs: Callable[[], Inputs] = attrs.field(kw_only=True, default=lambda: _numbers(2))
     plain_inputs: Callable[[], Inputs] | None = None
-    """The same, unless it is given here."""
+    """The inputs of the plain call, if they differ."""
     before: Callable[..., Any] | None = None
-    """What is done to the inputs before each call, of both kinds."""
+    """A function that is applied to the inputs before each call of either kind."""
     differentiate: bool = False
-    """Whether the gradients of the inputs are asked for as well, of both kinds."""
+    """Whether both calls compute the gradients of the inputs."""
 
 
 PART = 1.5
@@ -79,7 +79,7 @@ def _with_view() -> Inputs:
 
 
 def _one_value(base: Any) -> Any:
-    """What `_mutating` does to a tensor and its view, without a write."""
+    """The computation of `_mutating` on a tensor and its view, without a write."""
     negative = base.neg()
     return negative.sin() * negative + 1
 
@@ -90,7 +90,7 @@ def _overlapping() -> Inputs:
 
 
 def _one_memory(base: Any) -> Any:
-    """What `_mutating` does to windows that overlap, without a write."""
+    """The computation of `_mutating` on overlapping views, without a write."""
     negative = base[:8].neg()
     return negative.sin() * base.slice_scatter(negative, 0, 0, 8)[4:] + 1
 
@@ -106,7 +106,7 @@ def _differentiable(a: Any, b: Any) -> Any:
 
 
 def _forget(a: Any, b: Any) -> None:
-    """The history that the last call gave `a`."""
+    """Drops the history that the last call gave `a`."""
     a.detach_()
 
 

@@ -1,7 +1,7 @@
-"""Writes `aotlite/testing/cuda/cupy.json`: the names that CuPy has, with their arguments.
+"""Writes `aotlite/testing/cuda/cupy.json`: CuPy's names with their arguments.
 
-Of a ufunc it says the loops and what its `at` does, of another function the parameters. Needs CuPy,
-and no GPU. `python tools/cupy_table.py`.
+For a ufunc it has the loops and the dtypes of `at`, for another function the parameters. Needs
+CuPy, and no GPU. `python tools/cupy_table.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUBMODULES = ("linalg",)
 
 
 def entry_of(thing: Any, ufunc: Any) -> dict[str, Any] | None:
-    """What the emulation must know of a function; None for what is no function."""
+    """The entry of a function for the emulation; None for anything else."""
     if isinstance(thing, ufunc):
         found = {"types": list(thing.types)}
         at = thing._scatter_op
@@ -43,7 +43,7 @@ def _plain(default: Any) -> Any:
 
 
 def table() -> dict[str, Any]:
-    """The entries of all of CuPy's functions that NumPy has, too."""
+    """The entries of all functions that CuPy and NumPy have."""
     import cupy
     from cupy._core._routines_math import clip
     from cupy._sorting.search import _where_ufunc
@@ -64,7 +64,7 @@ def _submodules(cupy: Any) -> list[tuple[str, Any, Any]]:
 
 
 def text() -> str:
-    """The file's text, an entry a line."""
+    """The text of the file, one entry a line."""
     lines = [f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in table().items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -1,6 +1,6 @@
-"""Prints which ops have loops, by what in their declarations, and which run as they are.
+"""Prints which ops lowering turns into loops, by kind, and which run by their kernels.
 
-An op of a kind that has loops may still run as it is for some arguments (`specs/lowering.md`).
+An op of a kind with loops may still run by its kernel for some arguments (`specs/lowering.md`).
 """
 
 import sys
@@ -17,7 +17,7 @@ KINDS = ("loops", "scalar", "expands", "as it is")
 
 
 def kind_of(op: PureOp) -> str:
-    """By what lowering takes the op."""
+    """The kind by which lowering takes the op."""
     if op.loops is not None:
         return "loops"
     if op.scalar is not None and op.computes is not None:
@@ -26,7 +26,7 @@ def kind_of(op: PureOp) -> str:
 
 
 def lines() -> Iterator[str]:
-    """The table: a line a cost class and kind."""
+    """The lines of the table: one for each cost class and kind."""
     pure = [op for op in OPS.values() if type(op) is PureOp]
     for kind in KINDS:
         found = [op for op in pure if kind_of(op) == kind]

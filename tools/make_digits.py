@@ -1,4 +1,4 @@
-"""Makes `aotlite/data/digits.npz` from the table that scikit-learn's wheel carries.
+"""Makes `aotlite/data/digits.npz` from the table in scikit-learn's wheel.
 
     pip download scikit-learn --no-deps -d download
     unzip -j download/*.whl sklearn/datasets/data/digits.csv.gz -d download

@@ -1,8 +1,8 @@
 """Makes `backends/loops/functions/coefficients.py`: minimax polynomials by Remez's exchange.
 
 `python tools/minimax.py` prints the file, `--write` writes it; takes a minute and a half. Each fit
-is done anew after each coefficient is rounded to the dtype that it is used in, lowest power first,
-so that the higher ones make up for what rounding lost. Arithmetic: mpmath, 60 digits.
+is repeated after each coefficient is rounded to its dtype, lowest power first, so that the higher
+ones correct the rounding. Arithmetic: mpmath, 60 digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Real = Callable[[Any], Any]
 
 @attrs.frozen
 class Fit:
-    """`of` by a polynomial on [low, high]; `weight` makes the error the one that matters."""
+    """A fit of `of` by a polynomial on [low, high]; `weight` is the weight of the error."""
 
     name: str
     words: str
@@ -34,7 +34,7 @@ class Fit:
     degree: int
     dtype: str = "float32"
     fixed: tuple[float, ...] = ()
-    """Coefficients, lowest power first, that are given."""
+    """The given coefficients, lowest power first."""
 
 
 def rounded(value: Any, dtype: str) -> float:
@@ -47,7 +47,7 @@ def rounded(value: Any, dtype: str) -> float:
 
 
 def fitted(fit: Fit) -> tuple[list[float], Any]:
-    """Coefficients, lowest power first, and the largest weighted error with them."""
+    """The coefficients, lowest power first, and their largest weighted error."""
     points = _grid(fit)
     values = [fit.of(x) for x in points]
     weights = [abs(fit.weight(x)) for x in points]
@@ -64,7 +64,7 @@ def fitted(fit: Fit) -> tuple[list[float], Any]:
 
 
 def _grid(fit: Fit) -> list[Any]:
-    """Chebyshev's points, dense at the ends; none of them near 0, where weights vanish."""
+    """Chebyshev's points, dense at the ends, without points near 0, where weights vanish."""
     count = 20 * (fit.degree + 2)
     middle, reach = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
     angles = [mp.pi * (2 * k + 1) / (2 * count) for k in range(count)]
@@ -102,7 +102,7 @@ def _remez(points: list[Any], values: list[Any], weights: list[Any], degree: int
 
 
 def _extremes(errors: list[Any], count: int) -> list[int]:
-    """Where the error is largest between its changes of sign: `count` places in a row."""
+    """The points of the largest errors between changes of sign: `count` in a row."""
     places: list[int] = []
     for k, error in enumerate(errors):
         if places and (error >= 0) == (errors[places[-1]] >= 0):
@@ -259,7 +259,7 @@ def _erf_near(degree: int) -> Fit:
 
 
 def _erf_far(degree: int) -> Fit:
-    """The error counts twice at 0.97, since roundings add most to it there; at 3 once."""
+    """The weight of the error is 2 at 0.97, where roundings add most, and 1 at 3."""
     middle, low = mp.mpf("1.125"), mp.mpf("0.97")
 
     def of(y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Samples that ndarrays and tensors are compared on, and the comparison; for `ndarray_table.py`."""
+"""Samples for the comparison of ndarrays and tensors in `ndarray_table.py`, and the comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotlite.eager.creation.interop import from_numpy
 
 
 class Permissive(ArrayStandIn):
-    """A stand-in that refuses no form, whose results can be looked at."""
+    """A stand-in that refuses no form, so that its results can be compared."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ SHAPES = ((5,), (2, 3), (1,), (2, 1, 3), (0, 3))
 
 
 def pool(dtype: np.dtype[Any]) -> np.ndarray:
-    """The values of a dtype that operators are tried on."""
+    """The values of a dtype for operators."""
     if dtype.kind == "b":
         return np.array([True, False])
     if dtype.kind == "f":
@@ -105,14 +105,14 @@ def _operands(kind: list[str], *, many: bool) -> list[Any]:
 # ------------------------------------------------------------------------------------- outcomes
 @attrs.frozen(eq=False)
 class Outcome:
-    """What one run gives: a value, or the name of what it raises; and the operands behind it."""
+    """The outcome of one run: a value, or the name of an error; and the operands after it."""
 
     value: Any
     raised: str
     operands: tuple[Any, ...]
 
     def sharing(self) -> list[Any]:
-        """Of each array that is given: which operand it is, or shares memory with, and how."""
+        """For each returned array: the operand that it is or shares memory with, and how."""
         found: list[Any] = []
         for part in _parts(self.value):
             for operand in self.operands:
@@ -132,11 +132,11 @@ def _parts(value: Any) -> list[Any]:
 
 
 def by_numpy(run: Callable[..., Any], *given: Any) -> Outcome:
-    """What NumPy gives for operands, which it may write."""
+    """NumPy's outcome for operands, which it may write."""
     given = tuple([_own(each) for each in given])
     try:
         return Outcome(run(*given), "", given)
-    except Exception as error:  # whatever NumPy raises is what it means
+    except Exception as error:  # NumPy's error is its meaning
         return Outcome(None, type(error).__name__, given)
 
 
@@ -145,7 +145,7 @@ def _own(value: Any) -> Any:
 
 
 def by_tensor(run: Callable[..., Any], *given: Any) -> Outcome:
-    """What a stand-in gives that refuses nothing; arrays and scalars in the place of stand-ins."""
+    """The outcome of a stand-in that refuses nothing, with arrays and scalars for stand-ins."""
     own = [_own(each) for each in given]
     made = [stood_in(each) for each in own]
     memory = [_numpys(each) for each in own]
@@ -177,7 +177,7 @@ def stood_in(value: Any) -> Any:
 
 @attrs.frozen
 class Scalar:
-    """A NumPy scalar that was computed, not one that came from outside."""
+    """A computed NumPy scalar, as opposed to one from outside."""
 
     value: Any
 
@@ -186,7 +186,7 @@ class Scalar:
 def difference(
     mine: Outcome, its: Outcome, before: tuple[Any, ...], *, exact: bool, may_raise: bool = True
 ) -> str:
-    """The two meanings in words; "" where they are one, or where a tensor raises an error."""
+    """The difference of two outcomes in words; "" if they are equal, or a tensor raises."""
     if its.raised and (may_raise or mine.raised):
         return "" if _same(its.operands, before, exact=True) else "A tensor raises and has written"
     if not mine.raised and not its.raised:
@@ -241,7 +241,7 @@ def _same(mine: Any, its: Any, *, exact: bool) -> bool:
         return _equal(np.asarray(mine), np.asarray(its), exact=exact)
     try:
         return bool(mine == its) or (mine != mine and its != its)  # nan
-    except Exception:  # an object that cannot be compared is not known to be equal
+    except Exception:  # an object that cannot be compared counts as different
         return False
 
 
@@ -259,9 +259,9 @@ def _equal(a: np.ndarray, b: np.ndarray, *, exact: bool) -> bool:
 
 
 def cell(run: Callable[..., Any], samples: Iterator[tuple[Any, ...]], *, exact: bool) -> str | None:
-    """The difference on some sample; "" for none; None where all raise.
+    """The difference on some sample; "" for none; None if all raise.
 
-    Where a tensor raises for some values alone, that is no other meaning.
+    An error of a tensor for some values alone is no difference.
     """
     refused: str | None = None
     gave = False

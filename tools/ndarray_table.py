@@ -1,8 +1,8 @@
-"""Writes `aotlite/eager/creation/array_names.json` and `docs/ndarrays.md`: where NumPy agrees.
+"""Writes `aotlite/eager/creation/array_names.json` and `docs/ndarrays.md`: agreement with NumPy.
 
-Each form of a name, index or operator is run on samples, by NumPy on ndarrays and by a stand-in
-that refuses nothing. A cell agrees where the results are equal in value, dtype, shape, kind,
-identity and shared memory, and so is what was written. `python tools/ndarray_table.py`.
+Each form of a name, index or operator runs on samples, by NumPy on ndarrays and by a stand-in that
+refuses nothing. A cell agrees if results and written operands are equal in value, dtype, shape,
+kind, identity and shared memory. `python tools/ndarray_table.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["NUMBERS", "pool"]
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "ndarrays.md"
 NOT_RUN = frozenset(("tofile", "dump", "dumps", "setflags", "resize", "base"))
-"""What writes files, or memory that is no array's, or says who has made an array."""
+"""Names that write files or other memory, or identify the maker of an array."""
 
 
 # ----------------------------------------------------------------------------------------- forms
@@ -83,7 +83,7 @@ def public(of: Any) -> list[str]:
 
 
 def call_rows() -> Iterator[tuple[str, list[Callable[[Any], Any]]]]:
-    """(form, its runs) of names and calls that both have."""
+    """(form, its runs) of names and calls of both."""
     yield from [(form, [run]) for form, run in UNARY.items()]
     for name in public(np.ndarray):
         if not hasattr(Tensor, name) or name in NOT_RUN:
@@ -99,7 +99,7 @@ def call_rows() -> Iterator[tuple[str, list[Callable[[Any], Any]]]]:
 
 
 def operators() -> dict[str, Callable[[Any, Any], Any]]:
-    """The operators of two operands; `b` is no stand-in where it stands first."""
+    """The operators of two operands; a first `b` is no stand-in."""
     found: dict[str, Callable[[Any, Any], Any]] = {}
     for symbol in (*BINARY, *COMPARED):
         found[f"a {symbol} b"] = eval(f"lambda a, b: a {symbol} b")
@@ -124,7 +124,7 @@ def _set(a: Any, v: Any) -> Any:
 # --------------------------------------------------------------------------------------- indices
 BASIC, PICKS = "ISRNEB", "LMajum"
 INDEXED = ("float32", "int64", "bool")
-"""The dtypes that indices are tried on, for all."""
+"""The dtypes of samples for indices."""
 
 
 def index_forms() -> list[str]:
@@ -140,7 +140,7 @@ def index_forms() -> list[str]:
 
 
 def index_of(form: str, shape: tuple[int, ...], draw: random.Random) -> Any:
-    """An index of a form that mostly fits a shape."""
+    """An index of a form, mostly valid for a shape."""
     items, dim = [], 0
     letters = form.removeprefix("=")
     takes = sum(letter not in "NEB" for letter in letters)
@@ -183,7 +183,7 @@ def _item(letter: str, size: int, rest: tuple[int, ...], draw: random.Random) ->
 
 
 def index_cell(form: str, rank: str, *, writes: bool) -> str | None:
-    """What an index means on samples of some dtypes."""
+    """The difference of an index on samples of some dtypes."""
     draw = random.Random(form)
     shapes = {"n": ((4,), (3, 4), (2, 3, 4), (2, 2, 3, 2)), "0": ((),), "s": ((),)}[rank]
     gave = False
@@ -211,7 +211,7 @@ def _written(whole: np.ndarray, index: Any, draw: random.Random) -> Any:
 
 
 def _stood(index: Any, like: Any) -> Any:
-    """The index with stand-ins for arrays, where a stand-in is indexed."""
+    """The index with stand-ins for arrays, for an indexed stand-in."""
     if type(index) is tuple:
         return tuple([_stood(item, like) for item in index])
     return stood_in(index) if is_stand_in(like) else index
@@ -231,12 +231,12 @@ def _setting(index: Any) -> Callable[[Any, Any], Any]:
 # ----------------------------------------------------------------------------------------- table
 @attrs.define
 class Row:
-    """Letters for cells, and the reasons that they stand for."""
+    """The letters of cells, and their reasons."""
 
     reasons: list[str] = attrs.field(factory=list)
 
     def letter(self, found: str | None) -> str:
-        """The letter of a difference: a new one where it is new, up to as many as there are."""
+        """The letter of a difference; a new difference gets a new letter, if one is left."""
         if found == "":
             return names.AGREES
         found = found or "NumPy raises an error, and so does a tensor"
@@ -267,7 +267,7 @@ def call_table() -> dict[str, Any]:
 
 
 def index_table() -> dict[str, Any]:
-    """Indices by rank: three letters, and no row where no rank agrees."""
+    """Indices by rank: three letters; no row if no rank agrees."""
     found: dict[str, Any] = {}
     for form in index_forms():
         for text, writes in ((f"a[{form}]", False), (f"a[{form}] = v", True)):
@@ -301,14 +301,14 @@ def _computed(value: Any) -> Any:
 
 
 ROUNDED = ("a @ b", "b / a", "a ** b", "b ** a", "a **= b")
-"""Operators that are compared up to their last bits, as sums are."""
+"""The operators that are compared up to rounding."""
 SUMS = frozenset(("sum", "mean", "std", "var", "prod", "cumsum", "cumprod", "trace", "dot"))
 
 
 def operator_cell(form: str, run: Callable[..., Any], kind: str, other: str) -> str | None:
-    """What an operator means between two classes."""
+    """The difference of an operator between two classes."""
     if form.startswith("b") and not (other in names.NUMBERS or other.endswith(":number")):
-        return None  # two stand-ins are asked as `a + b`
+        return None  # two stand-ins: `a + b`
     samples = pairs(form, kind, other)
     outside = other.endswith(":number") or other in names.NUMBERS
     given = ((_computed(a), b if outside else _computed(b)) for a, b in samples)
@@ -370,7 +370,7 @@ What is not listed here raises an error, with both meanings.
 
 
 def page(made: dict[str, Any]) -> str:
-    """The page that says of each name where NumPy and tensors agree."""
+    """The page of all names, with the agreement of NumPy and tensors."""
     lines = [
         HEAD,
         "## Names and calls",
@@ -423,7 +423,7 @@ def _listed(kinds: list[str]) -> str:
 
 
 def _never(made: dict[str, Any]) -> dict[str, str]:
-    """Names no form of which agrees for any class, with a reason."""
+    """Names without an agreeing form for any class, with the reason."""
     found: dict[str, str] = {}
     agreed: set[str] = set()
     for form, row in made["calls"].items():

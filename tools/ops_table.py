@@ -74,7 +74,7 @@ def _ops() -> str:
 
 
 def _workspace(op: Op) -> str:
-    """What the op's kernel may hold beside its results."""
+    """The memory of the op's kernel besides its results."""
     computing = kernel_op(op)
     return "" if computing is None else stated(computing)
 
@@ -102,7 +102,7 @@ def _form(made: Composite) -> str:
 
 
 def _saves(op: Op) -> str:
-    """What the formula of each operand saves; empty for an op without gradient."""
+    """The saved values of each operand's formula; empty for an op without gradient."""
     vjp = vjp_of(op)
     if vjp is None:
         return "each part's" if class_of(op) == "several views" else ""

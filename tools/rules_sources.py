@@ -1,4 +1,4 @@
-"""What rule pages, tests and code say about rules: plain functions of their texts.
+"""The rules of pages, tests and code, as plain functions of their texts.
 
 A page of `specs/rules` has one heading a rule, `### FUN-7 · Writes go back by inverses`. A test
 that shows a rule carries `@pytest.mark.rules("FUN-7")`. Code cites rules by number in comments.
@@ -37,20 +37,20 @@ AREAS = {
 """The last rule of each area that has a page; they are numbered from 1 without holes."""
 
 REASONS = ("reuse of saved memory", "moves between devices", "export", "control flow")
-"""What a rule may wait for. Anything else has to be built or shown."""
+"""The reasons for which a rule may be pending."""
 
 HEADING = re.compile(r"^### (?:([A-Z]+)-(\d+) · )?(.*)$", re.MULTILINE)
 BULLET = re.compile(r"^- \*\*([A-Z]+-\d+)\*\*", re.MULTILINE)
 PENDING = re.compile(r"^Pending: (.*)$", re.MULTILINE)
 RANGE = re.compile(r"\b([A-Z]{2,4})-(\d+)(?:\.\.| to )\1-(\d+)\b")
 DRAWS = re.compile(r"\bgiven\(|\bholds\(|\brow_blocks\(|[rR]andom|\bseed\b")
-"""What a test that looks at random things has in its text."""
+"""Texts that occur in tests with random data alone."""
 SINGLE = re.compile(r"\b[A-Z]{2,4}-\d+\b")
 
 
 @frozen
 class Rule:
-    """A heading of a rule page, and what stands under it."""
+    """A heading of a rule page, and the text below it."""
 
     area: str
     number: int
@@ -64,12 +64,12 @@ class Rule:
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """The reasons of its lines `Pending: ...`; empty where it holds."""
+        """The reasons of its lines `Pending: ...`; empty if it holds."""
         return tuple(each for line in PENDING.findall(self.body) for each in line.split(", "))
 
     @property
     def anchor(self) -> str:
-        """Where its heading is found in a rendered page."""
+        """The anchor of its heading in a rendered page."""
         heading = f"{self.name} · {self.title}".lower()
         return re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
 
@@ -82,12 +82,12 @@ class Shown:
     test: str
     rules: tuple[str, ...]
     is_drawn: bool = field(kw_only=True)
-    """Whether what it looks at is drawn, by Hypothesis or from a seed."""
+    """Whether its data is random, by Hypothesis or from a seed."""
 
 
 @define(frozen=True, slots=False)
 class Texts:
-    """The repository as the checks see it: file names with their texts."""
+    """The texts of the repository by file name."""
 
     pages: dict[str, str]
     """The pages of `specs/rules`."""
@@ -100,7 +100,7 @@ class Texts:
 
     @cached_property
     def rules(self) -> list[Rule]:
-        """The rules of all pages, in the order of the areas; those of one page as they stand."""
+        """The rules of all pages, by area, in the order of the pages."""
         found = [rule for name, text in self.pages.items() for rule in rules_of(name, text)]
         areas = list(AREAS)
         return sorted(found, key=lambda rule: areas.index(rule.area) if rule.area in areas else -1)
@@ -132,7 +132,7 @@ def rules_of(page: str, text: str) -> Iterator[Rule]:
 
 @functools.cache
 def cited(text: str) -> frozenset[str]:
-    """Every rule that a text names, those within ranges (`RT-1..RT-4`, `RT-1 to RT-4`) too."""
+    """Every rule that a text names, with those in ranges (`RT-1..RT-4`, `RT-1 to RT-4`)."""
     within = {
         f"{area}-{number}"
         for area, first, last in RANGE.findall(text)

@@ -1,7 +1,7 @@
-"""Writes `specs/rules.md`: every rule of `specs/rules`, what shows it, and what cites it.
+"""Writes `specs/rules.md`: every rule of `specs/rules`, with its tests and citations.
 
 Run it after a change of rule pages, of the marks of tests, or of citations in code.
-`--missing` prints the rules that nothing shows, or that no page states, instead.
+`--missing` prints the rules without a test or a page instead.
 """
 
 import sys
@@ -30,7 +30,7 @@ in its numbers.
 
 
 def complaints(texts: Texts, drafts: Iterable[str] = ()) -> list[str]:
-    """What is wrong with pages and marks; areas that are drafts may lack rules and tests."""
+    """The mistakes in pages and marks; draft areas may lack rules and tests."""
     finished = [area for area in AREAS if area not in set(drafts)]
     return [
         *_wrong_pages(texts),
@@ -87,13 +87,13 @@ def _not_shown(texts: Texts, finished: list[str]) -> Iterator[str]:
 
 
 def missing(texts: Texts) -> list[Rule]:
-    """The rules that hold, as their pages say, and that no test shows."""
+    """The rules that are not pending and have no test."""
     shown = {name for each in texts.shown for name in each.rules}
     return [rule for rule in texts.rules if not rule.waits_for and rule.name not in shown]
 
 
 def _without_test(texts: Texts) -> Iterator[str]:
-    """All rules but the pending ones that no test shows, stated or not."""
+    """All rules without a test, stated or not, but the pending ones."""
     shown = {name for each in texts.shown for name in each.rules}
     rules = {rule.name: rule for rule in texts.rules}
     for name in (name for area in AREAS for name in _numbers(area)):
@@ -119,7 +119,7 @@ def _numbers(area: str) -> list[str]:
 
 
 def page_of(area: str) -> str:
-    """The name of the page that states the rules of an area."""
+    """The name of the page of an area."""
     return f"{area.lower()}.md"
 
 
@@ -164,7 +164,7 @@ def _area(texts: Texts, area: str) -> str:
 
 
 def _others(texts: Texts) -> str:
-    """Rules of areas without a page of their own, where a test is marked with one."""
+    """The rules with a test, of areas without a page of their own."""
     tests = _by_rule(texts.shown)
     names = sorted((name for name in texts.other_rules if tests[name]), key=_in_order)
     lines = ["## Other areas", "", "| rule | page | tests |", "|---|---|---|"]
@@ -180,7 +180,7 @@ def _in_order(name: str) -> tuple[str, int]:
 
 
 def _tests(shown: list[Shown]) -> str:
-    """Tests by file, those that draw first; of many in one file the first few."""
+    """Tests by file, random ones first; of many in one file, the first few."""
     files: dict[str, list[Shown]] = defaultdict(list)
     for each in shown:
         files[each.file].append(each)

@@ -9,7 +9,7 @@ OTHER_FOLDERS = ("tests", "tools", "examples", "benchmarks", "docs", "specs")
 
 
 def python_files(*folders: str) -> Iterator[Path]:
-    """Every .py file below the named top-level folders, without what Python itself writes there."""
+    """Every .py file below the named top-level folders, without Python's own caches."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "__pycache__" not in path.parts:

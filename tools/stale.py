@@ -29,9 +29,9 @@ class Generated:
 
     name: str
     command: str
-    """What renews them."""
+    """The command that renews them."""
     made: Callable[[], dict[Path, str]]
-    """The text that each file should have. Raises ImportError where a requirement is missing."""
+    """Returns the right text of each file. Raises ImportError if a requirement is missing."""
     is_slow: bool = False
 
 
@@ -103,17 +103,17 @@ NOT_COVERED = (
     ("tests/goldens", "tests/test_goldens.py fails if stale; pytest --update-goldens renews"),
     ("docs/conformance.md", "depends on other libraries; the command stands at its top"),
 )
-"""What else is generated, and the command for it: never checked here."""
+"""Other generated files, with the reason why they are not checked here."""
 
 
 def stale(each: Generated) -> dict[Path, str]:
-    """The files of an entry whose text is not what it should be, with the text that it should."""
+    """The stale files of an entry, with their right text."""
     made = each.made()
     return {path: text for path, text in made.items() if path.read_text("utf-8") != text}
 
 
 def report(entries: Sequence[Generated], *, write: bool, slow: bool) -> Iterator[tuple[bool, str]]:
-    """(whether it is stale and stays so, a line) of each entry."""
+    """(whether it stays stale, a line) of each entry."""
     for each in entries:
         if each.is_slow and not slow:
             yield False, f"not checked  {each.name}: takes minutes, see --slow"

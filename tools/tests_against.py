@@ -1,9 +1,9 @@
 """Runs tests of this checkout against the library of another commit.
 
-`python tools/tests_against.py COMMIT TEST ...` says of each test whether it passes there and here:
-a test of a mended fault fails there and passes here. The library's folders are the commit's, all
-others are this checkout's, in a temporary folder. What pytest is given besides (`-k`, `-m long`)
-goes behind the tests.
+`python tools/tests_against.py COMMIT TEST ...` prints for each test whether it passes with either
+library: a test of a mended fault fails with the commit's and passes with this one's. The library's
+folders are the commit's, all others this checkout's, in a temporary folder. Options of pytest
+(`-k`, `-m long`) follow the tests.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from source_files import PACKAGES, ROOT
 
 RESULT = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
 SHARED = ("setup.cfg", "README.md", "tests", "examples", "benchmarks", "specs", "docs", "tools")
-"""What tests read beside the library; all of it is this checkout's."""
+"""The folders and files that tests read besides the library, from this checkout."""
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ def main() -> int:
         text=True,
         check=False,
     )
-    # Complaints name the files where they are, not where the links are.
+    # Complaints name the real files, not the links.
     print(re.sub(r"^aotlite/(ir|backends)/", r"\1/", run.stdout, flags=re.MULTILINE), end="")
     print(run.stderr, end="", file=sys.stderr)
     seen = _files_checked(run.stdout)
@@ -39,13 +39,13 @@ def main() -> int:
 
 
 def _files_checked(output: str) -> int:
-    """The number in mypy's last line; 0 where it gave up before checking."""
+    """The number in mypy's last line; 0 if it stopped before the check."""
     counts = re.findall(r"(?:in|checked) (\d+) source files?\)?$", output, re.MULTILINE)
     return int(counts[-1]) if counts else 0
 
 
 def _package_links() -> dict[Path, Path]:
-    """Where in the layout a link must be -> what it points to, for the three packages."""
+    """Link in the layout -> its target, for the three packages."""
     package = ROOT / "aotlite"
     links = {
         Path("aotlite", entry.name): entry
@@ -61,7 +61,7 @@ def _folder_links() -> dict[Path, Path]:
 
 
 def _lay_out(links: dict[Path, Path]) -> None:
-    """Makes `typecheck/` hold these links; links that are right are left alone."""
+    """Makes these links in `typecheck/`; right ones stay."""
     (LAYOUT / "aotlite").mkdir(parents=True, exist_ok=True)
     for old in [*LAYOUT.iterdir(), *(LAYOUT / "aotlite").iterdir()]:
         if old.is_symlink() and old.relative_to(LAYOUT) not in links:

@@ -84,8 +84,8 @@ def small_programs(number: int) -> None:
 
 
 def some_journeys(number: int, examples: int) -> tuple[Journey, ...]:
-    """The journeys of a few random programs through all stages: the last of many that are drawn,
-    since the first ones hardly do anything.
+    """The journeys of a few random programs through all stages: the last of many drawn ones, as the
+    first ones hardly do anything.
     """
     found: list[Case] = []
 
