@@ -2,7 +2,7 @@
 
 `python -m benchmarks.first_call JOB` with a job as JSON prints one JSON object: seconds of the
 first call with the first backward, by the clock and of the processor, and how much the peak of
-resident memory grew, in bytes. What fails is printed as `{"failed": "..."}`.
+resident memory grew, in bytes. A failure is printed as `{"failed": "..."}`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from benchmarks.programs import Jax, Program, TorchLike, program
 
 @attrs.frozen
 class Job:
-    """What to measure: a library's front end on a program."""
+    """A measurement: the front end of a library on a program."""
 
     row: str
     peer: str
     partition: str = "default"
     verify: int = 0
-    """Only for aotlite: its level of verification."""
+    """The level of verification, for aotlite alone."""
 
 
 Phase = Callable[[Program], tuple[Callable[[], Any], Callable[[Any], Any]]]
-"""A program -> its first call, and what continues with that call's result."""
+"""Program -> its first call, and the function that continues with its result."""
 
 
 def measure(job: Job) -> dict[str, float]:
@@ -47,7 +47,7 @@ def measure(job: Job) -> dict[str, float]:
 
 
 def prepared(job: Job, of: Program) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """The first call of a program and its backward, behind the warm-up."""
+    """The first call of a program and its backward, after the warm-up."""
     prepare = _PEERS[job.peer](job)
     _run(*prepare(_warm_up()))
     return prepare(of)
@@ -60,7 +60,7 @@ def _run(call: Callable[[], Any], backward: Callable[[Any], Any]) -> tuple[float
 
 
 def _peak() -> int:
-    """Bytes: the most that was resident so far."""
+    """The peak of resident memory, in bytes."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -82,7 +82,7 @@ def _aotlite(job: Job) -> Phase:
     import aotlite as al
 
     if job.partition == "min_cut":
-        import_module("networkx")  # loaded where a cut is not trivial: no import counts, for nobody
+        import_module("networkx")  # imported for non-trivial cuts; imports do not count
     lib = TorchLike(import_module("aotlite.nn.functional"))
 
     def prepare(of: Program) -> Any:
@@ -101,7 +101,7 @@ def _aotlite(job: Job) -> Phase:
 
 
 def _no_kernels(graph: Any) -> Callable[..., list[Any]]:
-    """A backend that computes nothing: zeros in the shapes of the graph's results."""
+    """A backend without kernels: it returns zeros in the shapes of the graph's results."""
     metas = [getattr(value, "meta", None) for value in graph.outputs]
     return lambda *_: [None if m is None else np.zeros(m.shape, m.dtype.numpy) for m in metas]
 
@@ -154,7 +154,7 @@ _PEERS: dict[str, Callable[[Job], Phase]] = {"aotlite": _aotlite, "torch": _torc
 
 
 def main() -> None:
-    """Prints what the job in the first argument measured."""
+    """Prints the measurement of the job in the first argument."""
     try:
         found: dict[str, Any] = dict(measure(Job(**json.loads(sys.argv[1]))))
     except Exception as error:

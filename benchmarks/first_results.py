@@ -1,9 +1,9 @@
-"""How long a first result takes with `compile(wait=False)`, beside that of who waits.
+"""Measures the time to a first result with `compile(wait=False)`, and with waiting.
 
 `python -m benchmarks.first_results` runs each program in fresh processes, by turns with and without
 waiting, each with an empty disk cache in which only the compiler is known. Printed are medians of
 milliseconds by the clock, their ratio, and the machine's load: beside other work the compiler has
-no processor for itself, which is when a call that does not wait may lose.
+no processor of its own, and a call without waiting may be slower.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functions of the library alone: on NumPy arrays, and as C loops that are compiled and loaded.
 
 The functions are evaluated by the interpreter's arithmetic and printed by the C printer; the loops
-around them are the plainest there are, so that what is measured is the library and nothing else.
+around them are as simple as possible, so that the library alone is measured.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def evaluated(function: ScalarFunction, *operands: Any) -> Any:
 
 # ----------------------------------------------------------------------------------------------- C
 def c_text(functions: Sequence[ScalarFunction]) -> str:
-    """A translation unit: for each function a loop over arrays, named as it."""
+    """A translation unit with a loop over arrays for each function, named like it."""
     library = FunctionTexts()
     loops = [_loop(function, library) for function in functions]
     return "\n".join([*preamble(library), *loops])
@@ -61,7 +61,7 @@ def _loop(function: ScalarFunction, library: FunctionTexts) -> str:
 
 
 class Compiled:
-    """A library of functions: called with a function and its operands, it gives the results."""
+    """A library of functions; a call with a function and its operands returns the results."""
 
     def __init__(self, functions: Sequence[ScalarFunction], folder: Path, *flags: str) -> None:
         self.text = c_text(functions)
@@ -75,7 +75,7 @@ class Compiled:
         self._library = ctypes.CDLL(str(library))
 
     def bound(self, function: ScalarFunction, out: Any, *operands: Any) -> Callable[[], Any]:
-        """The call that writes a function of these operands into `out`, ready to be timed."""
+        """An action that writes a function of these operands to `out`, for timing."""
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (out, *operands)]
         loop = self._library[f"loop_{function.name}"]
         return partial(loop, ctypes.c_int64(out.size), *pointers)
@@ -86,7 +86,7 @@ class Compiled:
         return out
 
     def scalar_loops(self) -> set[str]:
-        """The names of functions of whose loops gcc makes no vectors."""
+        """The names of the functions whose loops gcc does not vectorize."""
         found = re.findall(r":(\d+):\d+: optimized: loop vectorized", self._told)
         vectors = {int(number) for number in found}
         lines = enumerate(self.text.split("\n"), 1)

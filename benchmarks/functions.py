@@ -1,6 +1,6 @@
-"""How exact and how fast the functions of the loop IR are, as C, against NumPy's own.
+"""Measures accuracy and speed of the functions of the loop IR, as C, against NumPy's.
 
-`python -m benchmarks.functions` prints for each floating function the bound that it states, the
+`python -m benchmarks.functions` prints for each floating function its stated bound, the
 largest error found at bit patterns spread over all numbers of its dtype (float64: against 80-bit
 long double), with contraction of products and sums off and on, and nanoseconds an element.
 `--stride 1` looks at every float32 (minutes); `--table` prints the table of `specs/functions.md`.
@@ -28,7 +28,7 @@ from benchmarks.function_kernels import Compiled
 
 BLOCK = 1 << 16
 SIZE = 1 << 14
-"""Elements that are timed, and between which calls are forgotten."""
+"""The number of timed elements, for which the cost of a call is negligible."""
 Reference = Callable[..., Any]
 
 ARC = {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")}
@@ -52,7 +52,7 @@ def numpy_function(op: str) -> Reference | None:
 
 
 def reference(op: str, dtype: DType) -> Reference | None:
-    """The function in a wider dtype; of float64, where NumPy has it in one."""
+    """The function in a wider dtype; for float64, if NumPy has it."""
     known = numpy_function(op)
     wide = np.float64 if dtype is float32 else np.longdouble
     if known is not None:
@@ -85,7 +85,7 @@ def patterns(dtype: DType, stride: int) -> Iterator[np.ndarray]:
 
 
 def operand_blocks(function: ScalarFunction, stride: int) -> Iterator[list[np.ndarray]]:
-    """Blocks of operands; of two, each is shuffled, and every second pair is near to 1."""
+    """Blocks of operands; two operands are shuffled, and every second pair is near 1."""
     rng = np.random.default_rng(0)
     for block in patterns(function.parameters[0], stride):
         if len(function.parameters) == 1:
@@ -98,14 +98,14 @@ def operand_blocks(function: ScalarFunction, stride: int) -> Iterator[list[np.nd
 
 
 def errors(mine: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Units of the last place of the exact result; infinite where one alone is nan or infinite."""
+    """Errors in units of the last place; infinite if one alone is nan or infinite."""
     with np.errstate(all="ignore"):
         rounded = exact.astype(mine.dtype)
         last = np.spacing(np.abs(rounded)).astype(exact.dtype)
         found = np.abs(mine.astype(exact.dtype) - exact) / last
         odd = ~np.isfinite(rounded) | ~np.isfinite(mine)
         same = (np.isnan(mine) & np.isnan(rounded)) | (mine == rounded)
-        near = np.isinf(mine) ^ np.isinf(rounded)  # one rounded up to infinity
+        near = np.isinf(mine) ^ np.isinf(rounded)  # one is rounded up to infinity
         largest = np.finfo(mine.dtype).max
         edge = near & (np.fmin(np.abs(mine), np.abs(rounded)) >= largest)
         return np.where(odd, np.where(same | edge, 0.0, np.inf), found).astype(float)
@@ -120,7 +120,7 @@ class Worst:
 
 
 def worst(function: ScalarFunction, run: Compiled, stride: int) -> Worst | None:
-    """Over the blocks of operands; None where there is nothing to compare with."""
+    """The worst error over the blocks of operands; None without a reference."""
     exact = reference(function.op, function.parameters[0])
     if exact is None:
         return None
@@ -137,7 +137,7 @@ def worst(function: ScalarFunction, run: Compiled, stride: int) -> Worst | None:
 
 # --------------------------------------------------------------------------------------------- time
 def nanoseconds(action: Callable[[], Any], size: int) -> float:
-    """An element, in the fastest of several loops."""
+    """The nanoseconds of an element, in the fastest of several loops."""
     best = math.inf
     for _ in range(15):
         start = time.perf_counter()
@@ -148,7 +148,7 @@ def nanoseconds(action: Callable[[], Any], size: int) -> float:
 
 
 def timed(function: ScalarFunction, run: Compiled) -> tuple[float, float]:
-    """Nanoseconds an element, in the caches: here, and in NumPy (nan where it has none)."""
+    """The nanoseconds of an element in cache: here, and in NumPy (nan if it lacks the function)."""
     dtype = function.parameters[0].numpy
     operands = [np.linspace(1.01 * k + 0.01, k + 0.99, SIZE).astype(dtype) for k in range(2)]
     operands = operands[: len(function.parameters)]
@@ -163,7 +163,7 @@ def timed(function: ScalarFunction, run: Compiled) -> tuple[float, float]:
 
 # ----------------------------------------------------------------------------------------- printing
 def stated(functions: list[ScalarFunction]) -> str:
-    """The table of the spec: what each function states."""
+    """The table of the spec: the stated bound of each function."""
     lines = [
         "| function | domain | at most, ulp | computes in | operations |",
         "|---|---|---|---|---|",

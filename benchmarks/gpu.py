@@ -1,15 +1,15 @@
-"""Everything about a GPU in one command of under eight minutes, from a plain source checkout.
+"""All measurements on a GPU in one command of under eight minutes, from a source checkout.
 
     python -m benchmarks.gpu                     # on a machine with a GPU, CuPy and a driver
-    python -m benchmarks.gpu --dry-run           # tiny, on the emulated device; times say nothing
+    python -m benchmarks.gpu --dry-run           # tiny, on the emulated device; times mean nothing
     python -m benchmarks.gpu --sections rows,training --seconds 200
 
 Numerics of the whole op table on the device; the bandwidth of a copy; rows of 2^26 elements and
 train steps against CuPy, cupy.fuse, PyTorch eager and compiled, and JAX, as far as they are here;
 the overhead of a recorded graph; whether a compiled call waits for the device; first calls. Each
-section has a share of the seconds. What has been found is written after each line of it to
-`benchmarks/results/gpu-<device>.json`, and printed as tables at the end: times, and what is to be
-shown with its target. What pytest says is beside it, in `gpu-<device>-tests.txt`.
+section has a share of the seconds. Each finding is written at once to
+`benchmarks/results/gpu-<device>.json`, and printed in tables at the end: times, and claims with
+their targets. The output of pytest is in `gpu-<device>-tests.txt` beside it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if not __package__:  # run by its path
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 NEEDED = ("attrs", "ml_dtypes", "networkx", "numpy", "rich", "sympy")
-"""What comes with CuPy, PyTorch or JAX on most machines; optree has a stand-in."""
+"""Packages that come with CuPy, PyTorch or JAX on most machines; optree has a stand-in."""
 
 
 def _is_absent(name: str) -> bool:
@@ -79,15 +79,15 @@ RESULTS = ROOT / "benchmarks" / "results"
 CHECKED = 16
 """The binary logarithm of the size at which rows are compared with float64 of the CPU."""
 TOLERANCE = 2e-5
-"""Of float32 against float64, relative to the largest result."""
+"""The tolerance of float32 against float64, relative to the largest result."""
 LOSSES_APART = {"float32": 1e-4, "bfloat16": 2e-2}
-"""The losses of three steps from PyTorch's, relatively: gradients are summed in another order."""
+"""The relative tolerance of three losses against PyTorch, which sums in another order."""
 LIMIT = 150.0
-"""Seconds of one thing, of which compilers have most; what takes longer hangs."""
+"""The seconds after which one piece of work counts as a hang; compilers take most."""
 
 
 class Session:
-    """What is being found, and how much time is left for it."""
+    """The findings, and the time that is left."""
 
     def __init__(self, *, dry: bool, path: Path, console: Console) -> None:
         self.dry, self.path, self.console = dry, path, console
@@ -97,18 +97,18 @@ class Session:
         self.end = 0.0
 
     def note(self, section: str, name: str, value: Any) -> None:
-        """Keeps a finding, at once, and tells it."""
+        """Writes a finding at once, and prints it."""
         self.keep(section, name, value)
         self.console.print(f"{section}: {name}: {short(value)}", highlight=False, markup=False)
 
     def keep(self, section: str, name: str, value: Any) -> None:
-        """Keeps a finding of which there is more to come."""
+        """Writes a partial finding."""
         self.found.setdefault(section, {})[name] = value
         write(self.path, self.found)
 
     @property
     def left(self) -> float:
-        """Seconds of the section."""
+        """The seconds left for the section."""
         return self.end - time.perf_counter()
 
     def attempt(
@@ -129,7 +129,7 @@ class Session:
             self.end_if_spoiled(section, name)
 
     def end_if_spoiled(self, section: str, name: str) -> None:
-        """After a fault of a kernel nothing works any more: the next process goes on."""
+        """Ends the process after a fault of a kernel; the next process continues."""
         if self.dry:
             return
         try:
@@ -139,7 +139,7 @@ class Session:
             os._exit(SPOILED)
 
     def fail(self, section: str, name: str, error: Exception) -> None:
-        """Keeps an error, beside what was found before it; of several the first."""
+        """Writes an error beside the findings before it; of several, the first."""
         trace = "".join(traceback.format_exception(error))[-4000:]
         known = self.found.get(section, {}).get(name, {})
         said = {"error": f"{type(error).__name__}: {error}"[:400], "trace": trace}
@@ -148,7 +148,7 @@ class Session:
 
 # ---------------------------------------------------------------------------------------- sections
 def bandwidth(session: Session) -> None:
-    """The bytes a second of a copy on the device, read and written: the most that is to be had."""
+    """The bandwidth of a copy on the device, reads and writes: the upper bound."""
     row, ours = next(iter(ROWS.values())), Ours(None)
     sources = [ours.tensor(random_arrays(row, session.size, seed)[0]) for seed in range(SETS)]
     pairs = [(source, al.empty_like(source)) for source in sources]
@@ -189,7 +189,7 @@ def numerics(session: Session) -> None:
 def _shared(session: Session, name: str, library: Any) -> None:
     x = al.randn(64, 33).to("cuda")
     right = []
-    for _ in range(20):  # each library has a stream of its own
+    for _ in range(20):  # each library has its own stream
         x = x + 1
         right.append((library.shared(x) == x * 2).all().item())
     session.note("numerics", name, {"right": all(right)})
@@ -215,7 +215,7 @@ def _compared(session: Session, row: Row) -> None:
 
 
 def tests(session: Session) -> None:
-    """The tests that are for devices: every op of the table, random programs, training."""
+    """The tests for devices: every op of the table, random programs, training."""
     if session.dry:
         session.note("tests", "pytest", {"left out": "there is no device"})
         return
@@ -226,7 +226,7 @@ def tests(session: Session) -> None:
 
 
 def timed_rows(session: Session) -> None:
-    """Each row by each library, and the share of a copy's bandwidth that ours reaches."""
+    """Each row by each library, and aotlite's share of a copy's bandwidth."""
     others, absent = libraries(session.dry)
     if absent:
         session.note("machine", "libraries left out", absent)

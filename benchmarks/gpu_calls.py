@@ -1,4 +1,4 @@
-"""What calls cost the host: launches, recorded or not, waiting for the device, first calls."""
+"""Host time of calls: launches, recorded or not, waits for the device, first calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.gpu_libraries import Ours
 
 ROOT = Path(__file__).parent.parent
 DELAY = 0.1
-"""Seconds of work before a call that must not wait for it."""
+"""The seconds of work before a call that must not wait for it."""
 
 
 def _softmax(x: Any, _: Any) -> Any:
@@ -40,7 +40,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"one kernel": _softmax, "products": 
 
 
 class Said(logging.Handler):
-    """What is logged meanwhile of recordings that are not made."""
+    """Collects the log messages about recordings that are not made."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,9 +89,9 @@ def _overhead(session: Any, name: str, function: Callable[..., Any], options: An
 
 
 def waits(session: Any) -> None:
-    """Whether a compiled call returns while the device is still busy with what came before.
+    """Whether a compiled call returns while the device is still busy with earlier work.
 
-    Without a GPU the emulated driver counts who waits.
+    Without a GPU the emulated driver counts waits.
     """
     compiled = Ours(None).compiled(_layers)
     recorded = Ours(None).compiled(_layers, device_graphs=True)
@@ -157,7 +157,7 @@ print(time.perf_counter() - start)
 
 
 def first_calls(session: Any) -> None:
-    """Seconds until a function has run forward and backward for the first time; no caches."""
+    """The seconds of the first forward and backward of a function, without caches."""
     if session.dry:
         x = al.randn(4, 4).to("cuda").requires_grad_()
         start = time.perf_counter()

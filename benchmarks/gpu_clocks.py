@@ -1,4 +1,4 @@
-"""How work on a GPU is timed: by events of its stream, in alternating rounds; and without one."""
+"""Timing of work on a GPU, by events of its stream in alternating rounds; and without a GPU."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import attrs
 import numpy as np
 
 Action = Callable[[int], Any]
-"""Asks for work on the inputs of a number; returns before it is done."""
+"""A function that starts work on the inputs of a number, and returns before its end."""
 ROUND = 0.02
-"""Seconds of a round, about."""
+"""The approximate seconds of a round."""
 MOST_CALLS = 400
-"""Of a round: a device holds a thousand launches, and then the host waits for it."""
+"""The most calls of a round, as the host waits after a thousand pending launches."""
 
 SPIN = r"""
 extern "C" __global__ void spin(long long nanoseconds)
@@ -30,7 +30,7 @@ extern "C" __global__ void spin(long long nanoseconds)
 
 
 class Spin:
-    """Work of one thread that takes as long as it is told to."""
+    """Work of one thread that takes a given time."""
 
     def __init__(self, cupy: Any) -> None:
         self.kernel = cupy.RawKernel(SPIN, "spin", backend="nvrtc")
@@ -43,8 +43,8 @@ class Spin:
 class EventClock:
     """Time between events of the current stream.
 
-    With `ahead` the device is kept busy until the host has asked for all of it: what counts then
-    is the work of the device, and no pause between.
+    With `ahead` the device is busy until the host has launched all calls, so that the work of the
+    device is measured without pauses.
     """
 
     name = "events"
@@ -57,7 +57,7 @@ class EventClock:
         return Spin(self.cupy)
 
     def seconds(self, action: Action, calls: int) -> float:
-        """Of one call, in a row of so many."""
+        """The seconds of one call, in a row of `calls`."""
         start, end = self.cupy.cuda.Event(), self.cupy.cuda.Event()
         self.cupy.cuda.runtime.deviceSynchronize()
         if self.ahead:
@@ -71,7 +71,7 @@ class EventClock:
 
 
 class HostClock:
-    """Time of the host, which waits for the work: for JAX's own streams, and without a GPU."""
+    """Time of the host, which waits for the work: for JAX's streams, and without a GPU."""
 
     name = "host"
 
@@ -79,7 +79,7 @@ class HostClock:
         self.wait = wait
 
     def seconds(self, action: Action, calls: int) -> float:
-        """Of one call, in a row of so many."""
+        """The seconds of one call, in a row of `calls`."""
         start = time.perf_counter()
         for call in range(calls):
             result = action(call)
@@ -96,9 +96,9 @@ class Timed:
 
 
 def medians(actions: Mapping[str, Timed], seconds: float) -> dict[str, float]:
-    """The seconds of a call of each, the median of rounds in turn, for about so long in all.
+    """The seconds of a call of each, as the median of alternating rounds, in about `seconds`.
 
-    An action that fails is left out by raising before: each is called three times first.
+    Each action is called three times before, so that one that fails raises early.
     """
     calls = {}
     for name, timed in actions.items():

@@ -1,8 +1,8 @@
-"""What keeps one fault on a GPU from costing everything: the work is done by workers.
+"""Runs the work in worker processes, so that one fault on a GPU does not end everything.
 
-A fault spoils the whole process on a GPU, and a kernel may never end. A worker writes what it is
-at, and until when; one that crashes, or is late, is ended, what it was at is a failure, and the
-next worker goes on behind that. No GPU is touched here.
+A fault spoils the whole process on a GPU, and a kernel may never end. A worker writes its present
+work and its limit; one that crashes, or is late, is ended, its work is a failure, and the next
+worker continues after it. This module uses no GPU.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any
 
 SPOILED = 70
-"""The exit of a worker that has noted what spoiled its process."""
+"""The exit status of a worker that has noted the fault of its process."""
 POLL = 0.2
 """Seconds."""
 GRACE = 20.0
-"""Seconds for a worker to end after all time is up."""
+"""The seconds for a worker to end after the end of all time."""
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What has been found so far."""
+    """Returns the findings so far."""
     found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return found
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """Keeps what has been found; whoever reads meanwhile gets what was there before."""
+    """Writes the findings; a concurrent reader gets the old ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.write_text(json.dumps(found, indent=1, default=str) + "\n", "utf-8")
@@ -40,7 +40,7 @@ def write(path: Path, found: dict[str, Any]) -> None:
 
 
 class Marker:
-    """A file that says what a worker is at."""
+    """A file with the present work of a worker."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_suffix(".running")
@@ -48,7 +48,7 @@ class Marker:
 
     @contextlib.contextmanager
     def at(self, section: str, name: str, seconds: float) -> Iterator[None]:
-        """Says so meanwhile, and after an error: that it is at this, for so long at most."""
+        """A block whose work and limit are in the file, also after an error in it."""
         self.held.append((section, name, time.time() + seconds))
         self._write()
         yield
@@ -72,7 +72,7 @@ class Marker:
 
 
 def guarded(command: Sequence[str], path: Path, seconds: float, cwd: Path) -> None:
-    """Runs workers till one is through, or all time is up; what stopped one is found."""
+    """Runs workers until one finishes or the time is over; a stopped one is a finding."""
     marker, end = Marker(path), time.time() + seconds
     marker.path.unlink(missing_ok=True)
     while True:
@@ -91,7 +91,7 @@ def guarded(command: Sequence[str], path: Path, seconds: float, cwd: Path) -> No
 
 
 def _worked(worker: subprocess.Popen[bytes], marker: Marker, end: float) -> str | None:
-    """None where a worker is through; else what happened to it."""
+    """Returns None if a worker finishes; else how it ended."""
     try:
         while (code := worker.poll()) is None:
             at = marker.read()
@@ -106,7 +106,7 @@ def _worked(worker: subprocess.Popen[bytes], marker: Marker, end: float) -> str 
 
 
 def ended(process: subprocess.Popen[Any]) -> None:
-    """Ends a process that leads a session, and all that it has started."""
+    """Ends a process that leads a session, with all its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

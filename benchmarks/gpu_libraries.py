@@ -20,17 +20,17 @@ from benchmarks.gpu_programs import Row
 from benchmarks.gpu_training import Model, step_of
 
 SETS = 2
-"""Sets of inputs that calls take in turn: at full size each is larger than the cache."""
+"""The number of input sets that calls use in turn; at full size each is larger than the cache."""
 
 
 @cache
 def _drawn(size: int, seed: int, number: int) -> np.ndarray:
-    """As many numbers as the largest input has, drawn once for all rows."""
+    """Random numbers for the largest input, drawn once for all rows."""
     return np.random.default_rng((seed, number)).standard_normal(1 << size, np.float32)
 
 
 def random_arrays(row: Row, size: int, seed: int) -> list[np.ndarray]:
-    """Inputs of a row, and behind them the tangent where it is a backward."""
+    """The inputs of a row, and for a backward the tangent."""
     shapes = list(row.shapes(size))
     if row.backward:
         shapes.append(shapes[0])
@@ -44,7 +44,7 @@ def random_arrays(row: Row, size: int, seed: int) -> list[np.ndarray]:
 
 
 def of_row(t: Any, row: Row) -> Callable[..., Any]:
-    """The row's function of tensors alone, as a function of its own."""
+    """The row's function of tensors, as a new function."""
 
     def function(*given: Any) -> Any:
         return row.function(t, *given)
@@ -65,7 +65,7 @@ def in_turn(function: Callable[..., Any], sets: Sequence[Sequence[Any]]) -> Acti
 
 
 def backward_of(t: Any, function: Callable[..., Any], sets: Sequence[Sequence[Any]]) -> Action:
-    """The backward alone, again and again through graphs that stay."""
+    """The backward alone, repeated through retained graphs."""
     ready = []
     for *arrays, tangent in sets:
         leaves = [each.requires_grad_() for each in arrays]
@@ -121,8 +121,10 @@ class Torch:
         return self.torch.tensor(array, device=self.device)
 
     def compiled(self, function: Callable[..., Any], **options: Any) -> Any:
-        """One that has forgotten all others: the same code may be compiled a few times only, and
-        from the second time on for sizes of any kind."""
+        """The compiled function, after a reset.
+
+        PyTorch compiles one code only a few times, and from the second time on for any sizes.
+        """
         if self.name == "torch":
             return function
         self.torch._dynamo.reset()
@@ -171,14 +173,14 @@ class Cupy:
         self.cupy = importlib.import_module("cupy")
 
     def row(self, row: Row, sets: Sequence[Sequence[np.ndarray]]) -> Timed | None:
-        """The action of a row; None where there is none."""
+        """The action of a row; None if there is none."""
         if row.numpy is None:
             return None
         given = [[self.cupy.asarray(array) for array in arrays] for arrays in sets]
         return Timed(in_turn(self._function(row.numpy, len(sets[0])), given), self.clock)
 
     def _function(self, written: Callable[..., Any], count: int) -> Callable[..., Any]:
-        """Of so many positional arguments, which is what CuPy fuses; a kernel has the name."""
+        """The function with `count` positional parameters, which CuPy can fuse."""
         names = ", ".join([f"a{k}" for k in range(count)])
         scope = {"written": written, "cupy": self.cupy}
         function: Callable[..., Any] = eval(f"lambda {names}: written(cupy, {names})", scope)
@@ -201,7 +203,7 @@ class Jax:
         self.clock = HostClock(self.jax.block_until_ready)
 
     def row(self, row: Row, sets: Sequence[Sequence[np.ndarray]]) -> Timed | None:
-        """The action of a row; None where there is none."""
+        """The action of a row; None if there is none."""
         written = row.numpy
         if written is None:
             return None
@@ -215,9 +217,9 @@ class Jax:
 
 
 def libraries(dry: bool) -> tuple[list[Any], dict[str, str]]:
-    """Ours and the others that are here, PyTorch first; and why some are not.
+    """aotlite and the other installed libraries, PyTorch first; and why some are missing.
 
-    Without a GPU ours alone.
+    Without a GPU, aotlite alone.
     """
     if dry:
         return [Ours(HostClock())], {}

@@ -1,4 +1,4 @@
-"""What is compiled and timed for GPUs: functions alike for aotlite and PyTorch, and their sizes.
+"""The compiled and timed functions for GPUs, for aotlite and PyTorch alike, and their sizes.
 
 `t` is `aotlite` or `torch`. A row of full size has 2^26 elements; tiny ones are for tests without a
 GPU.
@@ -13,32 +13,32 @@ from typing import Any
 import attrs
 
 FULL, TINY = 26, 12
-"""The binary logarithm of how many elements a row has."""
+"""The binary logarithms of the number of elements of a row."""
 
 
 @attrs.frozen
 class Row:
-    """A function of tensors: what it is called, its inputs' shapes, the bytes that it must move."""
+    """A function of tensors, with its name, the shapes of its inputs, and its bytes."""
 
     name: str
     function: Callable[..., Any]
-    """Of a module and tensors."""
+    """The function, of a module and tensors."""
     shapes: Callable[[int], tuple[tuple[int, ...], ...]]
-    """Of the binary logarithm of a size."""
+    """The binary logarithm of a size -> the shapes of the inputs."""
     written: Callable[[int], int]
     """Elements of the results."""
     numpy: Callable[..., Any] | None = None
-    """The same of NumPy's names, for CuPy and JAX."""
+    """The same function with NumPy's names, for CuPy and JAX."""
     labels: bool = False
-    """Whether the last input is of positions in the rows."""
+    """Whether the last input has indices into the rows."""
     backward: bool = False
 
     def bytes(self, size: int, itemsize: int) -> int:
-        """What must be read and written at least."""
+        """The least bytes that are read and written."""
         shapes = self.shapes(size)
         read = sum([math.prod(shape) for shape in shapes[: len(shapes) - self.labels]])
         if self.backward:
-            # The tangent too; the results are the gradients of what is read.
+            # The tangent is read too; the results are the gradients of the inputs.
             read, written = read + math.prod(shapes[0]), read
         else:
             written = self.written(size)

@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu.py` has found as tables: times, what is to be shown, what went wrong."""
+"""The findings of `benchmarks/gpu.py` in tables: times, claims, failures."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from benchmarks.gpu_training import NAMES
 
 COLUMNS = ("ours", "torch.compile", "torch", "cupy", "cupy.fuse", "jax")
 SHARE, BACKWARD_SHARE = 0.9, 0.8
-"""Of the bandwidth of a copy."""
+"""The targets, as shares of the bandwidth of a copy."""
 RECORDED = 10.0
-"""Microseconds of a call of a recorded graph, at most."""
+"""The most microseconds of a call of a recorded graph."""
 FIRST = 1 / 3
-"""Of the first call of torch.compile, at most."""
+"""The most of aotlite's first call, as a share of torch.compile's."""
 
 
 def short(value: Any) -> str:
-    """A finding in one line, without traces."""
+    """A finding in one line, without tracebacks."""
     if isinstance(value, dict):
         return ", ".join([f"{key} {short(each)}" for key, each in value.items() if key != "trace"])
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -44,7 +44,7 @@ def times(found: dict[str, Any]) -> Table:
 
 @attrs.frozen
 class Claim:
-    """What is to be shown, and whether it is: None where it was not measured."""
+    """A claim, and whether it holds: None if it was not measured."""
 
     what: str
     target: str
@@ -61,7 +61,7 @@ def _claim(what: str, value: float | None, limit: float, *, least: bool, form: s
 
 
 def claims(found: dict[str, Any]) -> Iterator[Claim]:
-    """All that is to be shown, of what was measured and of what was not."""
+    """All claims, measured or not."""
     for name, row in ROWS.items():
         each = found.get("rows", {}).get(name, {})
         limit = BACKWARD_SHARE if row.backward else SHARE
@@ -94,7 +94,7 @@ def _against(name: str, each: dict[str, Any]) -> Claim:
 
 
 def verdicts(found: dict[str, Any]) -> Table:
-    """What is to be shown, its targets, and whether they are met."""
+    """The claims, their targets, and whether they hold."""
     table = Table(box=box.MARKDOWN)
     for head in ("to be shown", "target", "found", "met"):
         table.add_column(head, no_wrap=True)
@@ -105,7 +105,7 @@ def verdicts(found: dict[str, Any]) -> Table:
 
 
 def summary(found: dict[str, Any]) -> Iterator[str]:
-    """Lines of what is no time, and of all that went wrong."""
+    """Lines of the findings that are no times, and of all failures."""
     for section in ("bandwidth", "overhead", "waits", "first calls", "numerics", "tests"):
         for name, value in found.get(section, {}).items():
             yield f"{section}: {name}: {short(value)}"

@@ -27,19 +27,19 @@ TESTS = (
     "tests/cuda",
     "tests/conformance/test_conformance_cupy.py",
 )
-"""Those of our kernels first."""
+"""The tests for devices, those of aotlite's kernels first."""
 WORKERS = 14
-"""CuPy's kernels and ours are compiled at first use, which takes a core."""
+"""The number of processes; kernels are compiled at first use, which takes a core."""
 ONE = 120
-"""Seconds that a test may take, where a plugin can end it: a kernel may never end."""
+"""The limit of a test in seconds, if a plugin can end it, as a kernel may never end."""
 LAST_WORDS = 15.0
-"""Seconds for pytest to say what it has found when it is interrupted."""
+"""The seconds for pytest to print its report after an interrupt."""
 
 
 def tested(seconds: float, tests: Sequence[str] = TESTS, log: Path | None = None) -> dict[str, Any]:
-    """What pytest says of tests for devices, all of it in the log; an error where not all is well.
+    """Runs the tests for devices; returns pytest's summary, or an error. The log has all output.
 
-    Out of time it is interrupted, and what failed till then is told.
+    After `seconds` pytest is interrupted, and the failures so far are returned.
     """
     process = subprocess.Popen(
         [*_command(), *tests],
@@ -86,14 +86,14 @@ def _command() -> Iterator[str]:
     yield from ("-p", "no:cacheprovider", "--tb=short", "-rfE", "--durations=15")
     if importlib.util.find_spec("xdist") is not None:
         workers = min(os.cpu_count() or 1, WORKERS)
-        # One by one: those that come first take longest.
+        # One by one, as the first ones take longest.
         yield from ("-n", str(workers), "--dist", "load", "--maxschedchunk", "1")
     if importlib.util.find_spec("pytest_timeout") is not None:
         yield from ("--timeout", str(ONE), "--timeout-method", "thread")
 
 
 def found_in(said: str, code: int, *, late: bool = False) -> dict[str, Any]:
-    """What pytest has said as a finding."""
+    """The finding of pytest's output."""
     lines = said.strip().splitlines()
     failed = [line[:300] for line in lines if line.startswith(("FAILED", "ERROR"))]
     counts = {

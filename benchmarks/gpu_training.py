@@ -16,7 +16,7 @@ class Model:
 
     name: str
     loss: Callable[..., Any]
-    """Of a module, the parameters and the inputs."""
+    """The loss, as a function of a module, the parameters and the inputs."""
     parameters: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, ...], ...]
     rate: float = 1e-3
@@ -43,7 +43,7 @@ def transformer(heads: int) -> Callable[..., Any]:
         x = x + taken.transpose(1, 2).reshape(batch, length, width) @ p[3]
         norm = t.layer_norm(x, (width,), p[4], p[5])
         hidden = norm @ p[6]
-        # The smooth gate by a tangent, which both libraries have operation by operation.
+        # The tanh form of gelu, with ops that both libraries have.
         hidden = hidden * 0.5 * (1.0 + t.tanh(0.7978845608 * (hidden + 0.044715 * hidden**3)))
         error = x + hidden @ p[7] - y
         return (error * error).mean()
@@ -53,11 +53,11 @@ def transformer(heads: int) -> Callable[..., Any]:
 
 DTYPES = ("float32", "bfloat16")
 NAMES = tuple([f"{model}, {dtype}" for model in ("MLP", "transformer block") for dtype in DTYPES])
-"""Of what is timed."""
+"""The names of the timed models."""
 
 
 def models(dry: bool) -> tuple[Model, ...]:
-    """Both, so large that a device takes longer than the host in bfloat16 too; or tiny."""
+    """Both models, so large that the device takes longer than the host in bfloat16 too; or tiny."""
     batch, width = (4, 8) if dry else (8192, 4096)
     sizes = ((width, width), (width,)) * 3
     first = Model("MLP", perceptron, sizes, ((batch, width), (batch, width)))
@@ -82,7 +82,7 @@ def step_of(
     tensor: Callable[[np.ndarray], Any],
     compiled: Callable[..., Any],
 ) -> Callable[[int], Any]:
-    """Loss, gradients and a step down; what is compiled is the loss with its backward."""
+    """A training step: loss, gradients and descent; the loss with its backward is compiled."""
     parameters = [
         tensor(_drawn(shape, number, shape[0] ** -0.5)).to(dtype).requires_grad_()
         for number, shape in enumerate(model.parameters)

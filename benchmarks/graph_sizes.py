@@ -1,4 +1,4 @@
-"""How many ops a compiler makes of views and writes: aotlite's graphs against PyTorch's.
+"""Counts the ops that compilers make of views and writes, in aotlite and PyTorch.
 
 `python -m benchmarks.graph_sizes` compiles the programs of `benchmarks/alias_programs.py` with
 `aotlite.compile` and with PyTorch's `aot_function`, both with their default partition, and prints
@@ -21,7 +21,7 @@ from benchmarks.alias_programs import PROGRAMS, AliasProgram, overlapping_reads,
 from benchmarks.common import installed_peers, machine, table, wide_console
 
 COUNTS = (16, 64)
-"""Of the programs that repeat something."""
+"""The counts of programs that repeat a pattern."""
 
 REASONS = {
     "expanded_then_written": (
@@ -30,12 +30,12 @@ REASONS = {
     ),
     "view_written_without_history": "the same: the gradient of a part is zeros and a scatter",
 }
-"""Why a program is larger here than there."""
+"""Program -> the reason why it is larger in aotlite than in PyTorch."""
 
 
 @attrs.frozen
 class Size:
-    """Ops of the forward graph and of the backward graph."""
+    """The numbers of ops of the forward and the backward graph."""
 
     forward: int
     backward: int
@@ -50,7 +50,7 @@ class Size:
 
 @attrs.frozen
 class Row:
-    """One program: its size here and there, and why one is missing."""
+    """One program: its sizes in aotlite and PyTorch, and why one is missing."""
 
     name: str
     ours: Size | None
@@ -60,7 +60,7 @@ class Row:
 
 # ------------------------------------------------------------------------------------- measuring
 def ours(of: AliasProgram) -> Size:
-    """The size of what aotlite makes of a program."""
+    """The size of aotlite's graphs of a program."""
     compiled = al.compile(lambda *args: of.body(al, *args))
     compiled(*of.arguments(al))
     backward = compiled.backward_graph
@@ -68,7 +68,7 @@ def ours(of: AliasProgram) -> Size:
 
 
 def theirs(of: AliasProgram) -> Size:
-    """The size of what PyTorch makes of a program."""
+    """The size of PyTorch's graphs of a program."""
     import torch
     from torch._functorch.aot_autograd import aot_function, make_boxed_func
 
@@ -98,7 +98,7 @@ def _run_backward(torch: Any, results: Any) -> None:
 
 
 def measured(name: str, of: AliasProgram, *, with_torch: bool) -> Row:
-    """The row of a program; one that a library refuses says so."""
+    """The row of a program, with the reason if a library refuses it."""
     found: list[Size | None] = []
     failed = None
     for library, count in (("aotlite", ours), ("torch", theirs if with_torch else None)):
@@ -120,7 +120,7 @@ def _tried(
 
 
 def rows(*, with_torch: bool) -> Iterator[Row]:
-    """The rows of all programs, those that repeat something last."""
+    """The rows of all programs, those that repeat a pattern last."""
     for name, of in PROGRAMS.items():
         yield measured(name, of, with_torch=with_torch)
     for make in (row_writes, overlapping_reads):
@@ -130,7 +130,7 @@ def rows(*, with_torch: bool) -> Iterator[Row]:
 
 # -------------------------------------------------------------------------------------- printing
 def sums(found: Sequence[Row]) -> tuple[int, int, int]:
-    """Of the programs that both compile and that repeat nothing: how many, ops here, ops there."""
+    """The number of programs that both compile without repetition, and their ops in either."""
     both = [row for row in found if row.ours and row.theirs and ":" not in row.name]
     return (
         len(both),

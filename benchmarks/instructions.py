@@ -1,4 +1,4 @@
-"""How many instructions of Python a first call takes: a count that a busy machine does not change.
+"""Counts the Python instructions of a first call, which a busy machine does not change.
 
 `python -m benchmarks.instructions PROGRAM PARTITION` prints one JSON object, which
 `benchmarks.against` reads: thousands of instructions in the first call with the first backward.

@@ -1,4 +1,4 @@
-"""Timing calls that take microseconds: loops of each action by turns, medians over rounds."""
+"""Timing of calls of microseconds: loops of each action in turn, medians over rounds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from benchmarks.common import progress
 
 LOOP_SECONDS = 5e-4
-"""Short, so that some loop of each round is left alone by whatever else the machine does."""
+"""The seconds of a loop; short, so that some loop of each round runs undisturbed."""
 LOOPS = 20
 
 Action = Callable[[], Any]
-"""Takes nothing and makes one call."""
+"""A function without arguments that makes one call."""
 Medians = Mapping[str, Mapping[str, float]]
 """Name of a case -> column -> microseconds."""
 
@@ -45,14 +45,14 @@ def _rounds(of: Mapping[str, Action], rounds: int) -> Iterator[list[tuple[str, f
 
 
 def calls_a_loop(action: Action) -> int:
-    """How many calls take about as long as a loop shall; the first ones compile."""
+    """The number of calls of a loop; the first calls compile."""
     action()
     action()
     return max(1, int(LOOP_SECONDS / _loop(action, 5)))
 
 
 def fastest(action: Action, calls: int) -> float:
-    """Microseconds a call takes in the fastest of several loops."""
+    """The microseconds of a call in the fastest of several loops."""
     return min(_loop(action, calls) for _ in range(LOOPS)) * 1e6
 
 

@@ -96,7 +96,7 @@ def tree_map(function: Callable[..., Any], tree: Any, *rests: Any, **options: An
 
 
 def tree_paths(tree: Any, is_leaf: Any = None, **options: Any) -> list[tuple[Any, ...]]:
-    """Of each leaf the keys that lead to it."""
+    """The keys that lead to each leaf."""
     found: list[tuple[Any, ...]] = []
 
     def walk(form: Form, path: tuple[Any, ...]) -> None:
@@ -110,7 +110,7 @@ def tree_paths(tree: Any, is_leaf: Any = None, **options: Any) -> list[tuple[Any
 
 
 def install() -> bool:
-    """Stands in for optree where it is not installed; whether it does."""
+    """Installs the stand-in if optree is missing; returns whether it does."""
     if "optree" in sys.modules or importlib.util.find_spec("optree") is not None:
         return False
     module = ModuleType("optree", __doc__)

@@ -1,9 +1,9 @@
-"""What runs at each derivative of a compiled function, call by call: counted, not timed.
+"""Counts the runs at each derivative of a compiled function, call by call.
 
 `python -m benchmarks.orders` differentiates functions up to a third order, several times, and
 prints for each call and order how often the function was run, how many ops the eager engine ran,
-and which graphs. Behind the first call there are to be no runs and no eager ops at any order, and
-one graph of that order (DBL-2). `--eager` shows the same of the functions as they are.
+and which graphs. After the first call each order should have no runs, no eager ops, and one graph
+(DBL-2). `--eager` prints the same for the functions without compilation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FUNCTIONS = {each.__name__: each for each in (cubes, network, written)}
 
 @attrs.frozen
 class Row:
-    """What one call ran at one order."""
+    """The runs of one call at one order."""
 
     function: str
     call: int
@@ -55,7 +55,7 @@ class Row:
 
     @property
     def is_met(self) -> bool:
-        """Whether nothing ran but the graph of the order; the first call is compiled."""
+        """Whether the graph of the order alone ran; the first call compiles."""
         ran = self.ran
         return self.call == 0 or (ran.captures, ran.eager_ops, dict(ran.graphs)) == (
             0,
@@ -65,7 +65,7 @@ class Row:
 
 
 def rows_of(name: str, function: Call, calls: int) -> Iterator[Row]:
-    """What each call runs, order by order; the gradients that arrive are made beside."""
+    """The runs of each call, order by order; cotangents are made outside of the count."""
     x = al.tensor([[0.5, -1.0], [2.0, 0.25]], dtype=al.float64, requires_grad=True)
     for call in range(calls):
         with counting() as ran:

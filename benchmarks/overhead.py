@@ -1,10 +1,10 @@
-"""What a call of a compiled function costs: eight elements, kernels included.
+"""Measures the cost of a call of a compiled function on eight elements, with kernels.
 
 `python -m benchmarks.overhead` times aotlite, eager and compiled, the same NumPy calls made bare,
 PyTorch (`aot_function` with compilers that do nothing, and eager) and `jax.jit`, all in one process
 and by turns. A figure is the median over rounds of the fastest of several loops, in microseconds.
 Gradients come from `autograd.grad`, which accumulates nothing; JAX returns them with the value.
-Rows whose names start with + are side effects: what such a call takes more than a plain call of the
+Rows whose names start with + are side effects: the time of such a call above a plain call of the
 same kernels.
 """
 

@@ -1,9 +1,9 @@
-"""How long a first call takes: front ends on the same programs, without kernels.
+"""Measures first calls: front ends on the same programs, without kernels.
 
 `python -m benchmarks.pipeline` times aotlite (verification off), PyTorch's `aot_function` and JAX's
 `jit(value_and_grad(f)).lower`, each measurement in a fresh process, the libraries by turns, and
-prints the best of several rounds: microseconds for each forward op that a user wrote, and by how
-much the peak of memory grew. Compilers that are handed the graphs return zeros. The first backward
+prints the best of several rounds: microseconds for each forward op of the program, and the growth
+of peak memory. The compilers of the graphs return zeros. The first backward
 counts as part of the first call, because PyTorch compiles it only then.
 """
 
@@ -39,7 +39,7 @@ ROWS = (
     *("transformer:2", "transformer:8", "transformer:24"),
 )
 ONCE_ABOVE = 60.0
-"""Seconds: what takes longer is measured once."""
+"""The seconds above which a job is measured once."""
 ASKED = "asked: 30 times less than PyTorch, less than JAX, exponent 1.05, a third of the memory"
 
 Column = tuple[str, str, int]
@@ -53,7 +53,7 @@ COLUMNS: tuple[Column, ...] = (OURS, TORCH, JAX, OURS_CUT, TORCH_CUT, VERIFIED)
 
 @attrs.frozen
 class Measured:
-    """The best of what one column of one row showed, or why it shows nothing."""
+    """The best figures of one column of one row, or the reason why there are none."""
 
     rounds: int
     seconds: float | None
@@ -66,7 +66,7 @@ Results = Mapping[tuple[str, Column], Measured]
 
 # ---------------------------------------------------------------------------------------- measuring
 def run_job(job: Job, timeout: float) -> dict[str, Any]:
-    """What a fresh process prints for a job; `{"failed": why}` where it prints nothing."""
+    """Returns the output of a fresh process for a job; `{"failed": why}` without output."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.first_call"]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AOTLITE_")}
     root = Path(__file__).parents[1]
@@ -124,7 +124,7 @@ def _belongs(row: str, column: Column) -> bool:
 
 
 def _goes_on(taken: Sequence[dict[str, Any]]) -> bool:
-    """Whether another round is worth it: after no failure, and after nothing slow."""
+    """Whether another round follows: not after a failure, nor after a slow job."""
     return all(run.get("seconds", math.inf) <= ONCE_ABOVE for run in taken)
 
 
@@ -164,9 +164,7 @@ def report(results: Results, console: Console) -> None:
     console.print(ASKED)
 
 
-def _table(
-    title: str, rows: Sequence[str], results: Results, columns: tuple[Column, ...]
-) -> Table:
+def _table(title: str, rows: Sequence[str], results: Results, columns: tuple[Column, ...]) -> Table:
     made = table(
         f"\n{title}: microseconds a user's op, MiB by which the peak of memory grew",
         *("row", "ops", "seconds", "aotlite", "torch", "torch / aotlite", "jax", "jax / aotlite"),
@@ -215,7 +213,7 @@ def _micro(found: Measured | None, ops: int) -> str:
 
 
 def _added(more: Measured | None, less: Measured | None, ops: int) -> str:
-    """Microseconds an op that one takes beyond the other."""
+    """The microseconds of an op by which one is slower than the other."""
     if more is None or less is None or more.seconds is None or less.seconds is None:
         return "-"
     return f"{(more.seconds - less.seconds) / ops * 1e6:.1f}"

@@ -1,7 +1,7 @@
-"""The programs of the pipeline benchmark, and each library's names for what they call.
+"""The programs of the pipeline benchmark, and each library's names of their ops.
 
 A program is written once, in terms of a `Library`; aotlite, PyTorch and JAX run the same text.
-Sizes are tiny, so that what is timed is the front end.
+Sizes are tiny, so that the front end is timed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 
 class Library(Protocol):
-    """The ops that programs call; a tensor is whatever the library takes for one."""
+    """The ops that programs call, on tensors of the library."""
 
     def sin(self, x: Any) -> Any: ...
     def cos(self, x: Any) -> Any: ...
@@ -45,7 +45,7 @@ class Program:
 
     @property
     def ops(self) -> int:
-        """How many ops a user wrote: calls of the library in one forward run."""
+        """The number of ops of the program: calls of the library in one forward."""
         counter = _Counter()
         self.body(counter, *[None] * len(self.shapes))
         return counter.calls

@@ -1,4 +1,4 @@
-"""Where a first call spends its time and memory: every stage of the pipeline, on each program.
+"""Measures time and memory of a first call by stage of the pipeline, on each program.
 
 `python -m benchmarks.stages` prints microseconds a joint node for each stage, the best of several
 compilations in this process, by CPU time; "rest" is what the pipeline does between stages (guards,
@@ -33,10 +33,10 @@ STAGES = (
 
 @attrs.define
 class Profile:
-    """Seconds of the stages of one compilation, or bytes allocated behind them."""
+    """The seconds of the stages of one compilation, or the bytes allocated after them."""
 
     nodes: int = 0
-    """Of the joint graph."""
+    """The number of nodes of the joint graph."""
     stages: dict[str, float] = attrs.field(factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""What symbolic sizes cost: arithmetic, questions, metas and rules, in microseconds.
+"""Measures symbolic sizes: arithmetic, comparisons, metas and rules, in microseconds.
 
 `python -m benchmarks.symbols` times each as a trace meets it: again, where the expression has been
 met before (layers repeat), and for the first time. A figure is the median over rounds of the
@@ -40,7 +40,7 @@ LIMITS: Mapping[str, int] = {
 
 @attrs.frozen(eq=False)
 class Operand:
-    """What rules look at of a tensor."""
+    """The parts of a tensor that rules read."""
 
     meta: object
 
@@ -121,7 +121,7 @@ CASES: Mapping[str, Callable[[], Mapping[str, Action]]] = {
 
 # ----------------------------------------------------------------------------------------- printing
 def report(found: Medians, console: Console) -> None:
-    """Prints the table, and how the limit is kept."""
+    """Prints the table, and whether the limits hold."""
     made = table("\nmicroseconds", "what", *COLUMNS, "limit")
     for name, of in found.items():
         figures = [f"{of[column]:.2f}" for column in COLUMNS]

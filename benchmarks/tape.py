@@ -1,14 +1,14 @@
-"""What compiled autograd takes for a tape: the backward of a transformer, node by node.
+"""Measures compiled autograd on the backward of a transformer, by tape node.
 
 `python -m benchmarks.tape` builds a transformer of small tensors (24 blocks, about 1,170 tape
 nodes), so that Python is all that counts, and prints in microseconds a tape node:
 
     engine      the backward as the engine runs it, kernels included
     capture     recording the tape as a graph, without stages, compilers and kernels
-    look        finding out the structure of a tape that was not met of late
-    match       finding out that a tape has a structure that was met of late, asked again and again
-    replay      all of a known backward but its kernels, asked again and again, the tape retained
-    step        the same in a training step: the tape is new, and let go
+    look        finding the structure of a new tape
+    match       matching a tape with a recent structure, repeatedly
+    replay      all of a known backward but its kernels, repeatedly, with the tape retained
+    step        the same in a training step: the tape is new, and freed
 
 A figure is the median over rounds of one backward each.
 """
@@ -35,7 +35,7 @@ from benchmarks.common import machine, table, wide_console
 
 WIDTH, HEADS, LENGTH = 8, 2, 4
 ASKED = {"capture": 30.0, "replay": 0.2, "step": 0.2}
-"""Microseconds a node; a backward may take `CALL` besides."""
+"""The limits in microseconds for each node; a backward may take `CALL` more."""
 CALL = 5.0
 
 
@@ -83,7 +83,7 @@ def _normed(x: Any, scale: Any) -> Any:
 
 
 class Watch:
-    """Adds up the time spent in a function that it stands for."""
+    """A wrapper of a function that adds up its time."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -139,7 +139,7 @@ def measure(blocks: int, rounds: int, backend: str) -> dict[str, float]:
 
 
 class _Given:
-    """Stands for kernels that take no time."""
+    """Replaces kernels by results made before."""
 
     def __init__(self, results: list[Any]) -> None:
         self.results = results
@@ -153,12 +153,12 @@ def _looked(roots: Any) -> None:
 
 
 def _compute_by(whole: Any, function: Callable[..., Any]) -> None:
-    """Has a known tape call this instead of its kernels."""
+    """Makes a known tape call `compute` in place of its kernels."""
     whole.call = SimpleNamespace(compact=function) if whole.is_compact else function
 
 
 def _results_of(whole: Any, compute: Callable[..., Any], run: Callable[[], Any]) -> Any:
-    """What the kernels give in a run."""
+    """The results of the kernels in a run."""
     kept: list[Any] = []
 
     def keep(values: Any) -> Any:

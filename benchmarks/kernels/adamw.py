@@ -1,7 +1,7 @@
-"""The row that is an optimizer's step: AdamW over many parameters, in place.
+"""The row of an optimizer's step: AdamW over many parameters, in place.
 
-Each library steps by its own optimizer, from the same gradients at every step; JAX has none, so its
-step is written here, and gives the memory of its state away.
+Each library uses its own optimizer, with the same gradients at every step. JAX has none, so its
+step is written here, with donated state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def reference(row: AdamW, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _first_step(row: AdamW, parameter: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """Both means are the gradient's own, once they are corrected for their start."""
+    """The first step, at which both bias-corrected means are the gradient's own."""
     kept = parameter * (1 - row.rate * row.decay)
     return kept - row.rate * gradient / (np.abs(gradient) + EPSILON)
 

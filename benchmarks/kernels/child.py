@@ -37,7 +37,7 @@ THREADS = 2
 
 @attrs.frozen
 class Job:
-    """What to measure."""
+    """A measurement of one row."""
 
     row: str
     """A row's name, or NAME~INDEX for a twin."""
@@ -46,18 +46,18 @@ class Job:
     rounds: int
     seed: int = 0
     check: bool = True
-    """Compare with float64 first."""
+    """Whether results are compared with float64 first."""
 
 
 def measure(job: Job) -> dict[str, Any]:
-    """By direction: what the job asks for."""
+    """Direction -> the measurements of the job."""
     pin()
     row = row_of(job.row, job.seed)
     return {direction: _one(row, direction, job) for direction in row.directions}
 
 
 def pin() -> None:
-    """Keeps this process on two CPUs: libraries make a thread for each that they may use."""
+    """Pins this process to two CPUs, as libraries make a thread for each allowed one."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
 
@@ -98,14 +98,14 @@ class _Maker:
     failed: dict[str, str] = attrs.field(factory=dict)
 
     def add(self, column: str) -> None:
-        """One action more, or the reason why there is none."""
+        """Adds an action, or the reason why there is none."""
         try:
             action = self._made(self.row, column, self.arrays)
             if self.expected is None:
                 action()
             else:
                 self._compare(column, action)
-        except Exception as error:  # whatever a library says: the others are measured all the same
+        except Exception as error:  # any error of a library; the others are measured all the same
             said = str(error).strip().partition("\n")[0]
             self.failed[column] = f"{type(error).__name__}: {said}"
             return
@@ -129,7 +129,7 @@ class _Maker:
 def _roofline(
     row: Measured, direction: str, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]
 ) -> dict[str, Any]:
-    """What was measured; nothing where there is no compiler, or no result to go by."""
+    """The roofline; empty without a compiler or a result."""
     try:
         found = roofline(row, direction, arrays, results)
     except (OSError, RuntimeError, IndexError) as error:
@@ -138,7 +138,7 @@ def _roofline(
 
 
 def main() -> None:
-    """Prints what the job in the first argument measured."""
+    """Prints the measurement of the job in the first argument."""
     given = json.loads(sys.argv[1])
     job = Job(**{**given, "columns": tuple(given["columns"])})
     print(json.dumps(measure(job)))

@@ -1,4 +1,4 @@
-"""What is measured of a row: its columns, each an action of a library; and whether they agree.
+"""The columns of a row, each an action of a library, and the comparison of their results.
 
 The reference is float64 on NumPy: aotlite's eager ops, whose kernels are NumPy's (or, for an
 optimizer, its formula). Each column's first call is compared with it before anything is timed.
@@ -28,7 +28,7 @@ COLUMNS = (OURS, *FRAMEWORKS, WRITTEN)
 LIBRARY = {EAGER: "torch", COMPILED: "torch", JAX: "jax"}
 
 JOINT_NODES: list[int] = []
-"""Of each function that this process has compiled with aotlite."""
+"""The nodes of the joint graph of each function that this process compiled with aotlite."""
 
 _LAYER = ((999, 1000), (1000,))
 ROWS: tuple[Measured, ...] = (
@@ -41,7 +41,7 @@ ROWS: tuple[Measured, ...] = (
 
 @attrs.frozen
 class Backend:
-    """What aotlite compiles with."""
+    """A backend of aotlite."""
 
     name: str
 
@@ -82,7 +82,7 @@ def make_action(
         import_module("jax").config.update("jax_enable_x64", row.dtype == "float64")
         return _jax_action(row, direction, arrays)
     module, wrap = _module(column, backend)
-    # PyTorch's fused optimizer is its fastest eager one, and no graph of its own to compile.
+    # PyTorch's fused optimizer is its fastest eager one, and has no graph to compile.
     return _tensor_action(row, direction, module, (wrap, arrays, column == EAGER))
 
 
@@ -117,7 +117,7 @@ def _tensor_action(
 
 # --------------------------------------------------------------------------------------- agreement
 def reference(row: Measured, direction: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What a first call shall give, in float64."""
+    """The right results of a first call, in float64."""
     if isinstance(row, AdamW):
         return adamw.reference(row, arrays)
     import aotlite
@@ -159,9 +159,9 @@ def tolerance(row: Measured) -> float:
 
 
 def for_check(row: Measured) -> Measured:
-    """The row as it is compared: a step so long that the gradients show, and no dropout.
+    """The row for the comparison: with a long step, so that gradients show, and without dropout.
 
-    Libraries draw other numbers for dropout.
+    Libraries draw different numbers for dropout.
     """
     match row:
         case AdamW():

@@ -35,16 +35,16 @@ OURS_EAGER = "aotlite eager"
 
 @attrs.frozen
 class DemoJob:
-    """How often what is measured."""
+    """The numbers of repetitions."""
 
     backend: str
     rounds: int
     seeds: int
-    """Whole trainings of each kind; 0 for none."""
+    """The number of complete trainings of each kind."""
 
 
 def measure(job: DemoJob) -> dict[str, Any]:
-    """What the module's text says."""
+    """The measurements of the module's docstring."""
     pin()
     wrap = Backend(job.backend).wrap
     compiled = Functions(wrap(digits.loss), wrap(digits.update), wrap(digits.predict))
@@ -66,7 +66,7 @@ def measure(job: DemoJob) -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------- what it computes
+# --------------------------------------------------------------------------------------- results
 def restart(start: Session, compiled: Functions) -> float:
     """The largest difference, as a part of the eager value's norm, of loss, parameters, buffers."""
     eager = start.twin(EAGER_FUNCTIONS)
@@ -141,7 +141,7 @@ def torch_step(
 
 
 def _torch_model(torch: Any, dropout: float) -> Any:
-    """In the words of `aotlite.cli.digits`."""
+    """The network of `aotlite.cli.digits` in PyTorch."""
     nn = torch.nn
     blocks = [
         layer
@@ -157,7 +157,7 @@ def _torch_model(torch: Any, dropout: float) -> Any:
 
 
 def main() -> None:
-    """Prints what the job in the first argument measured."""
+    """Prints the measurement of the job in the first argument."""
     print(json.dumps(measure(DemoJob(**json.loads(sys.argv[1])))))
 
 

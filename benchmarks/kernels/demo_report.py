@@ -1,4 +1,4 @@
-"""What is asked of the demo's step, and whether it holds."""
+"""The bars of the demo's step, and whether they hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.kernels.report import Bar, Ratio, ratio, report_bars
 
 OF_EAGER, OF_TORCH = 1 / 2, 1.1
 RESTART, POINTS = 1e-5, 0.5
-"""Relative difference of one step; points of accuracy."""
+"""The limits: relative difference of one step, percentage points of accuracy."""
 
 
 def bars(runs: Sequence[Mapping[str, Any]]) -> list[Bar]:

@@ -1,4 +1,4 @@
-"""The row that is the demo's step: a small convolutional network, its loss and its update.
+"""The row of the demo's step: a small convolutional network, its loss and its update.
 
 As in `aotlite.cli.digits`: two blocks (convolution, batch normalization, relu, pooling), dropout, a
 linear layer, the loss with a write through a transposed view and a count of what was read right,
@@ -127,7 +127,7 @@ def _scores(row: Digits, functional: Any, x: Any, parameters: Any, statistics: A
 
 # -------------------------------------------------------------------------------------------- JAX
 def jax_action(row: Digits, arrays: Sequence[np.ndarray]) -> Action:
-    """The action by `jax.jit`; the state's memory is given away."""
+    """The action by `jax.jit`, with donated state."""
     jax, jnp = import_module("jax"), import_module("jax.numpy")
     images, labels, parameters, statistics = row.parts([jnp.array(each) for each in arrays])
 

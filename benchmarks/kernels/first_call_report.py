@@ -23,21 +23,21 @@ REPEATS = 5
 MEAN, ANY = 1 / 3, 1 / 2
 """The bars, of torch.compile's first call."""
 WARM_SECONDS, WARM_A_NODE = 30e-3, 100e-6
-"""What a first call may take beyond a later one, with a warm disk cache."""
+"""The limit of a first call above a later one, with a warm disk cache."""
 WARM = "aotlite, warm disk cache"
 
 Run = Callable[..., dict[str, Any]]
-"""Of a job, and of variables of the environment, to what a process printed."""
+"""(job, environment variables) -> the output of a process."""
 Found = dict[str, dict[str, list[dict[str, Any]]]]
-"""Row -> column -> what each repeat showed."""
+"""Row -> column -> the outputs of the repeats."""
 
 
 def measure(
     rows: Sequence[str], columns: Sequence[str], repeats: int, backend: str, run: Run
 ) -> Found:
-    """By turns, so that all columns meet the same machine.
+    """Measures all columns in turn, so that the state of the machine is the same for all.
 
-    An interrupt ends it early, with the repeats that were measured till then.
+    An interrupt ends it early, with the repeats so far.
     """
     found: Found = {}
     with progress() as bar:
@@ -76,7 +76,7 @@ def caches(folder: str) -> dict[str, str]:
 
 # -------------------------------------------------------------------------------------------- bars
 def bars(found: Found) -> list[Bar]:
-    """What is asked of first calls; medians count, whatever their spread."""
+    """The bars of first calls; medians count, whatever their spread."""
     ratios = {row: each for row, of in found.items() if (each := _ratio(of)) is not None}
     made = []
     if ratios:
@@ -105,7 +105,7 @@ def _ratio(of: Mapping[str, list[dict[str, Any]]]) -> Ratio | None:
 
 
 def _seconds(of: Mapping[str, list[dict[str, Any]]], column: str, what: str) -> list[float]:
-    """Of each repeat; none where one failed."""
+    """The seconds of each repeat; empty if one failed."""
     runs = of.get(column, [])
     if any("failed" in run for run in runs):
         return []

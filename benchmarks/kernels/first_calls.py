@@ -29,7 +29,7 @@ LATER_CALLS = 3
 
 @attrs.frozen
 class FirstCall:
-    """Which row, of which library."""
+    """A first call: the row and the library."""
 
     row: str
     column: str
@@ -37,14 +37,14 @@ class FirstCall:
 
 
 def direction_of(row: Measured) -> str:
-    """Forward and backward where a row has both."""
+    """Forward and backward, if a row has both."""
     return row.directions[-1]
 
 
 def measure(job: FirstCall) -> dict[str, Any]:
     """Seconds of the first call; of the calls after it, the fastest; nodes of the joint graphs.
 
-    Seconds of the processor too, which tell more on a busy machine.
+    Also seconds of the processor, which matter on a busy machine.
     """
     pin()
     row = row_of(job.row)
@@ -107,7 +107,7 @@ def _of_its_sizes(row: Row) -> Row:
 
 
 def main() -> None:
-    """Prints what the job in the first argument measured."""
+    """Prints the measurement of the job in the first argument."""
     print(json.dumps(measure(FirstCall(**json.loads(sys.argv[1])))))
 
 

@@ -1,8 +1,8 @@
-"""A row that is a function, as an action of each library: makes one call, returns what it gives.
+"""The actions of rows that are functions: each makes one call and returns its results.
 
-An action is called by turns with those of other libraries. What it returns is a flat list: the
-result, then the gradients (or the new parameters) in the order of the inputs. Inputs are made once;
-outputs and gradients are made anew at each call, by each library in its own way.
+Actions of libraries are called in turn. An action returns a flat list: the result, then the
+gradients (or the new parameters) in the order of the inputs. Inputs are made once; outputs and
+gradients are made anew at each call, by each library in its own way.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from benchmarks.kernels.rows import BOTH, FORWARD, STEP, Row
 
 Action = Callable[[], list[Any]]
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Compiles a function, or leaves it as it is."""
+"""A function that compiles a function, or returns it."""
 
 
 @attrs.define
 class Aside:
-    """Time that went into what the benchmark does within an action, in seconds."""
+    """The seconds of the benchmark's own work in an action."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Adds what its block takes."""
+        """A block whose time is added."""
         start, cpu_start = time.perf_counter(), time.process_time()
         yield
         self.seconds += time.perf_counter() - start
@@ -41,11 +41,11 @@ class Aside:
 
 
 ASIDE = Aside()
-"""Of this process: what first calls do not count."""
+"""The time of this process that first calls do not count."""
 
 
 def tangent_like(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """What a gradient starts from: 1 for a number, else normal numbers."""
+    """The tangent of a backward: 1 for a number, else normal numbers."""
     if not shape:
         return np.ones((), dtype)
     return np.random.default_rng(11).standard_normal(shape, np.float32).astype(dtype)
@@ -55,7 +55,7 @@ def tangent_like(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def tensor_action(
     row: Row, direction: str, module: Any, wrap: Wrap, arrays: Sequence[np.ndarray]
 ) -> Action:
-    """The action in the words of aotlite or PyTorch."""
+    """The action in aotlite or PyTorch."""
     lib = TorchLike(import_module(f"{module.__name__}.nn.functional"))
 
     def function(*xs: Any) -> Any:

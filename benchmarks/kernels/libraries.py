@@ -1,7 +1,7 @@
-"""The words of the CPU benchmark's programs: aotlite's and PyTorch's in common, and JAX's.
+"""The functions of the CPU benchmark's programs, in aotlite and PyTorch, and in JAX.
 
 A program is written once, as a function of a library and of tensors. Operators, slices, `.T` of a
-matrix, `@` and `.reshape` are the same in all three; everything else is a word of `Library`.
+matrix, `@` and `.reshape` are the same in all three; everything else is a method of `Library`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ EPSILON = 1e-5
 
 
 class Library(Protocol):
-    """What programs call; a tensor is whatever the library takes for one."""
+    """The functions that programs call, on tensors of the library."""
 
     def pointwise(self, name: str, x: Any) -> Any: ...
     def softmax(self, x: Any, axis: int) -> Any: ...
@@ -45,11 +45,11 @@ class TorchLike:
         return x.log_softmax(axis)
 
     def layer_norm(self, x: Any, weight: Any, bias: Any) -> Any:
-        """Of the last axis."""
+        """The norm over the last axis."""
         return self.functional.layer_norm(x, (x.shape[-1],), weight, bias, EPSILON)
 
     def rms_norm(self, x: Any, weight: Any) -> Any:
-        """Of the last axis."""
+        """The norm over the last axis."""
         return self.functional.rms_norm(x, (x.shape[-1],), weight, EPSILON)
 
     def cross_entropy(self, x: Any, labels: Any) -> Any:

@@ -1,8 +1,8 @@
-"""What the CPU benchmark prints and judges: a table of rows, and a line for each bar.
+"""The report of the CPU benchmark: a table of rows, and a verdict for each bar.
 
 Times come from several runs; a ratio is taken in each run, from minima of that run, and the median
-counts. Where the runs' ratios are further apart than 15 % of it, or were fewer than three, the
-verdict is "undecided".
+counts. If the runs' ratios differ by more than 15 % of it, or are fewer than three, the verdict is
+"undecided".
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ Seconds = Mapping[str, Sequence[float]]
 Entry = tuple[str, str]
 """A row's name and a direction."""
 Results = Mapping[Entry, Mapping[str, Any]]
-"""For each entry what its runs showed: seconds, roofline, failed, errors, faults."""
+"""Entry -> the figures of its runs: seconds, roofline, failed, errors, faults."""
 
 
 @attrs.frozen
 class Ratio:
-    """The same ratio in each run."""
+    """One ratio in each run."""
 
     counts: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The one that counts."""
+        """The median, which counts."""
         return statistics.median(self.counts)
 
     @property
     def spread(self) -> float:
-        """How far the runs are apart, as a part of the median."""
+        """The spread of the runs, as a part of the median."""
         least, most = min(self.counts), max(self.counts)
         return 0.0 if least == most else (most - least) / (self.median or 1.0)
 
     def verdict(self, asked: float) -> str:
-        """Whether it is at most that; undecided where the runs do not agree well enough."""
+        """Whether it is at most `asked`; undecided if the runs do not agree."""
         if len(self.counts) < COUNTS or self.spread > SPREAD:
             return UNDECIDED
         return PASSED if self.median <= asked else FAILED
@@ -60,13 +60,13 @@ class Ratio:
 
 @attrs.frozen
 class Bar:
-    """Something asked for, and whether it holds."""
+    """A bar, and whether it holds."""
 
     name: str
     asked: float
     ratio: Ratio
     by_spread: bool = True
-    """Whether three runs must agree; False for what is asked of a median, or of a value."""
+    """Whether three runs must agree; False for a bar of a median or a value."""
 
     @property
     def verdict(self) -> str:
@@ -76,7 +76,7 @@ class Bar:
         return PASSED if self.ratio.median <= self.asked else FAILED
 
     def line(self) -> str:
-        """For people."""
+        """The bar in one line."""
         ratio = self.ratio
         runs = f" (spread {ratio.spread:.0%} of {len(ratio.counts)} runs)"
         return (
@@ -87,13 +87,13 @@ class Bar:
 
 # ------------------------------------------------------------------------------------------ ratios
 def best_framework(seconds: Seconds) -> list[float] | None:
-    """The seconds of whichever was fastest, in each run; None where no framework was measured."""
+    """The seconds of the fastest framework in each run; None if none was measured."""
     found = [seconds[column] for column in FRAMEWORKS if column in seconds]
     return [min(run) for run in zip(*found, strict=True)] if found else None
 
 
 def ratio(over: Sequence[float] | None, under: Sequence[float] | None) -> Ratio | None:
-    """One for each run; None where something was not measured."""
+    """The ratios of all runs; None if a figure is missing."""
     if not over or not under:
         return None
     return Ratio(tuple(a / b for a, b in zip(over, under, strict=True)))
@@ -114,7 +114,7 @@ def mean(ratios: Sequence[Ratio]) -> Ratio:
 
 
 def _to_best(of: Mapping[str, Any], column: str) -> Ratio | None:
-    """Infinite where it is ours that failed."""
+    """The ratio to the best framework; infinite if aotlite failed."""
     if column == OURS and OURS in of["failed"]:
         return Ratio((math.inf,) * COUNTS)
     return ratio(of["seconds"].get(column), best_framework(of["seconds"]))
@@ -122,7 +122,7 @@ def _to_best(of: Mapping[str, Any], column: str) -> Ratio | None:
 
 # -------------------------------------------------------------------------------------------- bars
 def bars(results: Results) -> list[Bar]:
-    """Every bar of which something was measured, in the order in which they are asked for."""
+    """The bars with measurements, in order."""
     table_rows = {row.name: row for row in ROWS}
     own = {entry: of for entry, of in results.items() if entry[0] in table_rows}
     to_best = {e: r for e, of in own.items() if (r := _to_best(of, OURS)) is not None}
@@ -188,7 +188,7 @@ def report(results: Results, console: Console) -> None:
 
 
 def report_bars(found: Sequence[Bar], console: Console) -> None:
-    """A line for each, and how many passed."""
+    """Prints a line for each bar, and the number of passed ones."""
     for bar in found:
         console.print(bar.line(), markup=False)
     counts = {v: sum(bar.verdict == v for bar in found) for v in (PASSED, FAILED, UNDECIDED)}

@@ -1,4 +1,4 @@
-"""How fast the machine could be at a row: its memory by a triad, its arithmetic by multiply-adds.
+"""The limit of the machine for a row: its memory by a triad, its arithmetic by multiply-adds.
 
 Measured in the row's own process, with as many bytes as the row must read and write at least: each
 input and result once, as if one pass did everything.
@@ -24,7 +24,7 @@ ROUNDS = 7
 
 @attrs.frozen
 class Roofline:
-    """What was measured, and the least that a row could take."""
+    """The measured limits, and the least seconds of a row."""
 
     bytes: int
     bytes_a_second: float
@@ -33,14 +33,14 @@ class Roofline:
 
     @property
     def seconds(self) -> float:
-        """As if memory and arithmetic overlapped wholly."""
+        """The least seconds, if memory and arithmetic overlap completely."""
         return max(self.bytes / self.bytes_a_second, self.operations / self.operations_a_second)
 
 
 def roofline(
     row: Measured, direction: str, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]
 ) -> Roofline:
-    """Measured now, for what a row reads and gives."""
+    """Measures the limits for the inputs and results of a row."""
     moved = traffic(row, direction, arrays, results)
     read = sum(each.nbytes for each in arrays)
     bandwidth = _reading(moved) if read > 0.9 * moved else _triad(moved)
@@ -51,7 +51,7 @@ def roofline(
 def traffic(
     row: Measured, direction: str, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]
 ) -> int:
-    """Bytes that must be read and written at least."""
+    """The least bytes that are read and written."""
     read, written = (sum(each.nbytes for each in part) for part in (arrays, results))
     match row:
         case AdamW():
@@ -60,7 +60,7 @@ def traffic(
             return read + written
     if direction == BOTH:
         written -= sum(arrays[place].nbytes for place in row.passed_on)
-        read += results[0].nbytes  # as large as what gradients start from
+        read += results[0].nbytes  # as large as the tangent
     return read + written
 
 

@@ -1,6 +1,6 @@
 """The rows of the CPU benchmark that are functions: each is written once, for all libraries.
 
-A row says what is computed of which inputs, and in which directions it is measured. Rows whose
+A row has a function, its inputs, and the measured directions. Rows whose
 step writes parameters in place and has a rule of its own are in `steps.py`.
 """
 
@@ -20,13 +20,13 @@ from benchmarks.kernels.libraries import Library
 FORWARD, BOTH, STEP = "forward", "forward+backward", "step"
 
 Body = Callable[..., Any]
-"""Of a library and tensors, to a tensor."""
+"""A function of a library and tensors, which returns a tensor."""
 Shape = tuple[int, ...]
 
 
 @attrs.frozen
 class Input:
-    """An array that a row starts from: normal numbers, or labels."""
+    """An input array of a row: normal numbers, or labels."""
 
     shape: Shape
     scale: float = 1.0
@@ -35,7 +35,7 @@ class Input:
     with_grad: bool = True
 
     def draw(self, generator: np.random.Generator, dtype: str) -> np.ndarray:
-        """The values, always the same for a generator in the same state."""
+        """The values, determined by the state of the generator."""
         if self.labels is not None:
             return generator.integers(self.labels, size=self.shape)
         values = generator.standard_normal(self.shape, np.float32)
@@ -52,15 +52,15 @@ class Row:
     directions: tuple[str, ...] = (FORWARD, BOTH)
     dtype: str = "float32"
     rate: float = 1e-3
-    """Of gradient descent: small, so that numbers stay as they are over many steps."""
+    """The rate of gradient descent; small, so that numbers stay stable over many steps."""
     products: int = 0
     """Multiply-adds of the matrix products of one forward run."""
     written: str | None = None
-    """The file of our own C for it, without its ending."""
+    """The name of the file of handwritten C, without its ending."""
     passed_on: tuple[int, ...] = ()
-    """Inputs whose gradient is what it starts from, so that nobody needs to write it."""
+    """The inputs whose gradient is the tangent itself, which no kernel writes."""
     asked: float = 1.05
-    """At most this ratio to the best framework."""
+    """The largest allowed ratio to the best framework."""
 
     def arrays(self) -> list[np.ndarray]:
         """The inputs' values, the same at every call."""
@@ -68,18 +68,18 @@ class Row:
         return [each.draw(generator, self.dtype) for each in self.inputs]
 
     def dtype_of(self, arrays: Sequence[np.ndarray]) -> str:
-        """That of the numbers, which may have been cast for a check."""
+        """The dtype of the numbers, which may be cast for a check."""
         return next(each.dtype.name for each in arrays if each.dtype.kind == "f")
 
     @property
     def with_grad(self) -> list[int]:
-        """Which inputs get a gradient."""
+        """The inputs that get a gradient."""
         return [
             place for place, each in enumerate(self.inputs) if each.with_grad and not each.labels
         ]
 
 
-# ------------------------------------------------------------------- pointwise, and what is reduced
+# ----------------------------------------------------------------------- pointwise and reductions
 def scaled(lib: Library, x: Any, w: Any, b: Any, r: Any, *, op: str) -> Any:
     """op(x * w + b) + r"""
     return lib.pointwise(op, x * w + b) + r

@@ -1,4 +1,4 @@
-"""Seconds of actions that take turns, from microseconds to seconds a call."""
+"""Timing of actions in turn, from microseconds to seconds for each call."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchmarks.kernels.functions import Action
 LOOP_SECONDS = 2e-3
 """A loop of several calls takes about this long, so that reading the clock does not count."""
 TURN_SECONDS = 2e-2
-"""So long an action runs before it is the next one's turn; at least three loops."""
+"""The seconds of an action's turn, of at least three loops."""
 LEAST_LOOPS = 3
 SLOW, SLOW_TURNS = 0.5, 3
-"""What takes longer than so many seconds a call has only so many turns, of one loop each."""
+"""Actions of more than `SLOW` seconds for each call have `SLOW_TURNS` turns of one loop each."""
 
 
 @attrs.frozen
 class Timed:
-    """The fastest loop of all turns, and what the memory cost in that action."""
+    """The fastest loop of all turns, and the page faults of the action."""
 
     seconds: float
     """A call."""
@@ -38,7 +38,7 @@ class _Plan:
 
 
 def alternate(actions: Mapping[str, Action], rounds: int) -> dict[str, Timed]:
-    """What each action takes; each has one turn in every round, and one call before its loops."""
+    """The times of all actions; each has one turn in every round, and one call before its loops."""
     plans = {name: _plan(action, rounds) for name, action in actions.items()}
     seconds: dict[str, float] = dict.fromkeys(actions, float("inf"))
     faults = dict(seconds)
@@ -52,7 +52,7 @@ def alternate(actions: Mapping[str, Action], rounds: int) -> dict[str, Timed]:
 
 
 def _plan(action: Action, rounds: int) -> _Plan:
-    """By three calls that do not count: the first ones may still compile."""
+    """The plan of an action, by three uncounted calls, the first of which may compile."""
     call = min(_loop(action, 1) for _ in range(3))
     calls = max(1, int(LOOP_SECONDS / call))
     if call > SLOW:

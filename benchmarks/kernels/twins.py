@@ -1,6 +1,6 @@
-"""Twins: rows like those of the table, which nobody tunes for, drawn by a seed from families.
+"""Twins: random variants of the table's rows, for which nothing is tuned, drawn by a seed.
 
-A family says what may differ from its row: the op, the axis, the shape, the dtype, the layout. A
+The family of a row varies the op, the axis, the shape, the dtype and the layout. A
 twin is about as large as its row (half to one and a half times), and sizes are rarely round.
 A twin is named ROW~INDEX; the same seed gives the same twins everywhere.
 """
@@ -55,13 +55,13 @@ def row_of(name: str, seed: int = 0) -> Measured:
 
 
 def twins_of(row: Measured, count: int = TWINS) -> Iterator[str]:
-    """Their names."""
+    """The names of a row's twins."""
     for index in range(count):
         yield f"{row.name}~{index}"
 
 
 def twin_text(row: Measured) -> str:
-    """What it is, in a line: dtype, shapes, and what the function is given."""
+    """A twin in one line: dtype, shapes, and arguments of the function."""
     if not isinstance(row, Row):
         given = attrs.asdict(row)
         shapes = given.pop("shapes", None)
@@ -212,4 +212,4 @@ FAMILIES: dict[str, Family] = {
     "CNN": _digits,
     "AdamW": _adamw,
 }
-"""For each row of the table, what its twins are drawn from."""
+"""Row of the table -> its family."""

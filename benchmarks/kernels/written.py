@@ -1,4 +1,4 @@
-"""Our own C for the first rows, compiled and called: the yardstick for generated code.
+"""Handwritten C for the first rows, compiled and called: the yardstick for generated code.
 
 The sources are `benchmarks/handwritten/*.c` (x86-64 with AVX and FMA). A library is called with one
 pointer to all slots and writes results that were allocated before, warm as an arena.
@@ -98,7 +98,7 @@ def written_action(row: Any, direction: str, arrays: Sequence[np.ndarray]) -> Ac
 
 
 def _result_shape(row: Any, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
-    """By running the row's function on fakes: shapes alone count."""
+    """The shape of the result, by a run of the row's function on fakes."""
     import aotlite
     from benchmarks.kernels.libraries import TorchLike
 
