@@ -59,13 +59,14 @@ def refused(nodes, **options):
     return str(caught.value), caught.value.__notes__
 
 
-def planted():
+def split_of(x):
+    """A node with two results."""
+    return call(OPS["split"], x, 1, 0, meta=(tensor_meta((1,)),) * 2)
+
+
+def wrong_kinds():
     x, mul, out = parts()
     other = Node("placeholder", Argument(1), meta=PAIR, role=Argument(1))
-    split = call(OPS["split"], x, 1, 0, meta=(tensor_meta((1,)),) * 2)
-    w = Node("get_attr", Constant("w", np.ones(2)), meta=PAIR)
-    v = Node("get_attr", Constant("w", np.ones(2)), meta=PAIR)
-    full = (FULL, (2,), 1.0, None, None)
     yield (
         "VER-1",
         "the kind of a node is 'call_module', expected placeholder, get_attr, call or output",
@@ -87,6 +88,10 @@ def planted():
         "placeholder arg_1 follows another node, expected all in front",
         (x, mul, other, out),
     )
+
+
+def wrong_roles():
+    x, _, _ = parts()
     yield (
         "VER-3",
         "the role of an input is None, expected a role",
@@ -107,6 +112,10 @@ def planted():
         "the number of output roles is 1, expected 2",
         (x, output(x, x, roles=(Output(0),))),
     )
+
+
+def wrong_order():
+    x, mul, out = parts()
     yield "VER-4", "node mul is there twice, expected once", (x, mul, mul, out)
     yield (
         "VER-4",
@@ -128,6 +137,10 @@ def planted():
         "an operand of the output is a node of another graph, expected an earlier node",
         (x, output(mul)),
     )
+
+
+def wrong_arguments():
+    x, _, _ = parts()
     yield (
         "VER-5",
         f"the number of arguments of mul is 1, expected 2: {MUL.schema}",
@@ -170,6 +183,16 @@ def planted():
     )
     yield (
         "VER-5",
+        "the number of arguments of arg_0 is 1, expected 0",
+        (Node("placeholder", Argument(0), (1,), meta=PAIR, role=Argument(0)), output()),
+    )
+
+
+def wrong_numbers_of_results():
+    x, _, _ = parts()
+    split = split_of(x)
+    yield (
+        "VER-5",
         "argument 'self' of mul is split, expected Tensor in canonical form",
         (x, split, call(MUL, split, 2.0), output(x)),
     )
@@ -184,11 +207,11 @@ def planted():
         "output split has several results, expected one of them",
         (x, split, output(split)),
     )
-    yield (
-        "VER-5",
-        "the number of arguments of arg_0 is 1, expected 0",
-        (Node("placeholder", Argument(0), (1,), meta=PAIR, role=Argument(0)), output()),
-    )
+
+
+def wrong_metas():
+    x, _, _ = parts()
+    split, full = split_of(x), (FULL, (2,), 1.0, None, None)
     yield (
         "VER-6",
         "the meta of mul is f32[3], expected f32[2]",
@@ -224,6 +247,10 @@ def planted():
         "the meta of full is f32[2], expected f64[2]",
         (call(*full[:3], dtypes.float64, None), output()),
     )
+
+
+def wrong_constants():
+    w, v = (Node("get_attr", Constant("w", np.ones(2)), meta=PAIR) for _ in range(2))
     yield "VER-7", "the constant 'w' has two values, expected one value a name", (w, v, output(w))
     yield (
         "VER-7",
@@ -239,7 +266,15 @@ def test_arguments_are_checked_again_where_their_types_do_not_tell():
     assert "argument 'size' of view is (2.0,), expected int[] in canonical form" in text
 
 
-PLANTED = list(planted())
+PLANTED = [
+    *wrong_kinds(),
+    *wrong_roles(),
+    *wrong_order(),
+    *wrong_arguments(),
+    *wrong_numbers_of_results(),
+    *wrong_metas(),
+    *wrong_constants(),
+]
 
 
 @pytest.mark.parametrize(

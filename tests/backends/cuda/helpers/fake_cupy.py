@@ -23,6 +23,67 @@ class CUDADriverError(RuntimeError):
 CUDADriverError.__module__ = "cupy_backends.cuda.api.driver"
 
 
+def device_class(fake: FakeCupy) -> Any:
+    """CuPy's `Device`."""
+
+    class Device:
+        compute_capability = "90"
+        attributes = ATTRIBUTES
+
+        def __init__(self, index: int) -> None:
+            self.index = index
+
+        def __enter__(self) -> Any:
+            self.before, fake.current = fake.current, self.index
+            return self
+
+        def __exit__(self, *error: Any) -> None:
+            fake.current = self.before
+
+    return Device
+
+
+def stream_class(fake: FakeCupy) -> Any:
+    """CuPy's `Stream`."""
+
+    class Stream:
+        ptr = 77
+
+        def __init__(self, *, non_blocking: bool) -> None:
+            assert non_blocking
+
+        def __enter__(self) -> Any:
+            self.before, fake.stream = fake.stream, self.ptr
+            return self
+
+        def __exit__(self, *error: Any) -> None:
+            fake.stream = self.before
+
+        def begin_capture(self) -> None:
+            fake.calls.append(("begin_capture", fake.stream))
+
+        def end_capture(self) -> Any:
+            fake.calls.append(("end_capture", fake.stream))
+            return SimpleNamespace(graphExec=99)
+
+    return Stream
+
+
+def module_class(fake: FakeCupy) -> Any:
+    """CuPy's `Module`."""
+
+    class Module:
+        def load(self, image: bytes) -> None:
+            if image in fake.refused:
+                raise CUDADriverError("CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image")
+            fake.calls.append(("load", image, fake.current))
+
+        def get_function(self, name: str) -> Any:
+            return SimpleNamespace(ptr=1000 + len(name), name=name)
+
+    return Module
+
+
 class FakeCupy:
     """`calls`: the name of each function that was called, and its arguments."""
 
@@ -34,78 +95,36 @@ class FakeCupy:
         """Threads that have asked for one."""
         self.refused: list[bytes] = []
         """Images that cannot be loaded."""
-        fake = self
-
-        class Device:
-            compute_capability = "90"
-            attributes = ATTRIBUTES
-
-            def __init__(self, index: int) -> None:
-                self.index = index
-
-            def __enter__(self) -> Any:
-                self.before, fake.current = fake.current, self.index
-                return self
-
-            def __exit__(self, *error: Any) -> None:
-                fake.current = self.before
-
-        class Stream:
-            ptr = 77
-
-            def __init__(self, *, non_blocking: bool) -> None:
-                assert non_blocking
-
-            def __enter__(self) -> Any:
-                self.before, fake.stream = fake.stream, self.ptr
-                return self
-
-            def __exit__(self, *error: Any) -> None:
-                fake.stream = self.before
-
-            def begin_capture(self) -> None:
-                fake.calls.append(("begin_capture", fake.stream))
-
-            def end_capture(self) -> Any:
-                fake.calls.append(("end_capture", fake.stream))
-                return SimpleNamespace(graphExec=99)
-
-        class Module:
-            def load(self, image: bytes) -> None:
-                if image in fake.refused:
-                    raise CUDADriverError("CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image")
-                fake.calls.append(("load", image, fake.current))
-
-            def get_function(self, name: str) -> Any:
-                return SimpleNamespace(ptr=1000 + len(name), name=name)
-
         self.cuda = SimpleNamespace(
-            Device=Device,
-            Stream=Stream,
-            function=SimpleNamespace(Module=Module),
+            Device=device_class(self),
+            Stream=stream_class(self),
+            function=SimpleNamespace(Module=module_class(self)),
             get_current_stream=lambda: SimpleNamespace(ptr=self.stream),
             get_cublas_handle=lambda: 55,
             alloc_pinned_memory=self._pinned,
-            runtime=SimpleNamespace(
-                getDevice=lambda: self.current,
-                getDeviceCount=lambda: devices,
-                memGetInfo=lambda: self.contexts.append(threading.get_ident()),
-                memcpyAsync=self._copied,
-                memcpyDeviceToHost=2,
-                memcpyDeviceToDevice=3,
-                streamSynchronize=self._noted("streamSynchronize"),
-                deviceSynchronize=self._noted("deviceSynchronize"),
-                graphLaunch=self._noted("graphLaunch"),
-                CUDA_R_16F=2,
-                CUDA_R_16BF=14,
-                CUDA_R_32F=0,
-                CUDA_R_64F=1,
-            ),
+            runtime=self._runtime(devices),
             driver=SimpleNamespace(
                 CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
                 funcSetAttribute=self._noted("funcSetAttribute"),
                 launchKernel=self._launched,
             ),
+        )
+
+    def _runtime(self, devices: int) -> Any:
+        return SimpleNamespace(
+            getDevice=lambda: self.current,
+            getDeviceCount=lambda: devices,
+            memGetInfo=lambda: self.contexts.append(threading.get_ident()),
+            memcpyAsync=self._copied,
+            memcpyDeviceToHost=2,
+            memcpyDeviceToDevice=3,
+            streamSynchronize=self._noted("streamSynchronize"),
+            deviceSynchronize=self._noted("deviceSynchronize"),
+            graphLaunch=self._noted("graphLaunch"),
+            CUDA_R_16F=2,
+            CUDA_R_16BF=14,
+            CUDA_R_32F=0,
+            CUDA_R_64F=1,
         )
 
     def _noted(self, name: str) -> Any:
