@@ -38,7 +38,7 @@ SHAPES = (
 
 @attrs.define(eq=False)
 class Sketch:
-    """What the strategy knows of a tensor while it writes a program: enough to keep it legal."""
+    """The strategy's data of a tensor in a program, enough for legal steps."""
 
     meta: TensorMeta
     offset: int

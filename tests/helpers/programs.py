@@ -98,7 +98,7 @@ def _call_text(step: Step, made: str, args: list[str]) -> str:
 
 # ---------------------------------------------------------------------------------- the engines
 class Engine(Protocol):
-    """What a program needs beyond tensor methods."""
+    """The functions of a library that a program needs besides tensor methods."""
 
     def fresh(self, values: list[float], shape: tuple[int, ...], requires_grad: bool) -> Any:
         """A new leaf of float64."""
@@ -181,7 +181,7 @@ class Torch:
 # ---------------------------------------------------------------------------------- the running
 @attrs.frozen
 class Thing:
-    """What can be observed of one tensor."""
+    """The observation of one tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -197,7 +197,7 @@ class Thing:
 
 @attrs.define
 class World:
-    """All that a user could observe after a program. Objects are numbered as they first appear."""
+    """Everything that a user can observe after a program. Objects are numbered by appearance."""
 
     objects: list[int] = attrs.field(factory=list)
     """The object of each value, setup values first."""
@@ -391,7 +391,7 @@ def _telling(value: Any, *, ones: bool = True) -> tuple[int, ...]:
 
 # --------------------------------------------------------------------------------- the comparing
 def differences(ours: World, theirs: World) -> list[str]:
-    """What differs between two worlds, one line each; empty if a user cannot tell them apart."""
+    """The differences of two worlds, one line each; empty if a user cannot tell them apart."""
     found = _raised_differences(ours.raised, theirs.raised)
     if found:
         return found
@@ -446,7 +446,7 @@ def _gradient_differences(number: int, ours: Any, theirs: Any) -> list[str]:
 
 
 def excuse(program: Program, ours: World, theirs: World) -> str | None:
-    """Why these worlds of aotlite and PyTorch may differ, None where they may not."""
+    """The reason why these worlds of aotlite and PyTorch may differ; None if they may not."""
     mine, its = ours.raised, theirs.raised
     if its is not None and its[0] != "backward" and "a single memory location" in str(its[2]):
         steps = program.setup if its[0] == "setup" else program.body

@@ -43,7 +43,7 @@ _FAMILIES: dict[str, Callable[[], Iterable[Sample]]] = {}
 
 
 def samples_of(name: str) -> list[Sample]:
-    """The samples of an op; none if nobody wrote any. All laws share their arrays, to read.
+    """The samples of an op; empty if there are none. All laws share the arrays, to read.
 
     An in-place or geometry op `f_` takes those of `f` of which it may write the first operand.
     """

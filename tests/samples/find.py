@@ -1,4 +1,4 @@
-"""Sample inputs of ops that ask where something holds."""
+"""Sample inputs of ops that find the elements with a property."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs and samples at other sizes, and templates that are compared with what is recorded.
+"""Programs and samples at other sizes, and templates that are compared with recordings.
 
 `resized(program, a, b)` is the program where sizes of 2 are a and sizes of 3 are b, those of 6 a*b,
 and so on: shapes that go together still do.

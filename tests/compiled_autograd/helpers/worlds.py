@@ -1,4 +1,4 @@
-"""Backwards of random programs with random hooks: all that a user can see of them.
+"""Backwards of random programs with random hooks: all that a user can observe of them.
 
 `world(program, seed, tapes)` runs a program, puts hooks on what it made, goes backward in a way
 that the seed draws, by the engine or by `tapes`, and gives a picture that is equal where nothing
@@ -25,7 +25,7 @@ WAYS = ("backward", "backward", "each", "grad", "into", "twice")
 
 @attrs.define(eq=False)
 class Scene:
-    """What a program has made, and what hooks noted."""
+    """The values of a program, and the notes of hooks."""
 
     rng: Random
     tensors: list[Any]
@@ -110,7 +110,7 @@ class Scene:
 
 
 def world(program: Program, seed: int, tapes: Any) -> list[Any]:
-    """What is there after the program, its hooks and its backward."""
+    """The picture of the values after the program, its hooks and its backward."""
     setup: list[Any] = []
     engine = Aotlite()
     execute(engine, program.setup, setup)

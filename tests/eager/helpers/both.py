@@ -1,6 +1,6 @@
-"""What tests need that run on aotlite and on PyTorch alike (fixture `lib`).
+"""Helpers of tests that run on aotlite and on PyTorch alike (fixture `lib`).
 
-Such a test states what both give; texts of errors are aotlite's.
+Such a test states the results of both; texts of errors are aotlite's.
 """
 
 import pytest
@@ -21,5 +21,5 @@ def leaf(lib, *shape, value=1.0):
 
 
 def values(*tensors):
-    """The numbers of tensors as lists, None where there is none."""
+    """The numbers of tensors as lists; None for None."""
     return [None if t is None else t.detach().tolist() for t in tensors]

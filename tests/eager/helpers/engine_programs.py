@@ -1,7 +1,7 @@
 """Random programs of ops, writes, hooks, functions of users and modes, as plain data.
 
-`run(lib, program)` gives all that can be told of one on aotlite or PyTorch: what each hook saw in
-which order, values, gradients, and the class of the error that ended it. Arithmetic is on small
+`run(lib, program)` returns all that can be observed of one on aotlite or PyTorch: the calls of
+hooks in order, values, gradients, and the class of the error that ended it. Arithmetic is on small
 integers in float64, so it is exact.
 """
 
@@ -66,12 +66,12 @@ programs = st.builds(
 
 @attrs.define
 class World:
-    """What can be told of a program that ran."""
+    """The observation of a run of a program."""
 
     log: list[Any] = attrs.field(factory=list)
-    """What hooks saw at tensors and nodes, in order."""
+    """The notes of hooks of tensors and nodes, in order."""
     leaves: dict[int, list[Any]] = attrs.field(factory=dict)
-    """What hooks of each leaf saw: of several leaves, either may be first."""
+    """The notes of hooks of each leaf; the order between leaves is free."""
     things: list[Any] = attrs.field(factory=list)
     raised: tuple[int, type[Exception], Exception] | None = None
 
@@ -246,7 +246,7 @@ class _Run:
                     self.world.things += values(*grad(total, inputs, allow_unused=True))
 
     def look(self) -> None:
-        """Notes what can be seen of each value now."""
+        """Notes the present observation of each value."""
         for tensor in self.pool:
             retains = tensor.is_leaf or tensor.retains_grad if self._has_history(tensor) else False
             self.world.things.append(

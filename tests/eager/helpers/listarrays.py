@@ -1,4 +1,4 @@
-"""An array library of Python lists: what a device must bring so that the eager engine runs on it.
+"""An array library of Python lists, with the least functions that the eager engine needs.
 
 A buffer is a `Memory`, an array a strided window onto one. NumPy's dtype objects serve as names of
 dtypes only: `aotlite.ir.arrays` asks for no more. Not fast, and not meant to be.
@@ -35,7 +35,7 @@ class ListArray:
         self.shape, self.stride = tuple(shape), tuple(stride)
 
     def places(self):
-        """Where each element lies, in row-major order."""
+        """The index in memory of each element, in row-major order."""
         for index in itertools.product(*map(range, self.shape)):
             yield self.offset + sum(map(operator.mul, index, self.stride))
 

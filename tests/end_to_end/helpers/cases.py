@@ -1,4 +1,4 @@
-"""Cases: a random program, how it is called (twice, in other states), and what the user does next.
+"""Cases: a random program, its two calls from different states, and later actions of the user.
 
 A case is plain data: it shrinks and prints as a script. Programs come from
 `tests.helpers.programs`.
@@ -56,7 +56,7 @@ class Case:
 
 
 def results_of(case: Case, values: list[Any]) -> list[Any]:
-    """What the body returns, given all its values."""
+    """The results of the body, of all its values."""
     results = [values[i] for i in case.program.outputs]
     for place, extra in case.extras:
         results.insert(min(place, len(results)), extra)

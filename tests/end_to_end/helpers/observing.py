@@ -1,4 +1,4 @@
-"""What a script's user can see at one moment, and what differs between two such views.
+"""The view that a script's user has at one moment, and the differences of two views.
 
 Looking changes nothing: not the facts that guards go by, and not the tape, whose nodes scripts ask
 for in lines of their own. Rules: GEN-11, META-10.
@@ -19,7 +19,7 @@ from aotlite.eager.tracked_objects import TrackedObject
 
 @attrs.frozen
 class Seen:
-    """What can be observed of one tensor; of a gradient less."""
+    """The observation of one tensor; a gradient has fewer fields."""
 
     name: str
     kind: str
@@ -151,7 +151,7 @@ def check_facts(value: Any) -> None:
 
 # ---------------------------------------------------------------------------------- the comparing
 def differences(compiled: View, eager: View) -> list[str]:
-    """What differs, one line each."""
+    """The differences, one line each."""
     found = []
     for field in ("shapes", "generator", "grad_mode"):
         mine, its = getattr(compiled, field), getattr(eager, field)

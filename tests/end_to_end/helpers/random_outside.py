@@ -1,4 +1,4 @@
-"""What random functions may read besides their arguments, and how users change it."""
+"""The outside values that random functions may read, and the ways in which users change them."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ REBINDING = {
             "with al.no_grad():\n    net.weight.mul_(0.5)"],
     "factor": ["factor = 3", "factor = 2.0", "factor = True"],
 }  # fmt: skip
-"""What the user does to it between calls."""
+"""Name -> the user's changes between calls."""

@@ -414,7 +414,7 @@ class Author:
 
 
 def random_script(seed: int) -> Script:
-    """The script of a seed: the same one for ever."""
+    """The script of a seed."""
     rng = Random(seed)
     scope = new_scope(eager_form)
     author = Author(rng, scope, shape=rng.choice(SHAPES))

@@ -156,7 +156,7 @@ _NUMBERS = count()
 
 @attrs.define
 class Moment:
-    """What a line raised, and what is to be seen after it."""
+    """The error of a line, and the view after it."""
 
     error: Exception | None
     view: View
@@ -164,7 +164,7 @@ class Moment:
 
 @attrs.define
 class Log:
-    """What happened."""
+    """The record of a run."""
 
     start: View
     moments: list[Moment] = attrs.field(factory=list)

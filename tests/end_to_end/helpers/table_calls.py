@@ -30,14 +30,14 @@ _PLAIN = (bool, int, float, complex, str, slice, type(None))
 
 @attrs.frozen
 class Face:
-    """What users call, and where its samples are."""
+    """A name that users call, and the key of its samples."""
 
     name: str
     key: str
 
 
 def faces() -> list[Face]:
-    """All that the table offers to a function that is captured."""
+    """All faces of the table for a captured function."""
     others = DataOp, EffectOp, TokenOp  # effects have tests of their own
     ops = [Face(n, n) for n, op in OPS.items() if not isinstance(op, others) and n != "getitem"]
     return ops + [Face(n, entry(n)) for n in COMPOSITES]

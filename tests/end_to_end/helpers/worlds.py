@@ -20,7 +20,7 @@ Body = Callable[..., Any]
 
 @attrs.frozen
 class Seen:
-    """What can be observed of one tensor."""
+    """The observation of one tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -38,10 +38,10 @@ class Seen:
 
 @attrs.define
 class World:
-    """All that a user could observe. Objects and storages are numbered as they first appear."""
+    """Everything that a user can observe. Objects and storages are numbered by first appearance."""
 
     error: Exception | None = None
-    """What the call raised."""
+    """The error of the call."""
     untouched: bool = True
     """Where the call raised: whether the setup values are as they were."""
     grad_mode: bool = True
@@ -51,11 +51,11 @@ class World:
     called: list[Seen] = attrs.field(factory=list)
     """After the call: setup values, then results."""
     written: list[Any] = attrs.field(factory=list)
-    """What each write after the call raised."""
+    """The error of each write after the call."""
     after: list[list[Seen]] = attrs.field(factory=list)
     """The same after the writes, if there are any, and after the backward."""
     backward: list[Any] = attrs.field(factory=list)
-    """What each backward raised."""
+    """The error of each backward."""
     grads: list[Any] = attrs.field(factory=list)
     """`.grad` of each object: values, strides, storage; after each backward."""
 
@@ -252,7 +252,7 @@ REFUSALS: dict[type, tuple[str, ...]] = {
         "depends on a leaf that the function makes",
     ),
 }
-"""What compiled functions may refuse where eager goes on, always before any effect (GEN-2)."""
+"""The calls that compiled functions may refuse before any effect, although eager runs (GEN-2)."""
 
 
 def refusal(compiled: World) -> str | None:
@@ -265,7 +265,7 @@ def refusal(compiled: World) -> str | None:
 
 
 def differences(compiled: World, eager: World) -> list[str]:
-    """What differs, one line each; empty if a user cannot tell the two apart."""
+    """The differences, one line each; empty if a user cannot tell the two apart."""
     if eager.error is not None or compiled.error is not None:
         return _error_differences(compiled, eager)
     found = []

@@ -104,7 +104,7 @@ def assert_close(expected, got, dtype):
 
 
 def compare(torch, name, theirs, *args, **kwargs):
-    """The op `name` gives what the function `theirs` gives, its dtype and strides included."""
+    """Checks that the op `name` has the values, dtype and strides of `theirs`."""
     expected = theirs(*[as_torch(torch, a) for a in args], **kwargs)
     assert_same(expected, call(name, *[as_ours(a) for a in args], **kwargs))
 
@@ -121,7 +121,7 @@ def cotangent(shape):
 
 
 def compare_gradients(torch, ours, theirs, *arrays):
-    """First and second gradients of the first result equal PyTorch's, for float64 arrays."""
+    """Checks that first and second gradients of the first result equal PyTorch's, in float64."""
     mine = [from_numpy(a.copy()).requires_grad_() for a in arrays]
     yours = [torch.from_numpy(a.copy()).requires_grad_() for a in arrays]
     out, other = first_result(ours(*mine)), first_result(theirs(*yours))
@@ -166,7 +166,7 @@ def _all_zero(grads):
 
 
 def check_gradients(function, *arrays):
-    """First and second gradients agree with central differences of the values and of the first.
+    """Checks that first and second gradients agree with central differences.
 
     Float64 with a step of 1e-5: the difference quotient is off by about 1e-10 times the third
     derivative, and by 1e-11 of rounding; 1e-6 leaves room for both.

@@ -34,9 +34,9 @@ FAR = 99
 
 
 AROUND = ("take_along_dim",)
-"""What counts around in a dimension, so that any index is in bounds, as in PyTorch."""
+"""Ops that wrap indices in a dimension, so that any index is in bounds, as in PyTorch."""
 COUNTS = ("tile",)
-"""What calls numbers of repeats `dims`, as PyTorch does."""
+"""Ops whose parameter `dims` has numbers of repeats, as in PyTorch."""
 
 
 @attrs.frozen(eq=False)
@@ -46,7 +46,7 @@ class Break:
     what: str
     sample: Sample
     raises: tuple[type[AotliteError], ...] = ()
-    """What it has to raise; nothing: it may have a meaning."""
+    """The error that it has to raise; None: it may have a meaning."""
 
 
 # ----------------------------------------------------------------------------------- the breaks
@@ -139,7 +139,7 @@ def _of_destination(op: InplaceOp, sample: Sample) -> Iterator[Break]:
 
 # ------------------------------------------------------------------------------------- the law
 def check(name: str, call: Any, broken: Break, args: tuple[Any, ...], kwargs: Any) -> str | None:
-    """What is wrong with how a call on broken arguments ends; None if nothing is."""
+    """Returns the fault of a call on broken arguments; None if it ends rightly."""
     tensors = tensors_in((args, tuple(kwargs.values())))
     before = [_state(tensor) for tensor in tensors]
     try:

@@ -19,7 +19,7 @@ from tests.laws.twins.torch_twins import special_twin, torch_tensor
 
 
 def entry(name: str) -> str:
-    """What samples, twins and differences call a composite: `max()` where an op is `max`."""
+    """The name of a composite in samples, twins and differences: `max()` if an op is `max`."""
     return f"{name}()" if name in OPS else name
 
 
@@ -37,13 +37,13 @@ def _ours(value: Any) -> Any:
 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the composite gives."""
+    """The result of the composite."""
     made = COMPOSITES[name]
     return made.function(args[0]) if made.is_property else made(*args, **kwargs)
 
 
 def runs_data_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether the composite, on these arguments, calls an op that no capture takes (GEN-8)."""
+    """Whether the composite, on these arguments, calls an op that no capture accepts (GEN-8)."""
     found: list[Any] = []
     handler = _HANDLERS[DataOp]
 
@@ -60,7 +60,7 @@ def runs_data_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
 
 
 def compiled_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the composite gives when it is compiled, as a function of the tensors alone."""
+    """The result of the compiled composite, as a function of the tensors alone."""
     given = [i for i, value in enumerate(args) if tensors_in(value)]
 
     def function(*tensors: Any) -> Any:
@@ -91,7 +91,7 @@ def torch_arguments(torch: Any, sample: Sample) -> tuple[tuple[Any, ...], dict[s
 
 
 def torch_call_composite(torch: Any, name: str, args: Any, kwargs: Any) -> Any:
-    """What PyTorch's function of this name gives: a twin's, the method, or the function."""
+    """The result of PyTorch's function of this name: of a twin, the method, or the function."""
     special = special_twin(entry(name))
     if special is not None:
         return special(torch, *args, **kwargs)

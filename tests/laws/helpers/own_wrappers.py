@@ -42,13 +42,13 @@ class Boxed:
         return type(self)(inner)
 
     def call(self, name: str, *args: Any) -> Any:
-        """What the method of this name gives: itself where it writes."""
+        """The result of the method of this name; the wrapper itself if it writes."""
         plain = [arg.inner if isinstance(arg, Boxed) else arg for arg in args]
         result = getattr(self.inner, name)(*plain)
         return self if result is self.inner else self.like(result)
 
     def unwrap(self) -> Tensor:
-        """The tensor that it stands for."""
+        """The tensor in the box."""
         return self.inner.unwrap() if isinstance(self.inner, Boxed) else self.inner
 
 
@@ -236,4 +236,4 @@ WRONG = {
     RemembersItsRelu: "W7",
     WritesBehindAutograd: "W11",
 }
-"""Each wrong wrapper, and the law that is meant for it."""
+"""Each wrong wrapper, and its law."""

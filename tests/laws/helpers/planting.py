@@ -81,14 +81,14 @@ def inside(op: Any, change: Change) -> Any:
 
 
 def with_rule(change: Callable[[Any, tuple[Any, ...]], Any]) -> Change:
-    """Changes what the rule gives: `change(result, key)`."""
+    """Changes the result of the rule: `change(result, key)`."""
     return lambda op: inside(
         op, lambda o: attrs.evolve(o, rule=lambda *key: change(o.rule(*key), key))
     )
 
 
 def with_kernel(change: Callable[[Any, tuple[Any, ...]], Any]) -> Change:
-    """Changes what the kernel gives: `change(result, operands)`."""
+    """Changes the result of the kernel: `change(result, operands)`."""
     return lambda op: inside(
         op,
         lambda o: attrs.evolve(

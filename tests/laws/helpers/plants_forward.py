@@ -1,4 +1,4 @@
-"""Mistakes in what ops compute, where they put it, and what else they touch."""
+"""Mistakes in the values of ops, their memory, and their effects on other memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in gradient formulas, and in what they save."""
+"""Mistakes in gradient formulas, and in their saved values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorder for tests of what a capture is told of Modules and optimizers."""
+"""A recorder for tests of the notifications of Modules and optimizers to a capture."""
 
 from aotlite.stages.s1_capture.module_scopes import ModuleScopes
 

@@ -1,4 +1,4 @@
-"""Random functions whose backwards compute nans, and what anomaly mode says of them."""
+"""Random functions whose backwards compute nan, and the errors of anomaly mode."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def said(error: Exception) -> tuple[str, str, list[str]]:
 
 
 def outcome(function: Call, args: tuple[Any, ...], after: Call) -> Any:
-    """What a backward in anomaly mode gives: gradients, or what is said."""
+    """The outcome of a backward in anomaly mode: gradients, or the error."""
     try:
         results = function(*args)
     except al.AotliteError as error:  # not of the backward: notes of a capture are others

@@ -26,7 +26,7 @@ class Step:
     write: str | None
     """How its backward writes the memory."""
     reads: str | None
-    """By which way its backward reads the memory."""
+    """The way in which its backward reads the memory."""
     materialize: bool = True
     hook: bool = False
     """A hook on its result writes the memory, too."""
@@ -34,7 +34,7 @@ class Step:
 
 @attrs.frozen
 class Forward:
-    """What is done around the calls."""
+    """The actions around the calls."""
 
     chained: bool = False
     writes: int | None = None
@@ -42,7 +42,7 @@ class Forward:
     before: bool = False
     """It does so before the calls."""
     returns: str = "none"
-    """What is returned of the memory that the forward makes."""
+    """The result on the memory that the forward makes."""
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ def _add_seven(memory: Any, grad: Any) -> None:
 
 
 def story(program: Program, *, compiled: bool) -> list[Any]:
-    """What is seen of the program, and the class of the error that ends it."""
+    """The observation of the program, and the class of the error that ends it."""
     f = function(program)
     if compiled:
         more = {"partition": min_cut_rematerialization_partition} if program.partition else {}

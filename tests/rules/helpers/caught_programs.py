@@ -67,7 +67,7 @@ ASKS: dict[str, Ask] = {
     "seed": lambda x: al.initial_seed(),
 }
 
-"""What a capture refuses, and eager does."""
+"""The actions that a capture refuses, and eager runs."""
 
 
 def _wrote_leaf(x: Any) -> None:
@@ -92,7 +92,7 @@ RAISED: dict[str, Ask] = {
     "len of a number": lambda x: len(x.sum()),
     "overlap": lambda x: al.ones(1).expand(2).add_(x.sum()),
 }
-"""What eager raises an error for, without knowing any value."""
+"""The actions for which eager raises an error, whatever the values."""
 
 
 def _except(ask: Ask, x: Any) -> float:

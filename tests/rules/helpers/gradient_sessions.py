@@ -17,7 +17,7 @@ import aotlite as al
 
 Numbers = tuple[int, int, int]
 Step = tuple[str, Numbers]
-"""What is done, and three numbers that say with what."""
+"""An action, and the numbers of three operands."""
 
 
 def of(values: list[Any], number: int) -> Any:
@@ -122,7 +122,7 @@ Arrangement = tuple[str, ...]
 
 
 class Between:
-    """What somebody else does to the gradients of the leaves between two calls."""
+    """The changes of the leaves' gradients between two calls."""
 
     def __init__(self, leaves: list[Any]) -> None:
         self.leaves = leaves
@@ -173,7 +173,7 @@ class Session:
         return [of(run.values, number) for number in self.results]
 
     def play(self, compile: Callable[[Any], Any]) -> list[Any]:
-        """What is seen after each call; a refusal or an error ends it."""
+        """The observation after each call; a refusal or an error ends the session."""
         function = compile(self.function)
         leaves = [(al.arange(4.0).double().view(2, 2) / (3 + i) + 0.1 * i) for i in range(3)]
         leaves[2] = leaves[2].t()

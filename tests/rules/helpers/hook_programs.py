@@ -1,4 +1,4 @@
-"""Random functions that register hooks inside, and all that a user can see of them.
+"""Random functions that register hooks inside, and all that a user can observe of them.
 
 A program is a list of steps on values; its hooks change gradients, note them in a list outside,
 raise, write, remove themselves. `world(program, compiled)` calls it a few times, goes backward
@@ -75,7 +75,7 @@ def drawn(rng: Random) -> Hooked:
 
 
 class Outside:
-    """What the hooks of a program reach outside of it."""
+    """The outside values that hooks of a program read or write."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

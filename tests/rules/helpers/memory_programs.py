@@ -1,4 +1,4 @@
-"""Random programs that change the memory and the autograd state of what they are given.
+"""Random programs that change the memory and the autograd state of their arguments.
 
 A program is plain data: numbers that pick operations and operands modulo what there is. Steps that
 eager refuses are dropped, so that what is left runs to its end.

@@ -1,4 +1,4 @@
-"""What the metadata of a function has to be, found out by running it eagerly, step by step.
+"""The right metadata of a function, from an eager run, step by step.
 
 Reads nothing of the compiler: storages, objects, tape nodes and version counters of the eager run
 say which result is of which kind, and what happened to each input.
@@ -20,7 +20,7 @@ from tests.stages.helpers.journeys import Journey, journey_of, journeys
 
 @attrs.define
 class Writes:
-    """What steps did to a storage or an object."""
+    """The writes of a storage or an object."""
 
     with_grad: bool = False
     with_history: bool = False
@@ -92,7 +92,7 @@ def _run(step: Step, values: list[Any], writes: dict[int, Writes], *, grad: bool
 
 
 def state_of(x: Any) -> tuple[Any, ...]:
-    """What eager says of a tensor."""
+    """Eager's facts of a tensor."""
     return (
         tuple(x.shape),
         tuple(x.stride()),

@@ -1,4 +1,4 @@
-"""Programs that draw and that read, set and restore the generator, as data."""
+"""Programs that draw, and that read, set and restore the generator, as data."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Small:
         return [values[-1 - place % len(values)] for place in self.results]
 
     def world(self, body: Callable[..., Any]) -> Observation:
-        """What can be observed of a call, a backward and a write."""
+        """The observation of a call, a backward and a write."""
         values, passed = ARGUMENTS[self.arguments]()
         write = (0, "mul_")
         return observe(
@@ -214,7 +214,7 @@ def drawn(rng: Random) -> Small:
 
 
 def outcome(program: Small) -> tuple[list[str], str | None]:
-    """What differs between the compiled and the eager program; what is refused instead."""
+    """The differences between the compiled and the eager program; or the refusal."""
     its = program.world(program)
     compiled = al.compile(program, keep_inference_input_mutations=program.keeps)
     mine = program.world(compiled)

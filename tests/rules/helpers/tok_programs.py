@@ -28,13 +28,13 @@ SIZE = 3
 
 # ------------------------------------------------------------------------------------ what happens
 class Log:
-    """What happened, in order. A class of its own: lists that a function can reach are guarded."""
+    """The events in order. A class of its own, as lists that a function can reach are guarded."""
 
     def __init__(self) -> None:
         self.entries: list[Any] = []
 
     def note(self, kind: str, tag: str, array: Any) -> None:
-        """One thing that happened."""
+        """Adds an event."""
         self.entries.append((kind, tag, array.tolist()))
 
 
@@ -320,7 +320,7 @@ def _shown(tensor: Any) -> Any:
 
 
 def story(program: Program, f: Any = None, *, make: Any = al.tensor) -> dict[str, Any]:
-    """What is seen of the program, run by `f`, or eagerly, on inputs that are made so."""
+    """The observation of the program, run by `f` or eagerly, on inputs made by `make`."""
     f = function(program) if f is None else f
     LOG.entries = []
     al.manual_seed(8)
@@ -373,7 +373,7 @@ def alike(expected: dict[str, Any], seen: dict[str, Any]) -> bool:
 
 
 def by_type(log: list[Any]) -> dict[str, list[Any]]:
-    """What happened of each type, in order."""
+    """The events of each type, in order."""
     return {kind: [each for each in log if each[0] == kind] for kind in KINDS}
 
 

@@ -15,7 +15,7 @@ import aotlite as al
 
 
 class _Same:
-    """What stands for "as everywhere else"."""
+    """The mark of "as everywhere else"."""
 
     def __repr__(self) -> str:
         return "the same"
@@ -73,14 +73,14 @@ class Way:
         assert expected == got, f"{got}, expected {expected}"
 
     def outcome(self, function: Callable[[], Any]) -> Any:
-        """What a function gives, or "raises" and the builtin class of its error."""
+        """The result of a function, or "raises" and the builtin class of its error."""
         try:
             return function()
         except Exception as error:
             builtin = [kind for kind in type(error).__mro__ if kind.__module__ == "builtins"]
             return f"raises {builtin[0].__name__}"
 
-    # --- what only the names of differ
+    # --- functions of different names
     def leaf(self, numbers: Any) -> Any:
         """A leaf that requires grad, with these numbers in float64."""
         return self.tensor(numbers).requires_grad_()

@@ -19,7 +19,7 @@ import aotlite as al
 from tests.rules.helpers.towers import ORDERS, close, close_but_zeros
 
 KINDS = ("leaf", "computed", "computed", "part", "turned", "plain", "view of a leaf")
-"""What operands are."""
+"""The kinds of operands."""
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class Program:
     kinds: tuple[str, ...]
     """Of the operands; `twin` is a view of the memory of the first one."""
     narrow: tuple[bool, ...]
-    """Which of them are float32."""
+    """The operands that are float32."""
     steps: tuple[tuple[str, int, int], ...]
     """Names, and the places of two values: operands, and what steps before have given."""
     results: tuple[tuple[str, int], ...]
@@ -252,7 +252,7 @@ OPERANDS: dict[str, Callable[[Any, list[Any]], Any]] = {
 
 # ---------------------------------------------------------------------------------- what is seen
 def story(program: Program, called: Callable[..., Any]) -> list[Any]:
-    """What is seen of each call, up to an error."""
+    """The observation of each call, up to an error."""
     seen: list[Any] = []
     for call in range(program.calls):
         leaves, given = operands(program, call)

@@ -1,4 +1,4 @@
-"""Random programs taken through all stages, with what each stage made."""
+"""Random programs through all stages, with the result of each stage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.helpers.programs import Aotlite, execute
 
 @attrs.frozen
 class Journey:
-    """What the stages made of the first call of a case."""
+    """The results of the stages for the first call of a case."""
 
     case: Case
     stages: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What a program can tell of values: tensors in plain data, to be compared with `==`."""
+"""The observations of values by a program, as plain data to compare with `==`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import aotlite as al
 
 Wrap = Callable[..., Any]
-"""What a session compiles functions with: `al.compile`, or nothing at all."""
+"""The compiler of a session: `al.compile`, or the identity."""
 
 
 def seen(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Ten aliasing bugs to plant in the pipeline, one a place: what random programs must find.
+"""Ten aliasing bugs to plant in the pipeline, which random programs must find.
 
 A plant is other text in one function, which is compiled anew in its module; it fails loudly where
 the text is not there any more.

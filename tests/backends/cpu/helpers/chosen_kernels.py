@@ -1,4 +1,4 @@
-"""Programs of one kernel written by hand: each for one way in which kernels are printed."""
+"""Programs of one handwritten kernel, each for one form of printed kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilers that misbehave, and forked children: for the tests of `aotlite.backends.cpu`."""
+"""Faulty compilers and forked children, for the tests of `aotlite.backends.cpu`."""
 
 import ctypes
 import fcntl
@@ -43,7 +43,7 @@ def compiled(text, name="double", **options):
 
 
 def forget():
-    """This process has looked for no compiler, loaded nothing and told nothing."""
+    """Resets this process: no compiler found, no library loaded, no warning given."""
     toolchain._searches.forget()
     failure_reports._late.clear()
     library_loading._loaded.forget()
@@ -52,7 +52,7 @@ def forget():
 
 
 def start(function):
-    """The id of a forked child that calls a function; its status is 0 where that returns."""
+    """The id of a forked child that calls a function; its status is 0 if the call returns."""
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -79,7 +79,7 @@ def ended(pid, limit=30.0):
 
 
 def in_child(function, user=None):
-    """Calls a function in a forked child, as another user where this one is root."""
+    """Calls a function in a forked child, as another user if this one is root."""
 
     def call():
         if user is not None and os.geteuid() == 0:
@@ -92,7 +92,7 @@ def in_child(function, user=None):
 
 
 def mounted(folder, options):
-    """In a forked child: an empty file system in memory; False where that is not allowed."""
+    """Mounts an empty file system in memory, in a forked child; False if not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     own, private, recursive = 0x00020000, 1 << 18, 1 << 14
     noexec = 8 if "noexec" in options else 0
@@ -105,7 +105,7 @@ def mounted(folder, options):
 
 
 def is_running(pid):
-    """Whether there is such a process, other than one that nobody has waited for yet."""
+    """Whether a process runs; a zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"

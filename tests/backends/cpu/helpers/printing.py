@@ -54,7 +54,7 @@ int call_with(int (*run)(void **, const al_runtime *), void **slots, i32 threads
     return run(slots, &runtime);
 }
 """
-"""A runtime of one thread that says it has more, and takes chunks from behind."""
+"""A runtime of one thread that claims to have more, and takes chunks from the end."""
 
 
 class Compiled:
@@ -98,13 +98,13 @@ class Compiled:
 
 
 def before(buffer: ProgramBuffer) -> Any:
-    """What lies in a buffer that nothing was stored to: no zeros, so that a store that forgets to
-    combine is seen."""
+    """The contents of a buffer before any store: no zeros, so that a store without combining
+    shows."""
     return np.full(buffer.size, 3, buffer.dtype.numpy)
 
 
 def placed(array: Any, shift: int) -> Any:
-    """A copy of an array that begins so many elements behind a multiple of 64 bytes."""
+    """A copy of an array that begins `shift` elements after a multiple of 64 bytes."""
     room = np.zeros(array.nbytes + 64 + shift * array.itemsize, np.uint8)
     start = -room.ctypes.data % 64 + shift * array.itemsize
     copy = room[start : start + array.nbytes].view(array.dtype)
@@ -113,7 +113,7 @@ def placed(array: Any, shift: int) -> Any:
 
 
 def same_bits(a: Any, b: Any) -> bool:
-    """Whether arrays are equal, signs of zeros too; any NaN is like any other."""
+    """Whether arrays are equal, with signs of zeros; all NaNs are equal."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.dtype.kind not in "fV":

@@ -1,4 +1,4 @@
-"""Runtimes of tests' own, and compiled functions that use one."""
+"""Runtimes for tests, and compiled functions that use one."""
 
 import ctypes
 import os

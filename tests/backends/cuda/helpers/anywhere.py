@@ -19,7 +19,7 @@ SMALL = Target("sm_80", 1, threads=256)
 
 
 Changes = dict[str, tuple[str, str]]
-"""For kernels by name, what of their text becomes what."""
+"""Name of a kernel -> the replacements in its text."""
 
 
 def _changed(text: str, changes: Changes) -> str:
@@ -58,7 +58,7 @@ class Built:
         return memory
 
     def differences(self) -> list[str]:
-        """What does not leave the bits of the interpreter, where and how."""
+        """The differences from the interpreter's bits, with programs and orders."""
         found = []
         for key, (program, inputs) in self.cases.items():
             expected = interpreted(program, inputs)

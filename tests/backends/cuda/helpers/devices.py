@@ -26,7 +26,7 @@ ADVANCE = OPS["advance_offset"]
 
 
 class PlainArrays(NumpyArrays):
-    """NumPy's arrays, as those of another device. New memory is no zeros."""
+    """NumPy's arrays as those of another device; new memory is not zero."""
 
     name = "plain"
     driver: Any = None
@@ -36,7 +36,7 @@ class PlainArrays(NumpyArrays):
 
 
 def device(*, interprets: bool = True, name: str = "plain:0", **options: Any) -> Any:
-    """A device of its own, with a driver."""
+    """A new device with a driver."""
     arrays = PlainArrays()
     of = operator.attrgetter("ctypes.data")
     arrays.driver = HostDriver(of, interprets=interprets, **options)

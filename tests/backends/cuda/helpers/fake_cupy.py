@@ -1,4 +1,4 @@
-"""A module that has what the driver takes of CuPy, and records how it is called."""
+"""A module with the functions of CuPy that the driver uses; it records their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kernel of many programs by itself: the memory it finds, the memory it must leave.
+"""Each kernel of many programs alone: the memory before it, and the right memory after it.
 
 Programs go through all passes for a GPU and then through the interpreter, step by step. What a
 kernel finds before it and leaves behind it is a case; equal kernels are one case. Many cases are
@@ -67,7 +67,7 @@ class Case:
 
 
 def key_of(kernel: Kernel, program: LoopProgram) -> str:
-    """What tells a kernel from others, whatever it is called."""
+    """The identity of a kernel, without its name."""
     numbers = _numbers(kernel)
     sizes = [
         (b.number, b.dtype.name, b.size, b.kind) for b in program.buffers if b.number in numbers
@@ -175,7 +175,7 @@ def batches(cases: Iterable[Case], count: int = MANY) -> Iterator[list[Case]]:
 
 
 def check(cases: Sequence[Case], target: Target, folder: Path, *flags: str) -> list[str]:
-    """What is wrong with kernels: their bits on fibers in three orders, or what is reported."""
+    """The faults of kernels: wrong bits on fibers in three orders, or reports."""
     programs = {f"k{k}": case.program for k, case in enumerate(cases)}
     text, launches = print_units(programs, target)
     every = [launch for found in launches.values() for launch in found]

@@ -1,4 +1,4 @@
-"""What a program leaves of wrappers: values, classes, identity, memory, histories and counts."""
+"""The wrappers after a program: values, classes, identity, memory, histories and versions."""
 
 from __future__ import annotations
 
