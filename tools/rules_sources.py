@@ -226,7 +226,8 @@ def _marks(decorators: Iterable[ast.expr], names: dict[str, ast.expr]) -> list[a
 
 
 def _is_mark(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and ast.unparse(node).endswith("mark.rules")
+    is_named = isinstance(node, ast.Attribute) and node.attr == "rules"
+    return is_named and ast.unparse(node).endswith("mark.rules")
 
 
 def _named(call: ast.Call) -> Iterator[str]:
