@@ -172,15 +172,16 @@ def marks_without_test(file: str, text: str) -> Iterator[str]:
     tree = ast.parse(text)
     names = _assigned(tree)
     seen = {id(call) for call in _pytestmark(tree.body, names)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             seen |= {id(call) for call in _pytestmark(node.body, names)}
         if isinstance(node, ast.ClassDef) or (
             isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
         ):
             seen |= {id(call) for call in _marks(node.decorator_list, names)}
-    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
+    calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
         if isinstance(node, ast.Attribute) and _is_mark(node):
             call = calls.get(id(node))
             if call is None or id(call) not in seen or not _is_literal(call):
