@@ -90,8 +90,8 @@ def command(args: argparse.Namespace) -> None:
         plan, tally = _kept(args)
     else:
         plan = _plan(args)
-        with _progress(plan) as told:
-            tally = campaign.run(plan, told)
+        with _progress(plan) as listener:
+            tally = campaign.run(plan, listener)
     _print(plan, tally, args)
     if tally.is_interrupted:
         raise KeyboardInterrupt
@@ -147,10 +147,10 @@ def _progress(plan: Plan) -> Iterator[Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=1.0)
 
-        def told(campaign: Campaign) -> None:
+        def listener(campaign: Campaign) -> None:
             progress.update(task, completed=campaign.share_done(), description=_shown(campaign))
 
-        yield told
+        yield listener
 
 
 def _shown(campaign: Campaign) -> str:

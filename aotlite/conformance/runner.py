@@ -65,7 +65,7 @@ def run_rule(
 
 def faulty(error: BaseException, case: str) -> Faulty:
     """Returns the outcome of a fault of the suite or the adapter at a case."""
-    return Faulty(place_of(error), told(error), case)
+    return Faulty(place_of(error), error_text(error), case)
 
 
 def _run_rule(rule: Rule, adapter: Adapter, begin: Callable[[str], None]) -> Outcome:
@@ -120,14 +120,16 @@ def _run_case(rule: Rule, adapter: Adapter, case: Any) -> Breaks | Absent | None
     except Exception as error:
         if is_ours(error):
             raise
-        return Breaks(repr(case), tuple(recorder.lines()), "the last line", told(error), "no error")
+        return Breaks(
+            repr(case), tuple(recorder.lines()), "the last line", error_text(error), "no error"
+        )
     return None
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Returns an error on one line that any file can hold, even if its `str` fails.
 
-    >>> told(ValueError("no \\udc80"))
+    >>> error_text(ValueError("no \\udc80"))
     'ValueError: no \\\\udc80'
     """
     try:

@@ -163,12 +163,12 @@ def orders_of(
         return Derivatives(why=f"Its backward {what}.")
     alone = compilation.of_derivatives()
     higher = HigherOrders(alone, bases, derivable.reads, is_compact)
-    inside = higher.inside(both.kept_tape, partition, {}, both.backward.reads)
+    nan_checks = higher.nan_checks(both.kept_tape, partition, {}, both.backward.reads)
     if partition.backward is None:
-        return Derivatives(inside=inside)
+        return Derivatives(nan_checks=nan_checks)
     splits = derivable.is_linear
     orders = higher.of(both.kept_tape, partition, {}, both.backward.reads, splits=splits)
-    return Derivatives(orders, "" if splits else NOT_LINEAR, splits, inside)
+    return Derivatives(orders, "" if splits else NOT_LINEAR, splits, nan_checks)
 
 
 # -------------------------------------------------------------------------------- the orders beyond
@@ -251,7 +251,7 @@ class HigherOrders:
         return closed(self.compilation.stages["simplify"](graph), arriving)
 
     # --- anomaly mode
-    def inside(
+    def nan_checks(
         self,
         kept_tape: KeptTape,
         partition: Partition,
@@ -379,7 +379,7 @@ class HigherOrders:
                 self.of(made.kept_tape, partition, given, made.reads, splits=splits),
                 "" if splits else NOT_LINEAR,
                 splits,
-                self.inside(made.kept_tape, partition, given, made.reads),
+                self.nan_checks(made.kept_tape, partition, given, made.reads),
                 made.kept_tape.order,
             ),
             number=self.compilation.number,

@@ -63,6 +63,8 @@ def say(
         on.say(lines, *values, function=function)
 
 
-def told(on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]) -> Callable[..., Any]:
+def tried_on_copies(
+    on: Adapter, body: Callable[..., Any], arrays: Sequence[Array]
+) -> Callable[..., Any]:
     """Returns the function of `tried`, run on copies of the arrays: it may write them, or fail."""
     return tried(on, body, [library_of(on).clone(each) for each in arrays])[0]

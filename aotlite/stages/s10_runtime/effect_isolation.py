@@ -27,7 +27,7 @@ _HINT = (
 )
 
 
-def held_call(
+def isolated_call(
     source: FunctionSource,
     graph: Graph,
     run: str,
@@ -37,18 +37,18 @@ def held_call(
     draws: bool,
     compact: bool,
 ) -> str:
-    """The expression that runs a graph; with the checks of `held` if the graph has effects."""
+    """The expression that runs a graph: by `run_isolated` if the graph has effects."""
     function, args = (f"{run}.compact", given) if compact else (run, given)
     if any(map(is_effect, graph.nodes)):
-        source.use(held)
+        source.use(run_isolated)
         source.scope["ref"] = ref
         refs = [f"ref({each})" for each in dict.fromkeys(storages)]
         args = f"{function}, {args}, {listed(refs) if refs else '()'}, {draws}, {graph.name!r}"
-        function = "held"
+        function = "run_isolated"
     return f"quiet_call({function}, {args})" if compact else f"{function}({args})"
 
 
-def held(
+def run_isolated(
     run: Callable[[Any], Any], given: Any, storages: Sequence[Any], draws: bool, name: str
 ) -> Any:
     """The results of `run`. Raises TokenError if an effect has written a tensor that it reads.
@@ -78,4 +78,4 @@ def held(
     return found
 
 
-__all__ = ["held_call"]
+__all__ = ["isolated_call"]

@@ -51,7 +51,7 @@ from aotlite.stages.s1_capture.metadata_mutations import MetadataMutations
 from aotlite.stages.s1_capture.module_scopes import ModuleScopes, backward_in, sum_in
 from aotlite.stages.s1_capture.rng_tracking import RngTracker
 from aotlite.stages.s1_capture.subclass_fakes import SubclassFakes, values_of, with_parts_of
-from aotlite.stages.shared.memory.view_families import ViewFamilies, copy_autograd, ways
+from aotlite.stages.shared.memory.view_families import ViewFamilies, base_edges, copy_autograd
 from aotlite.stages.shared.tape_queries import passes_outside
 from aotlite.stages.shared.user_frames import describe, user_location
 
@@ -343,7 +343,7 @@ class CaptureRecorder:
                 for entry in (i.entry, edge_of(i.fake) if i.fake._leaf else None)
                 if entry is not None  # a leaf whose geometry changes has another edge then
             ]
-        if passes_outside(starts, sinks, [*outside, *ways(self.families.all())]):
+        if passes_outside(starts, sinks, [*outside, *base_edges(self.families.all())]):
             raise self.refuse(
                 "the gradient of a tensor from outside by another, which it was computed from,",
                 "ask for the gradient outside, or compute the tensor inside the function",

@@ -43,8 +43,8 @@ from aotlite.stages.s2_analyze.unsupported import (
 from aotlite.stages.shared.memory.view_analysis import (
     ViewAnalysis,
     ViewOf,
-    behind,
     is_through_hidden_alias,
+    rest_of_chain,
 )
 from aotlite.stages.shared.tape_queries import follows_base, has_own_history, is_dead_end
 from aotlite.stages.shared.user_frames import describe
@@ -99,9 +99,9 @@ class OutputAnalysis:
         """The record of a view of an input that `set_` had moved before (META-7)."""
         sight = self.seen[result.value]
         role = self.timeline.puts[put].role
-        sight = attrs.evolve(sight, chain=behind(sight.chain, self.seen[put]))
+        sight = attrs.evolve(sight, chain=rest_of_chain(sight.chain, self.seen[put]))
         view = self._view(index, result, sight)
-        view = attrs.evolve(view, chain=behind(view.chain, self.seen[put]))
+        view = attrs.evolve(view, chain=rest_of_chain(view.chain, self.seen[put]))
         return self._of_input(role, result, view)
 
     def _of_input(self, role: InputRole, result: Tensor, view: ViewFacts) -> AliasOfInput:

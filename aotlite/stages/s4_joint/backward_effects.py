@@ -141,7 +141,7 @@ def what_happens(nodes: Sequence[Node], start: int) -> str:
     return ""
 
 
-def refuse_again(nodes: Iterable[Node]) -> None:
+def refuse_repeated_writes(nodes: Iterable[Node]) -> None:
     """Refuses to record a backward again that wrote memory of the forward: it would write twice."""
     for node in nodes:
         if writes_forward(node):

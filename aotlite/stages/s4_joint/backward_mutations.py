@@ -85,7 +85,7 @@ class BackwardRecording:
     """Its random state has `Arrived` inputs of its own (RNG-5)."""
 
 
-def settled(
+def with_backward_mutations(
     graph: Graph,
     meta: FunctionMeta,
     inputs: Sequence[CapturedInput],
@@ -97,7 +97,7 @@ def settled(
     Nodes of `wrappers` have no memory; those that are rebuilt are added to it. Raises
     UnsupportedError if the backward changes the geometry of a forward tensor, or writes a tangent.
     """
-    return _Settling(graph, meta, inputs, backward, wrappers).run()
+    return _MutationFinder(graph, meta, inputs, backward, wrappers).run()
 
 
 @attrs.define(eq=False, repr=False)
@@ -110,7 +110,7 @@ class _Found:
     """For each write: the results, as bits, of which one's tangent has to arrive for it."""
 
 
-class _Settling:
+class _MutationFinder:
     def __init__(
         self,
         graph: Graph,
@@ -296,7 +296,7 @@ class _Settling:
 class _Rewriting:
     """One rewriting of a joint graph: the backward's nodes read forward memory from `Current`s."""
 
-    def __init__(self, facts: _Settling) -> None:
+    def __init__(self, facts: _MutationFinder) -> None:
         self.facts = facts
         self.build = Builder(facts.graph.name)
         self.new: dict[Node, Node] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, ShapeError
-from aotlite.stages.s4_joint.backward_effects import refuse_again
+from aotlite.stages.s4_joint.backward_effects import refuse_repeated_writes
 from aotlite.stages.s4_joint.leaf_inputs import refuse_shapes
 from aotlite.stages.s4_joint.subclasses.tangents import flat_gradients
 from aotlite.stages.s4_joint.tangent_variants import (
@@ -106,7 +106,7 @@ def _note_users_error(
     recorder, run = recording.recorder, recording.run
     assert run is not None
     if len(roots) > 1:  # unknown whether they fail together or alone: recorded again
-        refuse_again(recorder.nodes[start:])
+        refuse_repeated_writes(recorder.nodes[start:])
     bits = run.bits.now or 0
     recording.paths.errors.update(
         {result: error for k, (result, _, _) in enumerate(roots) if bits >> k & 1}

@@ -26,7 +26,11 @@ from aotlite.stages.s4_joint.backward_effects import (
     has_backward_effects,
     has_observable_effects,
 )
-from aotlite.stages.s4_joint.backward_mutations import BackwardMutations, BackwardRecording, settled
+from aotlite.stages.s4_joint.backward_mutations import (
+    BackwardMutations,
+    BackwardRecording,
+    with_backward_mutations,
+)
 from aotlite.stages.s4_joint.instrumented_runs import (
     ArrivalHandlers,
     EngineRun,
@@ -149,7 +153,7 @@ class UserCodeRecording(TapeRecording):
             return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
         backward = BackwardRecording(self.visits, self.started, self.recorder)
         wrappers = self.recorder.wrapped.nodes
-        return settled(graph, self.meta, self.recorder.inputs, backward, wrappers)
+        return with_backward_mutations(graph, self.meta, self.recorder.inputs, backward, wrappers)
 
     def effects(self) -> tuple[BackwardEffect, ...]:
         """The effects of the backward, in order, with their conditions (TOK-4)."""

@@ -27,7 +27,7 @@ from aotlite.ir.graph import Node, Phase
 from aotlite.ir.op import OPS, Cost, Op
 from aotlite.stages.s8_partition.flow_network import UNLIMITED, ReducedNetwork
 from aotlite.stages.s8_partition.indexed_graph import IndexedGraph
-from aotlite.stages.shared.effect_tokens import refuse_again
+from aotlite.stages.shared.effect_tokens import refuse_recomputed_effect
 
 _FUSES, _DEAR, _VIEWS, _JOINS = 1, 2, 4, 8
 TRAITS = {
@@ -166,7 +166,7 @@ def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _See
             found[i] = "" if joint.tangents[i] else "it is an input"
         elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
             if type(node.target) is TokenOp:
-                refuse_again(node)
+                refuse_recomputed_effect(node)
                 found[i] = "an effect happens once"
             elif node.recompute is not True:
                 found[i] = _ban(node, traits[i], feeds=seen.feeds[i], compared=compared[i])

@@ -82,7 +82,7 @@ class _Threading:
             self.nodes.append(self.new.get(node, node))
 
     def _effect(self, node: Node, op: EffectOp) -> None:
-        refuse_again(node)
+        refuse_recomputed_effect(node)
         phase = node.phase
         role: Role = (Token if phase is Phase.FORWARD else BackwardToken)(op.effect)
         token = self.tokens.get(role)
@@ -157,7 +157,7 @@ def _first(token: Node) -> Node:
     return token
 
 
-def refuse_again(node: Node) -> None:
+def refuse_recomputed_effect(node: Node) -> None:
     """Raises TokenError for an effect in a checkpointed region: it would happen twice (TOK-6)."""
     if node.recompute is True:
         op = node.target
@@ -339,7 +339,7 @@ __all__ = [
     "LiftedBackend",
     "forward_tokens",
     "lifted",
-    "refuse_again",
+    "refuse_recomputed_effect",
     "unlifted",
     "unlifted_partition",
     "with_tokens",

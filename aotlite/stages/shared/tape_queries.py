@@ -78,20 +78,20 @@ def _accumulators(node: TapeNode | None) -> Iterator[TapeNode]:
 def passes_outside(
     starts: Iterable[Edge | None],
     sinks: Sequence[Edge | None],
-    ways: Sequence[tuple[Edge, Edge | None]],
+    crossings: Sequence[tuple[Edge, Edge | None]],
 ) -> bool:
     """Whether the gradient of one input would have to go through the outer history of another.
 
-    `ways` has for each input its edge in the capture, and the caller's edge.
+    `crossings` has for each input its edge in the capture, and the caller's edge.
     """
     order, _ = reachable([edge[0] for edge in starts if edge is not None])
     met = {node for node in order if isinstance(node, InputNode)}
     if not met:
         return False
-    left = [way[0] for edge, way in ways if edge[0] in met and way is not None]
+    left = [outer[0] for edge, outer in crossings if edge[0] in met and outer is not None]
     order, accumulating = reachable(left)
     beyond = {edge for node in (*order, *accumulating) for edge in node.edges}
-    return any(edge in sinks and way is not None and way in beyond for edge, way in ways)
+    return any(edge in sinks and outer is not None and outer in beyond for edge, outer in crossings)
 
 
 def passed(edges: Sequence[Edge | None]) -> dict[TapeNode, int]:

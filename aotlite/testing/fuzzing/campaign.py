@@ -41,13 +41,13 @@ def fuzz(**settings: Any) -> Tally:
     return run(Plan(**settings))
 
 
-def run(plan: Plan, told: Listener = lambda _: None) -> Tally:
-    """Runs a plan; calls `told` with the campaign a few times a second. Ctrl-C ends it early; the
-    tally has a note of it."""
+def run(plan: Plan, listener: Listener = lambda _: None) -> Tally:
+    """Runs a plan; calls `listener` with the campaign a few times a second. Ctrl-C ends it early,
+    which the tally notes."""
     tally = Tally(targets=plan.targets())
     ledger = Ledger(plan, tally)
     try:
-        return Campaign(plan, tally, ledger).run(told)
+        return Campaign(plan, tally, ledger).run(listener)
     finally:
         ledger.close()
 
@@ -75,7 +75,7 @@ class Campaign:
         for failure in tally.failures:
             self._queue(failure)
 
-    def run(self, told: Listener) -> Tally:
+    def run(self, listener: Listener) -> Tally:
         """Runs all threads to their end."""
         threads = [threading.Thread(target=self._work, args=(each,)) for each in self.workers]
         for thread in threads:
@@ -84,7 +84,7 @@ class Campaign:
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.5)
-                    told(self)
+                    listener(self)
         except KeyboardInterrupt:
             self.tally.is_interrupted = True
         finally:
@@ -94,7 +94,7 @@ class Campaign:
         if self.error is not None:
             raise self.error
         if not self.tally.is_interrupted:
-            told(self)
+            listener(self)
         return self.tally
 
     def _stop(self) -> None:

@@ -92,31 +92,31 @@ def _read(path: Path, identity: dict[str, Any] | None, tally: Tally) -> int:
         tally.notes.append(text)
     for number, line in enumerate(lines, 1):
         try:
-            told = json.loads(line)
+            record = json.loads(line)
             if number > 1:
-                tally.add(told)
+                tally.add(record)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _wrong(path, f"damaged in line {number}", "what a run wrote") from error
         if number == 1:
-            _check(path, told, identity)
+            _check(path, record, identity)
     if not lines and identity is None:
         raise _wrong(path, "without a line", "what a run wrote")
     return sum(len(line) + 1 for line in lines)
 
 
-def _check(path: Path, told: Any, identity: dict[str, Any] | None) -> None:
+def _check(path: Path, record: Any, identity: dict[str, Any] | None) -> None:
     """Raises `FormatError` unless a header is of this version and table, and of the plan."""
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise _other_format(path)
-    if told.get("version") != VERSION:
-        found = told.get("version")
+    if record.get("version") != VERSION:
+        found = record.get("version")
         raise _wrong(path, f"of version {found}", f"version {VERSION}: begin another ledger")
-    missing = [name for name in Plan().identity() if name not in told]
+    missing = [name for name in Plan().identity() if name not in record]
     if missing:
         raise _wrong(path, f"without {missing[0]}", "what a run wrote")
     for name, value in (identity or {"table": ALIASING.mark}).items():
-        if told.get(name) != value:
-            raise _wrong(path, f"of {name} {told.get(name)!r}", f"{value!r}: {_advice(name)}")
+        if record.get(name) != value:
+            raise _wrong(path, f"of {name} {record.get(name)!r}", f"{value!r}: {_advice(name)}")
 
 
 def _other_format(path: Path) -> Exception:

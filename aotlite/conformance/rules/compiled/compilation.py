@@ -51,7 +51,7 @@ from aotlite.conformance.models.compiled_functions import (
 )
 from aotlite.conformance.models.random_writes import Program, enact, few, smaller
 from aotlite.conformance.rules import attempt, expect, rule
-from aotlite.conformance.witnesses.functions import told
+from aotlite.conformance.witnesses.functions import tried_on_copies
 
 
 @same("META-14", "a returned argument is the same object", values, identity)
@@ -356,7 +356,7 @@ def untouched(on: Adapter, case: str) -> None:
         on.mul_(a, 2.0)
         return on.add(a, b) if case == "shape" else on.select(a, 0, 5)
 
-    compiled = on.compile(told(on, body, [a, b]))
+    compiled = on.compile(tried_on_copies(on, body, [a, b]))
     error = attempt(on.call, compiled, [a, b])
     expect(error is not None, True, "whether the call is refused")
     expect(on.to_list(a), [1.0, 2.0], "the argument after the refused call")

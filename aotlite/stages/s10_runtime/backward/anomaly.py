@@ -86,7 +86,7 @@ class CompiledAnomalyTraces:
             _check_readings(look, call, given)
         if look.failure is not None:
             node, error = look.failure
-            raise noted(again(error), *notes_within(look, node, call))
+            raise noted(copied_error(error), *notes_within(look, node, call))
         return look.is_whole
 
     def _of(self, arriving: Roles, wanted: Roles | None) -> CompiledAnomalyTrace:
@@ -196,7 +196,7 @@ def _inside(node: TapeNode) -> tuple[list[FrameSummary], str]:
     return [last], " (of the compiled function the last line alone)"
 
 
-def again(error: Exception) -> Exception:
+def copied_error(error: Exception) -> Exception:
     """A copy of an error for this call; the same object if a user's class cannot be copied."""
     try:
         made = copy.copy(error)

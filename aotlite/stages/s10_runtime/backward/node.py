@@ -26,7 +26,7 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture_inputs import SourceRole
-from aotlite.stages.s10_runtime.backward.anomaly import again
+from aotlite.stages.s10_runtime.backward.anomaly import copied_error
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory.mutations import (
     TensorForm,
@@ -274,12 +274,12 @@ class CompiledBackward(TapeNode):
         return grad if self.plan.wrapped[index] else whole(grad)
 
     def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
-        inside = self.plan.derivatives.inside
-        if inside is None or self.saved is None:
+        checks = self.plan.derivatives.nan_checks
+        if checks is None or self.saved is None:
             return False
         if STATE.wrappers:
             grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
-        return inside.look(self, grads, wanted)
+        return checks.look(self, grads, wanted)
 
     def before_write(self, storage: Storage) -> None:
         copy_before_write(self, storage)
@@ -311,7 +311,7 @@ class CompiledBackward(TapeNode):
         plan = self.plan
         for role, error in plan.errors.items():
             if role not in absent:
-                raise again(error)
+                raise copied_error(error)
         packed = getattr(self, "_packed", None)
         read = plan.read(absent)
         saved = zip(plan.saved_tensors, read, self.saved_versions, strict=True)

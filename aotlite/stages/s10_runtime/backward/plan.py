@@ -127,7 +127,7 @@ class Derivatives:
     """Why it is refused, or why `splits` is False."""
     splits: bool = True
     """A gradient may arrive in parts: the backward is linear in it (DBL-1)."""
-    inside: NanChecks | None = None
+    nan_checks: NanChecks | None = None
     """The checks of anomaly mode (JNT-8); None where they look at the resulting gradients only."""
     order: int = 1
     """The order of the derivatives that the backward computes (DBL-2)."""

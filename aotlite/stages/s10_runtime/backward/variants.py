@@ -18,7 +18,7 @@ from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect
 from aotlite.stages.records.metadata.subclass_meta import gradient_of
-from aotlite.stages.s10_runtime.backward.anomaly import again
+from aotlite.stages.s10_runtime.backward.anomaly import copied_error
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
@@ -85,7 +85,7 @@ def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph
     arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
     graph, choice = chosen(graph, plan.facts.arrival_choices, arrived)
     if choice.error is not None:
-        raise again(choice.error)
+        raise copied_error(choice.error)
     known = {
         role: how for role, how in plan.facts.subclass_metas.items() if isinstance(role, Tangent)
     }

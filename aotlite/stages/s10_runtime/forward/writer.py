@@ -37,7 +37,7 @@ from aotlite.stages.s10_runtime.backward.memory.version_checks import (
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
-from aotlite.stages.s10_runtime.effect_isolation import held_call
+from aotlite.stages.s10_runtime.effect_isolation import isolated_call
 from aotlite.stages.s10_runtime.forward.hooks import HookWriter
 from aotlite.stages.s10_runtime.forward.inputs import InputTexts, copy_line
 from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter
@@ -182,7 +182,7 @@ class EntryWriter:
         self.draws.begin()
         values += self._draw_inputs(len(plan.inputs) - 2)
         given = many or f"[{', '.join(values)}]"
-        call = self._held(inputs, roles, given)
+        call = self._run_call(inputs, roles, given)
         names = self._outputs()
         saved = [i for i, role in enumerate(plan.forward.output_roles) if isinstance(role, Saved)]
         left = ", ".join([*names, "*saved"] if saved and names else names or ["saved"])
@@ -199,13 +199,15 @@ class EntryWriter:
         if plan.sets_generator:
             self.draws.end(*map(self.variables.returned, (NextSeed(), NextOffset())))
 
-    def _held(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
+    def _run_call(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
         """The expression that runs the forward, with the checks of its effects (TOK-7)."""
         graph, compact = self.plan.forward, self.plan.is_compact
         reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
         storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
         draws = self.draws.reads or self.draws.consumed != 0
-        return held_call(self.source, graph, "run", given, storages, draws=draws, compact=compact)
+        return isolated_call(
+            self.source, graph, "run", given, storages, draws=draws, compact=compact
+        )
 
     def _draw_inputs(self, first: int) -> list[str]:
         values = self.draws.inputs(is_compact=self.plan.is_compact)

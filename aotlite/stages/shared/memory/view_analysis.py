@@ -50,7 +50,7 @@ class ViewAnalysis:
         self._seen: dict[Node, ViewOf] = {}
         for node in graph.nodes:
             if type(node.target) is not PureOp and node.op == "call":
-                self._seen[node] = self._sight(node)
+                self._seen[node] = self._view_of(node)
 
     def __getitem__(self, node: Node) -> ViewOf:
         found = self._seen.get(node)
@@ -58,10 +58,10 @@ class ViewAnalysis:
             found = self._seen[node] = _fresh(node)
         return found
 
-    def _sight(self, node: Node) -> ViewOf:
+    def _view_of(self, node: Node) -> ViewOf:
         op = node.target
         if isinstance(op, ViewOp):
-            return _further(self[node.args[0]], op, node.args, node, node)
+            return _extended(self[node.args[0]], op, node.args, node, node)
         if isinstance(op, InplaceOp):
             return self[node.args[0]]
         if isinstance(op, GeometryOp):
@@ -69,7 +69,7 @@ class ViewAnalysis:
         if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
             whole = node.args[0]
             view, rest = whole.target.parts(whole.args)[node.args[1]]
-            return _further(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
+            return _extended(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
         return _fresh(node)
 
 
@@ -85,7 +85,7 @@ def _fresh(node: Node) -> ViewOf:
 
 def _moved(seen: ViewAnalysis, op: GeometryOp, node: Node) -> ViewOf:
     before = seen[node.args[0]]
-    after = _further(before, op.view, node.args, node, before.object)
+    after = _extended(before, op.view, node.args, node, before.object)
     step, moves = after.chain[-1], before.moves
     if op.view is AS_STRIDED:  # whatever the object went through, it is this window now
         start = after.start - seen[before.object].start
@@ -93,7 +93,7 @@ def _moved(seen: ViewAnalysis, op: GeometryOp, node: Node) -> ViewOf:
     return attrs.evolve(after, moves=moves.then(step))
 
 
-def _further(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> ViewOf:
+def _extended(sight: ViewOf, op: ViewOp, args: tuple[Any, ...], node: Node, made: Node) -> ViewOf:
     operand: TensorMeta = args[0].meta
     result: TensorMeta = node.meta  # type: ignore[assignment]
     family = sight.family
@@ -113,7 +113,7 @@ def layout_of(given: CapturedInput) -> tuple[Geometry, int]:
     return (meta.shape, meta.stride, given.entry_offset), meta.dtype.itemsize
 
 
-def behind(chain: ViewChain, first: ViewOf) -> ViewChain:
+def rest_of_chain(chain: ViewChain, first: ViewOf) -> ViewChain:
     """The rest of a chain after the view `first`, through which it leads.
     An as_strided step is rebased: its offset counts from `first`'s first element then."""
     steps, before = chain.steps, first.chain.steps

@@ -142,7 +142,7 @@ def _is_leaf_of_its_own(tensor: Tensor) -> bool:
     return apart and not root_of(tensor).requires_grad
 
 
-def ways(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:
+def base_edges(families: Iterable[CapturedFamily]) -> list[tuple[Edge, Edge | None]]:
     """For each family the edge of its base in the capture, and outside."""
     return [(each.entry, each.outside.edge()) for each in families if each.entry is not None]
 

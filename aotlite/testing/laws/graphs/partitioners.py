@@ -146,11 +146,11 @@ def _says_whose_memory(partition: Partitioner, case: GraphCase) -> None:
 
 def _check_owner(saved: Any, value: ArrayValue, callers: dict[Any, ArrayValue]) -> None:
     owners = [r for r, v in callers.items() if not isinstance(r, Saved) and shares(value, v)]
-    told = saved.owner
-    if told is None:  # a seed and an offset are made for each call, and belong to nobody
+    owner = saved.owner
+    if owner is None:  # a seed and an offset are made for each call, and belong to nobody
         owners = [role for role in owners if not isinstance(role, RNG_INPUTS)]
-    if value.meta.numel and (told not in owners if told is not None else bool(owners)):
-        got = "nobody's memory" if told is None else f"memory of {told}"
+    if value.meta.numel and (owner not in owners if owner is not None else bool(owners)):
+        got = "nobody's memory" if owner is None else f"memory of {owner}"
         said = ", ".join(map(str, owners)) or "nobody's"
         raise broken(f"{saved.name} is saved as {got}, expected {said}: that is where it lies")
 
