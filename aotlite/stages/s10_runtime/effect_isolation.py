@@ -27,7 +27,7 @@ _HINT = (
 )
 
 
-def isolated_call(
+def run_call(
     source: FunctionSource,
     graph: Graph,
     run: str,
@@ -78,4 +78,4 @@ def run_isolated(
     return found
 
 
-__all__ = ["isolated_call"]
+__all__ = ["run_call"]

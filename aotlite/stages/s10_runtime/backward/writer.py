@@ -32,7 +32,7 @@ from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
-from aotlite.stages.s10_runtime.effect_isolation import isolated_call
+from aotlite.stages.s10_runtime.effect_isolation import run_call
 from aotlite.stages.s10_runtime.rng import RngWriter
 from aotlite.stages.s10_runtime.source import MANY, ORDER, FunctionSource, listed
 from aotlite.stages.s10_runtime.subclass_code import (
@@ -178,7 +178,7 @@ class BackwardWriter:
         # Memory of saved tensors; with effects no value is copied on write (PART-37).
         storages = [f"node.saved_versions[{i}][0]" for i in range(len(plan.saved_tensors))]
         draws = self.draws.reads or self.draws.consumed != 0
-        call = isolated_call(
+        call = run_call(
             self.source, self.graph, "run", given, storages, draws=draws, compact=compact
         )
         if compact:

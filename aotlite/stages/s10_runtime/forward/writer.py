@@ -37,7 +37,7 @@ from aotlite.stages.s10_runtime.backward.memory.version_checks import (
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
 from aotlite.stages.s10_runtime.backward.single_visit import SingleVisitBackward
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
-from aotlite.stages.s10_runtime.effect_isolation import isolated_call
+from aotlite.stages.s10_runtime.effect_isolation import run_call
 from aotlite.stages.s10_runtime.forward.hooks import HookWriter
 from aotlite.stages.s10_runtime.forward.inputs import InputTexts, copy_line
 from aotlite.stages.s10_runtime.forward.metadata_updates import MetadataUpdateWriter
@@ -205,9 +205,7 @@ class EntryWriter:
         reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
         storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
         draws = self.draws.reads or self.draws.consumed != 0
-        return isolated_call(
-            self.source, graph, "run", given, storages, draws=draws, compact=compact
-        )
+        return run_call(self.source, graph, "run", given, storages, draws=draws, compact=compact)
 
     def _draw_inputs(self, first: int) -> list[str]:
         values = self.draws.inputs(is_compact=self.plan.is_compact)
