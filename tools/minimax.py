@@ -185,7 +185,7 @@ def _log(name: str, degree: int, dtype: str) -> Fit:
 
 
 def _log_by_quotient(name: str, degree: int) -> Fit:
-    """Of s = f / (2 + f): log(1 + f) = 2 atanh(s)."""
+    """A fit in s = f / (2 + f), as log(1 + f) = 2 atanh(s)."""
 
     def of(z: Any) -> Any:
         s = mp.sqrt(z)

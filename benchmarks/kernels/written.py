@@ -33,7 +33,7 @@ SCRATCH = 1 << 16
 
 @cache
 def _built() -> tempfile.TemporaryDirectory[str]:
-    """Where this process keeps its libraries, removed at its end."""
+    """The folder of this process' libraries, which is removed at its end."""
     return tempfile.TemporaryDirectory(prefix="aotlite-handwritten-")
 
 

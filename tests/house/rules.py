@@ -43,7 +43,7 @@ def imports_torch(source: Source) -> Iterator[str]:
 
 
 def imports_of(package: str, source: Source) -> list[Scope]:
-    """Where a module imports a package."""
+    """The imports of a package in a module."""
     if not _mentions(package).search(source.text):
         return []
     return [each.scope for each in imports(source) if is_within(each.name, package)]

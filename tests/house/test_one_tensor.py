@@ -11,7 +11,7 @@ from tests.house.sources import ROOT
 
 
 def printed(*arguments):
-    """What the command prints, from a process that has imported and run nothing yet."""
+    """The output of the command in a fresh process."""
     command = [sys.executable, "-m", "tests.house.one_tensor", *arguments]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("AOTLITE_")}
     found = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, check=True)

@@ -135,7 +135,7 @@ def trials() -> dict[str, Trial]:
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, Verdict]:
-    """Those of a process of its own, which runs them all: this one has imported aotlite."""
+    """The verdicts of all trials, from a fresh process, as this one has imported aotlite."""
     program = f"""
 import attrs, json
 from tests.mutation import child

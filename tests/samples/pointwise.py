@@ -52,7 +52,7 @@ _COMPLEX_TOO = (
 
 
 def floats(name: str, *args: object, complex_too: bool = False) -> Iterable[Sample]:
-    """Of an op that takes floats: layouts, special values, 16-bit floats, complex, smooth ones."""
+    """Samples of an op of floats: layouts, special values, 16-bit floats, complex, smooth ones."""
     make = _DOMAINS.get(name, array)
     yield from (Sample((a, *args)) for a in layouts("float32", make))
     yield from (Sample((special(dtype), *args)) for dtype in ("float32", "float64"))

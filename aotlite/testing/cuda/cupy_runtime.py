@@ -85,7 +85,7 @@ POOLS = [Pool() for _ in range(DEVICES)]
 
 
 MEMORIES: weakref.WeakSet[EmulatedMemory] = weakref.WeakSet()
-"""What the devices own, so that an address tells its device."""
+"""The memories of all devices, by which the device of an address is found."""
 
 
 class EmulatedMemory:
@@ -176,7 +176,7 @@ class Device:
 
 
 NO_DEVICE = -2
-"""What CUDA gives of memory that it does not know."""
+"""CUDA's device number for memory that it does not know."""
 
 
 def _attributes(address: int) -> Any:

@@ -159,6 +159,6 @@ def picture(tensor: Any) -> Any:
 
 
 def _shared(tensors: list[Any]) -> list[int]:
-    """Which of them have one storage."""
+    """The groups of tensors on one storage."""
     owners = [None if tensor is None else id(tensor.storage) for tensor in tensors]
     return [owners.index(owner) for owner in owners]

@@ -141,7 +141,7 @@ def _seen(observer: _Observer, number: int, value: Any, storages: dict[int, int]
 
 
 def check_facts(value: Any) -> None:
-    """What a tensor remembers for guards is what asking anew gives; it goes on remembering it."""
+    """Checks that the facts cached for guards are those computed anew, and stay cached."""
     kept, value.facts = value.facts, None
     found = facts_of(value)
     value.facts = kept

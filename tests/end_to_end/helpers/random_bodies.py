@@ -105,7 +105,7 @@ def _view(w: BodyWriter) -> str | None:
 
 
 def view_text(rng: Random, value: Any) -> str | None:
-    """What after a tensor's name makes a view of it."""
+    """The text after a tensor's name that makes a view of it."""
     shape, rank, count = value.shape, value.ndim, value.numel()
     dim = rng.randrange(rank) if rank else 0
     size = shape[dim] if rank else 1
@@ -363,7 +363,7 @@ def _random(w: BodyWriter) -> str | None:
 
 # ----------------------------------------------------------------------------------- the results
 def result_text(w: BodyWriter) -> str:
-    """What the function returns: tensors in containers, and other things among them."""
+    """The result of the function: tensors in containers, among other values."""
     rng = w.rng
     items = [w.pick(made=0.8) or "None" for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
     if w.groups and rng.random() < 0.5:

@@ -335,7 +335,7 @@ class Author:
         ]
 
     def after_backward(self) -> None:
-        """What is done with gradients."""
+        """Writes lines that use gradients."""
         leaves = self.leaves()
         if not leaves:
             return
@@ -401,7 +401,7 @@ class Author:
         return result is not None and self.after(result)
 
     def after(self, result: str) -> bool:
-        """What follows a call."""
+        """Writes the lines after a call."""
         if result not in self.scope:
             return False  # the call raises, and is the last
         for _ in range(self.rng.choice((0, 0, 0, 1, 1, 2))):

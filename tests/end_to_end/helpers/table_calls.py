@@ -24,7 +24,7 @@ from tests.laws.helpers.composites import entry
 from tests.samples import samples_of
 
 LITERAL = 80
-"""So many elements are written out; longer arrays get numbers of another kind."""
+"""The most elements that are written out; longer arrays get other numbers."""
 _PLAIN = (bool, int, float, complex, str, slice, type(None))
 
 
@@ -91,7 +91,7 @@ def dtype_name(dtype: DType) -> str:
 
 
 def made_text(array: np.ndarray, seed: int, *, grad: bool, again: bool, laid: bool) -> str:
-    """What makes a tensor like the array; `again`: with other numbers that are as good."""
+    """The expression of a tensor like the array; `again`: with other, equally valid numbers."""
     dtype = dtypes.from_numpy(array.dtype)
     words = [f"dtype={dtype_name(dtype)}", *["grad=True"] * (grad and dtype.is_differentiable)]
     if array.size > LITERAL or array.size == 0:

@@ -43,7 +43,7 @@ class World:
     error: Exception | None = None
     """The error of the call."""
     untouched: bool = True
-    """Where the call raised: whether the setup values are as they were."""
+    """Whether a call that raised left the setup values unchanged."""
     grad_mode: bool = True
     plain: list[Any] = attrs.field(factory=list)
     """The results that are no tensors, None for tensors."""
@@ -113,7 +113,7 @@ def world_of(function: Body, setup: list[Any], call: Call, engine: Aotlite | Non
 def _continue(
     call: Call, engine: Aotlite, world: World, setup: list[Any], results: Sequence[Any]
 ) -> None:
-    """What the user does with the results."""
+    """Runs the user's actions on the results."""
     tensors = [r for r in results if isinstance(r, al.Tensor)]
     world.plain = [None if isinstance(r, al.Tensor) else (type(r), r) for r in results]
     values = [*setup, *tensors]
@@ -172,7 +172,7 @@ def _seen(kept: list[Any], *, looks: bool) -> list[Seen]:
 
 
 def check_facts(value: Any) -> None:
-    """What a tensor remembers for guards is what asking anew gives, which it then remembers."""
+    """Checks that the facts cached for guards are those computed anew, and caches these."""
     kept, value.facts = value.facts, None
     kept = kept.facts if isinstance(kept, Mark) else kept
     found = facts_of(value)
@@ -222,7 +222,7 @@ def _backward(
 
 
 def _gradients(kept: list[Any]) -> list[Any]:
-    """Of each object None, or its gradient's values, strides, and storage among the others'."""
+    """For each object None, or its gradient's values, strides and number of storage."""
     storages = {id(value.storage): -1 - i for i, value in enumerate(kept)}
     found: list[Any] = []
     for value in kept:

@@ -158,7 +158,7 @@ def arguments(program: Hooked) -> tuple[list[Any], list[Any]]:
 
 
 def world(program: Hooked, *, compiled: bool, calls: int = 2) -> list[Any]:
-    """What is there after each call and its backward; raises UnsupportedError for a refusal."""
+    """The picture after each call and its backward; raises UnsupportedError for a refusal."""
     outside = Outside()
     function = function_of(program, outside)
     called = al.compile(function, backend="reference") if compiled else function

@@ -30,7 +30,7 @@ class MemoryStep:
 
 @attrs.frozen
 class MemoryProgram:
-    """What is passed, by kind; what is done; which values are returned."""
+    """The kinds of arguments, the steps, and the numbers of the results."""
 
     inputs: tuple[str, ...]
     steps: tuple[MemoryStep, ...]

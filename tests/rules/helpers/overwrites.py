@@ -178,7 +178,7 @@ def writes() -> tuple[Write, ...]:
 
 
 def covering() -> tuple[Write, ...]:
-    """Those that leave nothing of the old value."""
+    """The writes that leave nothing of the old value."""
     return tuple([write for write in writes() if write.covers()])
 
 
@@ -305,5 +305,5 @@ def shown(found: Any) -> Any:
 
 
 def nones(found: Any) -> Any:
-    """Which gradients are None."""
+    """Whether each gradient is None."""
     return [grad is None for grad in found] if isinstance(found, list) else found

@@ -82,7 +82,7 @@ class Session:
         return made, tuple(passed)
 
     def world(self, function: Callable[..., Any], pattern: tuple[Place, ...]) -> World:
-        """What can be observed of one call."""
+        """The observation of one call."""
         made, passed = self.setup(pattern)
         return world_of(function, made, Call(passed))
 
@@ -120,7 +120,7 @@ class Session:
         )
 
     def _shared(self, pattern: tuple[Place, ...]) -> Any:
-        """Which arguments lie in the buffer that is written, and at what distance they overlap."""
+        """The arguments in the written buffer, and the distances at which they overlap."""
         objects = objects_of(pattern)
         parts = [i for i in dict.fromkeys(objects) if pattern[i][0] == "part"]
         if len(parts) < 2 or not any(objects[i] in parts for i in self.written):

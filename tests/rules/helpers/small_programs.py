@@ -175,7 +175,7 @@ class Small:
     arguments: str
     steps: tuple[tuple[str, int, int], ...]
     results: tuple[int, ...]
-    """Which values, counted from the newest."""
+    """The numbers of the results, counted from the newest value."""
     grad: bool = True
     keeps: bool = False
     """Whether writes may stay in the graph."""
@@ -235,7 +235,7 @@ _REASONS: tuple[tuple[str, set[str]], ...] = (
     ("what detach|made a leaf|a leaf that", {"leaf", "detach", "detach_", "requires_grad_"}),
     ("the gradient of a tensor from outside", {"gradient"}),
 )
-"""What a refusal of a program that eager runs says, and the steps of which there must be one."""
+"""Text of a refusal -> the steps of which the program must have one."""
 
 
 def _has_reason(text: str, program: Small) -> bool:
@@ -246,7 +246,7 @@ def _has_reason(text: str, program: Small) -> bool:
 
 
 def _faults(compiled: Any) -> list[str]:
-    """What is wrong with the records of a compiled function: META-26, SAV-4."""
+    """The faults of the records of a compiled function: META-26, SAV-4."""
     found = []
     for entry in compiled.entries:
         found += entry.meta.differences(pickle.loads(pickle.dumps(entry.meta)))

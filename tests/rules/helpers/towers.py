@@ -33,7 +33,7 @@ def total(tensors: Sequence[Any]) -> Any:
 
 
 def history_of(grads: Sequence[Any]) -> list[Any]:
-    """Those gradients that can be differentiated."""
+    """The gradients that can be differentiated."""
     return [g for g in grads if g is not None and g.requires_grad]
 
 

@@ -25,13 +25,13 @@ KINDS = ("leaf", "computed", "computed", "part", "turned", "plain", "view of a l
 @attrs.frozen
 class Program:
     kinds: tuple[str, ...]
-    """Of the operands; `twin` is a view of the memory of the first one."""
+    """The kinds of the operands; `twin` is a view of the memory of the first one."""
     narrow: tuple[bool, ...]
     """The operands that are float32."""
     steps: tuple[tuple[str, int, int], ...]
     """Names, and the places of two values: operands, and what steps before have given."""
     results: tuple[tuple[str, int], ...]
-    """Which view of which value."""
+    """The results: a view and a value each."""
     picks: tuple[int, ...]
     """For each order bits of what its gradients are those of."""
     calls: int = 1

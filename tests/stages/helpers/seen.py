@@ -28,7 +28,7 @@ def seen(value: Any) -> Any:
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
-    """What the call gives, each of its results as `seen`; the class of what it raises."""
+    """The results of a call, each as `seen`; or the class of its error."""
     try:
         found = function(*args)
     except Exception as error:

@@ -29,7 +29,7 @@ ORDERS = (FORWARD, REVERSED, SHUFFLED)
 FLAGS = ("-O0",)
 """Optimized, a vector is stored in parts, and nobody sees that its address is a wrong one."""
 ALIGNMENT = 256
-"""Of the memory that CUDA gives."""
+"""The alignment of CUDA's memory, in bytes."""
 
 
 def build(

@@ -163,7 +163,7 @@ def small_inputs(program: LoopProgram) -> list[Any]:
 
 
 def batches(cases: Iterable[Case], count: int = MANY) -> Iterator[list[Case]]:
-    """So many cases at a time."""
+    """Yields the cases in batches of `count`."""
     batch: list[Case] = []
     for case in cases:
         batch.append(case)
