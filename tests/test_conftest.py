@@ -130,11 +130,13 @@ def outcomes(output: str) -> list[str]:
 
 
 @pytest.mark.slow("starts pytest and its workers")
-@pytest.mark.parametrize("chosen", [(), ("-k", "5 or a-1 or 4")], ids=["all", "chosen"])
-def test_rows_that_a_worker_runs_as_one_item_end_as_they_do_apart(tmp_path, chosen):
+@pytest.mark.parametrize(
+    ("chosen", "workers"), [((), "2"), (("-k", "5 or a-1 or 4"), "1")], ids=["all", "chosen"]
+)
+def test_rows_that_a_worker_runs_as_one_item_end_as_they_do_apart(tmp_path, chosen, workers):
     options = ("-rA", "--tb=line", *chosen)
     apart = run_tests(tmp_path, ROWS, *options, "-p", "no:xdist", conftest_ending=TORCH)
-    joined = run_tests(tmp_path, ROWS, *options, "-n", "2", conftest_ending=TORCH)
+    joined = run_tests(tmp_path, ROWS, *options, "-n", workers, conftest_ending=TORCH)
     assert [] != outcomes(apart) == outcomes(joined)
     for count in re.findall("^(?:rows|PyTorch).*$", apart, re.MULTILINE):
         assert count in joined.splitlines()
