@@ -6,7 +6,6 @@ it takes a float of an integer of a float for its whole part.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -33,14 +32,20 @@ FORMS: dict[str, Callable[[al.Tensor, int, int], al.Tensor]] = {
 @pytest.mark.parametrize("columns", [1, 2, 3, 8])
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_that_a_branch_loads(form: str, columns: int) -> None:
-    for dtype, (rows, low, high) in itertools.product(
-        DTYPES, [(17, 1, 1), (171, 3, 5), (40, 33, 2)]
-    ):
-        numbers = np.arange(1, rows * columns + 1).reshape(rows, columns).astype(dtype)
-        x = al.tensor(numbers)
-        expected = FORMS[form](x, low, high)
-        found = al.compile(FORMS[form], backend="cpu")(x, low, high)
-        assert np.array_equal(np.asarray(expected), np.asarray(found)), (dtype, rows, low, high)
+    """Of three lengths in one text, which has a kernel for each."""
+    sizes = [(17, 1, 1), (171, 3, 5), (40, 33, 2)]
+
+    def three(*given: al.Tensor) -> list[al.Tensor]:
+        pairs = zip(given, sizes, strict=True)
+        return [FORMS[form](x, low, high) for x, (_, low, high) in pairs]
+
+    for dtype in DTYPES:
+        counts = [np.arange(1, rows * columns + 1) for rows, _, _ in sizes]
+        arrays = [count.reshape(-1, columns).astype(dtype) for count in counts]
+        given = [al.tensor(array) for array in arrays]
+        every = zip(three(*given), al.compile(three, backend="cpu")(*given), sizes, strict=True)
+        for expected, found, size in every:
+            assert np.array_equal(np.asarray(expected), np.asarray(found)), (dtype, *size)
 
 
 @pytest.mark.parametrize("columns", [2, 3])
