@@ -10,6 +10,7 @@ from aotlite.backends.cuda.driver import nvrtc
 from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.ir.errors import BackendError, MissingExtraError
 from tests.backends.cuda.helpers import cuda_cases
+from tests.backends.cuda.helpers.single_kernels import quick_flags
 
 needs_nvrtc = pytest.mark.skipif(
     not nvrtc.is_installed(), reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
@@ -24,7 +25,8 @@ def test_every_kind_of_kernel_becomes_a_cubin(architecture: str) -> None:
     programs = {key: cases[key][0] for key in NAMES}
     programs |= {key: program for key, (program, _) in cuda_cases.functions().items()}
     text, launches = print_units(programs)
-    cubin = nvrtc.compile_cubin(text, architecture)
+    flags = nvrtc.FLAGS if architecture == "sm_90" else quick_flags()
+    cubin = nvrtc.compile_cubin(text, architecture, flags)
     assert cubin.startswith(b"\x7fELF")
     names = [launch.name for found in launches.values() for launch in found]
     assert len(programs) <= len(names)

@@ -35,6 +35,7 @@ from tests.backends.cuda.helpers.single_kernels import (
     cases_of_graphs,
     check,
     check_cubins,
+    quick_flags,
 )
 from tests.backends.cuda.test_printer import differences
 from tests.backends.loops.helpers.drawn_programs import drawn
@@ -115,13 +116,6 @@ def of_drawn(seeds: range) -> Graphs:
     for seed in seeds:
         program, inputs = drawn(seed)
         yield f"drawn {seed}", program, inputs
-
-
-def quick_flags() -> tuple[str, ...]:
-    """Flags with which NVRTC takes and refuses the same texts in half the time: what it spends on
-    optimisations."""
-    can = int(nvrtc.version().split(".")[0]) >= 13
-    return (*nvrtc.FLAGS, "--Ofast-compile=max") if can else nvrtc.FLAGS
 
 
 def right(
