@@ -29,6 +29,16 @@ UPDATE = "install a newer NVIDIA driver (580 or later for CUDA 13, 525 or later 
 EQUAL = "compiles, runs and equals eager mode on"
 
 
+@attrs.frozen
+class Device:
+    """The first CUDA device."""
+
+    name: str
+    capability: tuple[int, int]
+    memory: tuple[int, int]
+    """(free, total) bytes."""
+
+
 @attrs.frozen(kw_only=True)
 class CudaInstallation:
     """The CUDA installation of a machine. Versions are CUDA's numbers: 13020 is 13.2."""
@@ -48,10 +58,7 @@ class CudaInstallation:
     devices: int = 0
     why: str = ""
     """Why there are no devices."""
-    device: str = ""
-    capability: tuple[int, int] = (0, 0)
-    memory: tuple[int, int] = (0, 0)
-    """(free, total) bytes of the device."""
+    device: Device | None = None
     nvrtc: Outcome | None = None
     """NVRTC's version, or why it cannot be loaded; None if it is not installed."""
     nvrtc_wheels: dict[str, str] = attrs.field(factory=dict)
@@ -76,8 +83,8 @@ def backend(facts: CudaInstallation) -> Finding:
         why = "not tried" if first is None else f"{first.name}: {first.value}"
         advice = "" if first is None else first.advice
         return Finding("Backends", "cuda", "absent", why, advice)
-    if facts.kernel.works:
-        return Finding("Backends", "cuda", "ok", f"{EQUAL} {facts.device}")
+    if facts.kernel.works and facts.device is not None:
+        return Finding("Backends", "cuda", "ok", f"{EQUAL} {facts.device.name}")
     advice = "backend='reference' runs without kernels"
     return Finding("Backends", "cuda", "broken", facts.kernel.text, advice)
 
@@ -125,12 +132,13 @@ def _driver(facts: CudaInstallation) -> Finding:
 
 def _device(facts: CudaInstallation) -> Finding:
     name = "CUDA device"
-    if facts.devices:
-        gib = [f"{count / 2**30:.1f}" for count in facts.memory]
-        major, minor = facts.capability
-        text = f"{facts.device}, compute capability {major}.{minor}, {gib[0]} of {gib[1]} GiB free"
+    device = facts.device
+    if facts.devices and device is not None:
+        gib = [f"{count / 2**30:.1f}" for count in device.memory]
+        major, minor = device.capability
+        text = f"{device.name}, compute capability {major}.{minor}, {gib[0]} of {gib[1]} GiB free"
         more = f"; {facts.devices} devices" if facts.devices > 1 else ""
-        if facts.capability < LEAST_CAPABILITY:
+        if device.capability < LEAST_CAPABILITY:
             least = ".".join(map(str, LEAST_CAPABILITY))
             wanted = f"a device of compute capability {least} or newer"
             return Finding(SECTION, name, "broken", f"{text}; too old", wanted)
@@ -209,9 +217,9 @@ try:
     if found["devices"]:
         said = runtime.getDeviceProperties(0)
         name = said["name"]
-        found["device"] = name.decode() if isinstance(name, bytes) else name
-        found["capability"] = [said["major"], said["minor"]]
-        found["memory"] = list(runtime.memGetInfo())
+        name = name.decode() if isinstance(name, bytes) else name
+        capability = [said["major"], said["minor"]]
+        found["device"] = [name, capability, list(runtime.memGetInfo())]
 except ImportError:
     pass
 except Exception as error:
@@ -237,8 +245,9 @@ def facts() -> CudaInstallation:
     probed = probes.python(_PROBE)
     if probed.works:
         said = json.loads(probed.text.splitlines()[-1])
-        for name in ("capability", "memory"):
-            said[name] = tuple(said.get(name, (0, 0)))
+        if "device" in said:
+            name, capability, memory = said["device"]
+            said["device"] = Device(name, tuple(capability), tuple(memory))
         found = attrs.evolve(found, **said)
     else:
         found = attrs.evolve(found, why=probed.text)

@@ -109,6 +109,9 @@ def _shared(xp: Any, a: Any, axis: int, shares: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------------- the ops
+_SCALES = "float? scales_h=None, float? scales_w=None"
+
+
 def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
     if len(self.shape) != 4 or 0 in self.shape[1:]:
         raise ShapeError(
@@ -125,81 +128,98 @@ def _image(name: str, self: TensorMeta, size: Shape) -> TensorMeta:
     return image_like(self, (*self.shape[:2], *size))
 
 
-def _declare(name: str, align: str) -> tuple[PureOp, PureOp]:
-    """The op `name` and the gradient of it, an op too; `align` is the text of that parameter."""
-    backward = name + "_backward"
+def _gradient_image(
+    name: str, grad_output: TensorMeta, output_size: Shape, input_size: Shape
+) -> TensorMeta:
+    if grad_output.shape != (*input_size[:2], *output_size):
+        raise ShapeError(
+            f"{name}: argument 'grad_output' has shape {grad_output.shape}, expected "
+            f"{(*input_size[:2], *output_size)}"
+        )
+    _image(name, grad_output, output_size)
+    if any(n < 1 for n in input_size[2:]):
+        raise ShapeError(
+            f"{name}: argument 'input_size' is {input_size}, expected sizes of at least 1"
+        )
+    return image_like(grad_output, input_size)
 
-    def settled(rest: tuple[Any, ...]) -> tuple[bool, Scales]:
-        return (rest[0] if align else False), (rest[-2], rest[-1])
+
+def _settled(align: str, rest: tuple[Any, ...]) -> tuple[bool, Scales]:
+    """(align_corners, scales) of the arguments behind the sizes."""
+    return (rest[0] if align else False), (rest[-2], rest[-1])
+
+
+def _known_taps(
+    name: str, a: Any, small: Shape, large: Shape, options: tuple[bool, Scales]
+) -> list[Taps]:
+    """The taps as arrays of NumPy, for loops."""
+    ends = list(zip(small[2:], large[2:], strict=True))
+    return _taps(NUMPY.namespace, name, accumulator(a.dtype).numpy, ends, options)
+
+
+def _declare(name: str, align: str) -> PureOp:
+    """The op `name`; `align` is the text of its parameter `align_corners`, if it has one."""
 
     def rule(self: TensorMeta, output_size: Shape, *rest: Any) -> TensorMeta:
         return _image(name, self, output_size)
 
     def kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
         ends = list(zip(a.shape[2:], meta.shape[2:], strict=True))
-        rows, columns = _taps(xp, name, accumulator(meta.dtype).numpy, ends, settled(rest))
+        options = _settled(align, rest)
+        rows, columns = _taps(xp, name, accumulator(meta.dtype).numpy, ends, options)
         (y, rows), (x, columns) = _read(a.shape[2], rows, xp), _read(a.shape[3], columns, xp)
         if (len(y), len(x)) != a.shape[2:]:
             a = a[:, :, y[:, None], x]
         a = wide(xp, a, meta.dtype)
         return cast(xp, _gathered(xp, _gathered(xp, a, 3, columns), 2, rows), meta.dtype)
 
-    def back_rule(
+    def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
+        taps = _known_taps(name, a, a.shape, meta.shape, _settled(align, rest))
+        return upsampled(k, meta, a, taps)
+
+    return pure(
+        f"{name}(Tensor self, int[] output_size, {align}{_SCALES}) -> Tensor",
+        meta=rule,
+        kernel=kernel,
+        loops=loops,
+        vjp={"self": _formula(f"{name}_backward", align, "grad, output_size, self_meta.shape")},
+        cost=Cost.INDEXING,
+    )
+
+
+def _declare_backward(name: str, align: str) -> PureOp:
+    """The op that computes the gradient of the op `name`."""
+    backward = f"{name}_backward"
+
+    def rule(
         grad_output: TensorMeta, output_size: Shape, input_size: Shape, *rest: Any
     ) -> TensorMeta:
-        if grad_output.shape != (*input_size[:2], *output_size):
-            raise ShapeError(
-                f"{backward}: argument 'grad_output' has shape {grad_output.shape}, expected "
-                f"{(*input_size[:2], *output_size)}"
-            )
-        _image(backward, grad_output, output_size)
-        if any(n < 1 for n in input_size[2:]):
-            raise ShapeError(
-                f"{backward}: argument 'input_size' is {input_size}, expected sizes of at least 1"
-            )
-        return image_like(grad_output, input_size)
+        return _gradient_image(backward, grad_output, output_size, input_size)
 
-    def back_kernel(
+    def kernel(
         xp: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
     ) -> Any:
         grad = wide(xp, grad, meta.dtype)
         ends = list(zip(input_size[2:], output_size, strict=True))
-        rows, columns = _taps(xp, name, grad.dtype, ends, settled(rest))
+        rows, columns = _taps(xp, name, grad.dtype, ends, _settled(align, rest))
         inner = _scattered(xp, grad, 2, rows, input_size[2])
         return cast(xp, _scattered(xp, inner, 3, columns, input_size[3]), meta.dtype)
 
-    given = f"{align}float? scales_h=None, float? scales_w=None"
-
-    def known_taps(a: Any, small: Shape, large: Shape, rest: tuple[Any, ...]) -> list[Taps]:
-        ends = list(zip(small[2:], large[2:], strict=True))
-        wide_dtype = accumulator(a.dtype).numpy
-        return _taps(NUMPY.namespace, name, wide_dtype, ends, settled(rest))
-
-    def loops(k: Any, meta: TensorMeta, a: Any, output_size: Shape, *rest: Any) -> Any:
-        return upsampled(k, meta, a, known_taps(a, a.shape, meta.shape, rest))
-
-    def back_loops(
+    def loops(
         k: Any, meta: TensorMeta, grad: Any, output_size: Shape, input_size: Shape, *rest: Any
     ) -> Any:
-        return upsampled_backward(k, meta, grad, known_taps(grad, meta.shape, grad.shape, rest))
+        taps = _known_taps(name, grad, meta.shape, grad.shape, _settled(align, rest))
+        return upsampled_backward(k, meta, grad, taps)
 
-    forward = pure(
-        f"{name}(Tensor self, int[] output_size, {given}) -> Tensor",
+    return pure(
+        f"{backward}(Tensor grad_output, int[] output_size, int[] input_size, {align}{_SCALES}) "
+        "-> Tensor",
         meta=rule,
         kernel=kernel,
         loops=loops,
-        vjp={"self": _formula(backward, align, "grad, output_size, self_meta.shape")},
-        cost=Cost.INDEXING,
-    )
-    reverse = pure(
-        f"{backward}(Tensor grad_output, int[] output_size, int[] input_size, {given}) -> Tensor",
-        meta=back_rule,
-        kernel=back_kernel,
-        loops=back_loops,
         vjp={"grad_output": _formula(name, align, "grad, output_size")},
         cost=Cost.INDEXING,
     )
-    return forward, reverse
 
 
 def _formula(called: str, align: str, begin: str) -> Callable[..., Any]:
@@ -217,9 +237,13 @@ def _formula(called: str, align: str, begin: str) -> Callable[..., Any]:
     return made
 
 
-UPSAMPLE_NEAREST2D = _declare("upsample_nearest2d", "")
-UPSAMPLE_NEAREST_EXACT2D = _declare("upsample_nearest_exact2d", "")
-UPSAMPLE_BILINEAR2D = _declare("upsample_bilinear2d", "bool align_corners, ")
+def _both(name: str, align: str = "") -> tuple[PureOp, PureOp]:
+    return _declare(name, align), _declare_backward(name, align)
+
+
+UPSAMPLE_NEAREST2D = _both("upsample_nearest2d")
+UPSAMPLE_NEAREST_EXACT2D = _both("upsample_nearest_exact2d")
+UPSAMPLE_BILINEAR2D = _both("upsample_bilinear2d", "bool align_corners, ")
 
 
 # -------------------------------------------------------------------------------- what users call
