@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from aotlite.cli.doctor import backend_runs, cuda
-from aotlite.cli.doctor.cuda import CudaInstallation, Device
+from aotlite.cli.doctor.cuda import CudaDevice, CudaInstallation
 from aotlite.cli.doctor.probes import Outcome
 from aotlite.cli.doctor.record import Finding
 from aotlite.testing import emulating_cuda
@@ -20,7 +20,7 @@ WORKS = CudaInstallation(
     has_driver=True,
     driver=13000,
     devices=1,
-    device=Device("NVIDIA H100", (9, 0), memory=(70 << 30, 80 << 30)),
+    device=CudaDevice("NVIDIA H100", (9, 0), memory=(70 << 30, 80 << 30)),
     nvrtc=Outcome(True, "13.0"),
     nvrtc_wheels={"nvidia-cuda-nvrtc": "13.0.88"},
     folder="/home/me/.cache/aotlite",
@@ -107,7 +107,7 @@ MISSING: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
         DEVICE, "absent", "none is there: cudaErrorNoDevice", "nvidia-smi shows what",
     ),
     "an old device": (
-        {"device": Device("Tesla V100", (7, 0), (1 << 30, 16 << 30)), "kernel": None},
+        {"device": CudaDevice("Tesla V100", (7, 0), (1 << 30, 16 << 30)), "kernel": None},
         DEVICE, "broken", "compute capability 7.0", "compute capability 8.0 or newer",
     ),
     "no NVRTC": (

@@ -30,7 +30,7 @@ EQUAL = "compiles, runs and equals eager mode on"
 
 
 @attrs.frozen
-class Device:
+class CudaDevice:
     """The first CUDA device."""
 
     name: str
@@ -58,7 +58,7 @@ class CudaInstallation:
     devices: int = 0
     why: str = ""
     """Why there are no devices."""
-    device: Device | None = None
+    device: CudaDevice | None = None
     nvrtc: Outcome | None = None
     """NVRTC's version, or why it cannot be loaded; None if it is not installed."""
     nvrtc_wheels: dict[str, str] = attrs.field(factory=dict)
@@ -247,7 +247,7 @@ def facts() -> CudaInstallation:
         said = json.loads(probed.text.splitlines()[-1])
         if "device" in said:
             name, capability, memory = said["device"]
-            said["device"] = Device(name, tuple(capability), tuple(memory))
+            said["device"] = CudaDevice(name, tuple(capability), tuple(memory))
         found = attrs.evolve(found, **said)
     else:
         found = attrs.evolve(found, why=probed.text)
