@@ -280,6 +280,7 @@ class TapeRun(BackwardPass):
 
     def _recorded(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         """The gradients of a twin node on fakes; raises a refusal that its code caught (CAP-13)."""
+        assert self.recorder is not None
         with raising_refusals(self.recorder):
             return super()._run(node, grads)
 
