@@ -28,7 +28,7 @@ from aotlite.stages.s7_simplify.common_subexpressions import (
     eliminate_dead_code,
 )
 from aotlite.stages.s7_simplify.decompositions import decompose
-from aotlite.stages.s7_simplify.normalizations import opened
+from aotlite.stages.s7_simplify.normalizations import decompose_normalizations
 from tests.rules.helpers.tok_programs import (
     Compute,
     Give,
@@ -100,7 +100,7 @@ PASSES: dict[str, Any] = {
     "print": printed,
     "file": filed,
     "decompose": decomposed,
-    "open": opened,
+    "open": decompose_normalizations,
     "dead code": eliminate_dead_code,
     "subexpressions": eliminate_common_subexpressions,
     "windows": apply_window_rules,

@@ -23,6 +23,7 @@ from aotlite.eager.autograd.engine import reachable
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import OpNode
 from aotlite.eager.autograd.nodes.retained_grads import retains
+from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.modes import recording
 from aotlite.eager.base.tape.hooks import RemovableHandle, alike
 from aotlite.eager.base.tape.node import LAST, SEQUENCE, Edge, TapeNode
@@ -49,7 +50,7 @@ from aotlite.stages.shared.user_frames import user_location
 Hook = Callable[..., Any]
 
 
-class DryRun(Protocol):
+class DryRun(Recorder, Protocol):
     """The recorder of a trial run of a hook on fakes, whose nodes are thrown away."""
 
     refusal: BaseException | None
