@@ -45,7 +45,7 @@ class CompiledFunction:
         self.options = options
         self.entries: list[CompiledEntry] = []
         self._runs: tuple[Callable[[Any], Any], ...] = ()
-        """The entries for calls whose positional arguments are all tensors and numbers."""
+        """The functions of the entries whose leaves are the positional arguments themselves."""
         self._forms: dict[Any, list[CompiledEntry]] = {}
         self._lock = lock()
         self.limit = RecompileLimit(options.recompile_limit, options.recompile_limit_is_error)

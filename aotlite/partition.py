@@ -39,4 +39,4 @@ def min_cut_rematerialization_partition(
     ['primals_0', 'matmul']
     """
     found = min_cut(graph, solver=solver)
-    return cut(graph, found.saved, joint=found.joint)
+    return cut(graph, found.saved, indexed=found.indexed)

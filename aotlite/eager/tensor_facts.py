@@ -1,11 +1,13 @@
 """`facts_of(tensor)`: the properties of a tensor that guards compare, as one interned object.
 
-    plain tensor (class Tensor, no history, no view)    its meta itself, set by the constructor
-    other tensors                                       a `TensorFacts`
+    class Tensor without history, also a view such as x[0]    its meta itself
+    other tensors                                             a `TensorFacts`
 
-Facts are compared by identity. They are cached in the tensor's slot `facts`, and every change of
-its autograd state clears that. The facts of a member of a view family are not cached, as a write to
-the base changes them. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
+"Without history": it does not require grad, counts its versions, and may be written like any other
+tensor. Facts are compared by identity. They are cached in the tensor's slot `facts`, which the
+constructor sets and every change of the autograd state clears. The facts of a member of a view
+family are not cached, as a write to the base changes them; only a leaf that is a base has them
+cached. Rule: GRD-1. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ class TensorFacts:
     kind: type[Tensor]
     meta: TensorMeta
     requires_grad: bool
-    is_leaf: bool
-    """Whether it is a leaf that requires grad."""
+    is_leaf_requiring_grad: bool
+    """Whether it is a leaf that requires grad; `Tensor.is_leaf` needs no grad for that."""
     view_kind: CreationKind | None
     has_view_node: bool
     """Whether it is a view of a restricted kind with a tape node of its own."""
@@ -52,8 +54,8 @@ class TensorFacts:
         words = {
             self.kind.__name__: self.kind is not Tensor,
             str(self.meta): True,
-            "a leaf that requires grad": self.is_leaf,
-            "requires grad": self.requires_grad and not self.is_leaf,
+            "a leaf that requires grad": self.is_leaf_requiring_grad,
+            "requires grad": self.requires_grad and not self.is_leaf_requiring_grad,
             self.view_kind and self.view_kind.value: self.view_kind is not None,
             "stale": self.is_stale,
             "a view of a leaf": self.is_leaf_view,

@@ -1,7 +1,8 @@
 """Flattens the arguments of a call, with tensors in place of ndarrays; rebuilds its results.
 
-Used by `api` for calls with containers, keyword arguments or ndarrays, and for the first call of
-each form. Rules: GEN-7, DUP-5, ALI-1, NDA-2, NDA-5. Spec: `specs/pipeline.md`.
+Used by `api` for each call that no entry of its flat calls takes: one with containers, keyword
+arguments or ndarrays, and one that fails the guards of all. Rules: GEN-7, DUP-5, ALI-1, NDA-2,
+NDA-5. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations

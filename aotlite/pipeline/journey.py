@@ -12,9 +12,10 @@
     10 runtime       the entry: guards, the call, and every side effect of the function
 
 Each stage is one function, and none imports another. `compile_once`, `_compiled`, `_analyzed`,
-`_convention_and_joint` and `_lowered` call them, and beside them four functions for features:
+`_convention_and_joint` and `_lowered` call them, and beside them functions for features:
 `with_parts` (wrapper subclasses as results), `widened` (inputs of the backward alone), `with_bases`
-(inputs that overlap), `opened` (normalizations before min-cut).
+(inputs that overlap), `decomposed_for_fusion` (normalizations before min-cut), and those of
+`derivatives` (double backward: they look at every training graph, so that it can be made later).
 
 `compile(stages={"simplify": mine})` replaces a stage by its name in `STAGES`; `partition=` replaces
 the eighth; the user's decompositions come before the seventh, the user's passes after it. The graph

@@ -1,7 +1,8 @@
 """The backend `cpu`: from a graph to a callable, through caches, lowering, fusion, C and a library.
 
-    key of the graph -> cached C text? --yes-----------------------------\\
-                             no: lower -> fuse -> print C -> remember -> compile or find -> load
+    key of the graph -> cached C text? --yes--> compile or find -> load
+                                       --no---> lower -> fuse -> print C -> compile or find -> load
+                                                -> remember the C text
 
 In the background (`wait=False`) the interpreter runs calls until the library is there. Spec:
 `specs/cpu_backend.md`.

@@ -10,8 +10,9 @@ Ground floor. Each op is declared once (in `aotlite.ir.ops`), as an object of on
     RandomOp     draws from a generator; has a pure form         rand
     DataOp       fresh results whose shapes depend on values     nonzero, masked_select
 
-Two more are in `ir/effects/__init__.py`: `EffectOp`, which has a side effect, and `TokenOp`, its
-form in pure graphs.
+Three more are elsewhere: in `ir/effects/__init__.py` `EffectOp`, which has a side effect, and
+`TokenOp`, its form in pure graphs; in `ir/ops/structure.py` `ResultOp`, which takes one result of
+several.
 
 Eager mode, stages and backends ask the fields of an op; none of them keeps a table of op names.
 Spec: `specs/op_declaration.md`.

@@ -106,13 +106,13 @@ class BackwardPass:
         order, self._waiting = reachable(starts, ends)
         if root_count == 1:
             sinks.starts = frozenset(starts)
-        sinks.useful = useful = self._leading_to(wanted, order, ends)
+        sinks.useful = useful = self._nodes_to_run(wanted, order, ends)
         if sinks.accumulate:
             useful |= {node for node in wanted if node.sequence == LAST}
         return order
 
-    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
-        """The nodes from which a sink can be reached."""
+    def _nodes_to_run(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
+        """The nodes whose gradients are computed: those from which a sink can be reached."""
         useful: set[TapeNode] = set()
         for node in (*_towards_ends(self._waiting), *order):
             if node not in ends:
@@ -255,9 +255,7 @@ def run_backward(
     recorder: Recorder | None = None,
 ) -> list[Any]:
     """Runs a backward from (edge, gradient) pairs, with grad mode set to `create_graph`.
-
-    Under compiled autograd (CAG-1), the tape compiler runs it.
-    """
+    Under compiled autograd (CAG-1), the tape compiler runs it."""
     if STATE.tapes is not None and STATE.recorder is None and recorder is None:
         retain = retain_graph or create_graph
         return STATE.tapes.run(roots, sinks, accumulate, retain, create_graph)

@@ -228,7 +228,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor has no history and no views (`tensor_facts`)."""
+    """Whether it has data, no history and no view family: never a fake (`tensor_facts`)."""
     return tensor.facts is tensor.meta
 
 

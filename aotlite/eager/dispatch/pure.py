@@ -90,9 +90,7 @@ def _run(op: PureOp, args: tuple[Any, ...], key: Any, meta: TensorMeta) -> Tenso
 
 def _computation(op: PureOp, key: tuple[Any, ...], meta: TensorMeta) -> tuple[Any, int | None]:
     """(the function on arrays for this key, how many of the arguments it takes or None for all).
-
-    The function is the array library's own, or else the kernel.
-    """
+    The function is the array library's own, or else the kernel."""
     arrays = meta.device.arrays
     function, count = function_of(op, key, meta)
     if function is None:

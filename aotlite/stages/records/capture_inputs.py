@@ -18,8 +18,6 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.base import Record
 
 InputRole = Primal | Hidden | Part
-
-
 SourceRole = InputRole | Family
 """Whose gradient is collected."""
 
@@ -36,6 +34,7 @@ class CapturedInput(Record):
     entry_meta: TensorMeta
     entry_offset: int
     is_leaf: bool
+    """As `Tensor.is_leaf` at entry: so is each input that does not require grad."""
     requires_grad: bool
     """Whether it requires grad at entry; a view made under no_grad has no `entry` (TEN-21)."""
     place: str

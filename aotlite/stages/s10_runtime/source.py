@@ -1,6 +1,6 @@
 """`FunctionSource`: the text of a generated function while it is written, and its names' values.
 
-Used by stage 10 alone. Spec: `specs/s10_runtime.md`.
+Every writer of stage 10 adds its lines to one. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ from aotlite.stages.shared.user_frames import describe, user_location
 
 AS_STRIDED_ = OPS["as_strided_"]
 _OUR_FRAMES = 5
-"""Between an op's method and `user_location`: dispatch, its handler, record, add_node."""
+"""Those of `user_location`, `add_node`, `record`, the op's handler, and `_apply` of dispatch."""
 
 
 class CaptureRecorder:
@@ -103,6 +103,7 @@ class CaptureRecorder:
 
     # --- recording
     def admit(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with `here` of each tensor among them."""
         for i, value in enumerate(args):
             if isinstance(value, Tensor):
                 if value.storage.capture is not self or value.value is None:
@@ -112,6 +113,7 @@ class CaptureRecorder:
         return args
 
     def here(self, tensor: Tensor) -> Tensor:
+        """A tensor of the capture itself; for one from outside its fake, lifted when first met."""
         if tensor.storage.capture is self:
             return tensor if tensor.value is not None else self.wrapped.adopted(tensor)
         fake = self._met.fakes.get(id(tensor))
@@ -136,6 +138,7 @@ class CaptureRecorder:
         self.guards.extend(SameTensorGuard(place, role) for place in places)
 
     def record(self, op: Op, args: tuple[Any, ...], meta: Any) -> Any:
+        """Adds the node of an op; returns it, or a tuple with a `getitem` node for each result."""
         if type(op) is GeometryOp or op is AS_STRIDED:
             self._check_geometry(op, args, meta)
         node = self.add_node(op, values_of(args), meta)

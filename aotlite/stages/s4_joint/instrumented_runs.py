@@ -79,7 +79,8 @@ class EngineRun(BackwardPass):
             self.recorder.failed = node
             raise
 
-    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
+    def _nodes_to_run(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
+        """All nodes before the ends, whether a sink can be reached from them or not."""
         nodes = (*self._waiting, *order)
         return {node for node in nodes if node not in ends and not node.is_outside()}
 

@@ -1,7 +1,7 @@
 """Runs the engine on the captured tape, from the results' fake tangents to the inputs' edges.
 
-Every op that the engine runs is recorded with phase BACKWARD. This is the plain case; custom
-functions, hooks and wrappers are in `user_code_recording.py`. Used by stage 4 alone.
+Every op that the engine runs is recorded with phase BACKWARD. Stage 4 builds the subclass
+`UserCodeRecording`, which adds users' Python and wrappers and else runs what is here.
 Rules: JNT-3, SEQ-1, TEN-24. Spec: `specs/s4_joint.md`.
 """
 
@@ -81,4 +81,4 @@ class TapeRecording:
         return found
 
     def _engine_run(self, ends: Sequence[Edge]) -> EngineRun:
-        return EngineRun(Sinks(ends, cut=True), True, self.recorder)
+        return EngineRun(Sinks(ends, cut=True), retain=True, recorder=self.recorder)

@@ -1,8 +1,9 @@
-"""Records backwards in which users' Python runs (custom functions, hooks), or wrappers are summed.
+"""Records the backward of every function; instrumented where users' Python runs in it.
 
-Users' Python has effects, draws random numbers, reads and writes memory, and may return None. All
-of this happens only if its tape node runs, which depends on the tangents that arrive. So an
-`InstrumentedRun` tracks the results from which each gradient comes. Used by stage 4 alone.
+Users' Python (custom functions, hooks) has effects, draws random numbers, reads and writes memory,
+and may return None. All of this happens only if its tape node runs, which depends on the tangents
+that arrive; so do sums of wrappers. For these an
+`InstrumentedRun` tracks the results from which each gradient comes. `joint` builds it alone.
 Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
 """
 
@@ -48,7 +49,7 @@ from aotlite.stages.shared.gradient_sinks import sinks_of
 
 @attrs.define(eq=False, repr=False)
 class UserCodeRecording(TapeRecording):
-    """A tape recording that instruments the engine's run where the function needs it."""
+    """The recording of every function: plain, or instrumented where users' Python needs it."""
 
     user_code: bool = attrs.field(init=False)
     """Users' Python runs in the backward, or ops in it have effects or draw."""

@@ -65,7 +65,7 @@ class AliasValues:
         """The alias's current value; writes still pending are folded in first (FUN-6)."""
         group = alias.group
         if alias.value is None or alias.seen != group.version:
-            if group.last is not None and group.last[0] is alias.chain:
+            if group.last is not None and group.last[0] is alias.chain:  # what was just written
                 return group.last[1]
             self.fold(group)
             alias.value = self.replay(group, alias.chain)

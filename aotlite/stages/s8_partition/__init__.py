@@ -22,9 +22,9 @@ from aotlite.stages.s8_partition.indexed_graph import numbered
 
 def default_partition(graph: Graph) -> Partition:
     """The partition whose forward has all forward nodes, and saves those that the backward uses."""
-    joint = numbered(graph)
+    indexed = numbered(graph)
     forward = _of_forward(graph)
-    needed = needed_values(joint, forward)
+    needed = needed_values(indexed, forward)
     pairs = zip(graph.nodes, forward, needed, strict=True)
     return cut(
         graph,
@@ -33,7 +33,7 @@ def default_partition(graph: Graph) -> Partition:
             for node, was_forward, is_needed in pairs
             if was_forward and is_needed and node.op != "get_attr" and type(node.meta) is not tuple
         },
-        joint=joint,
+        indexed=indexed,
     )
 
 

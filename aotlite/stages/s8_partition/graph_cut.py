@@ -38,23 +38,23 @@ from aotlite.stages.shared.user_frames import describe
 
 
 def cut(
-    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, joint: IndexedGraph | None = None
+    graph: Graph, saved: dict[Node, str] | Iterable[Node], *, indexed: IndexedGraph | None = None
 ) -> Partition:
     """The partition that saves these nodes; the backward recomputes the rest from them.
     `saved` has the reason for each node; a node that the backward does not use is not saved.
-    `joint` is the indexed graph, if the caller has it. Raises ArgumentError if the gradients cannot
-    be computed from the saved nodes and the tangents, or if a result needs a tangent."""
+    `indexed` is the indexed graph, if the caller has it. Raises ArgumentError if the gradients
+    cannot be computed from the saved nodes and the tangents, or if a result needs a tangent."""
     reasons = dict(saved) if isinstance(saved, dict) else dict.fromkeys(saved, "chosen")
-    joint = numbered(graph) if joint is None else joint
+    indexed = numbered(graph) if indexed is None else indexed
     kept = [node in reasons for node in graph.nodes]
-    needed = needed_values(joint, kept)
+    needed = needed_values(indexed, kept)
     order = [i for i, is_kept in enumerate(kept) if is_kept and needed[i]]
     names = graph.names
     saving = {graph.nodes[i]: Saved(k, names[graph.nodes[i]]) for k, i in enumerate(order)}
-    unchecked = unchecked_values(joint, needed, kept)
-    sources = recomputed_from(joint, needed, kept)
-    forward, owners = _forward(joint, order, list(saving.values()), unchecked)
-    backward = _backward(graph, saving, list(_in_time(joint, needed, kept)))
+    unchecked = unchecked_values(indexed, needed, kept)
+    sources = recomputed_from(indexed, needed, kept)
+    forward, owners = _forward(indexed, order, list(saving.values()), unchecked)
+    backward = _backward(graph, saving, list(_in_time(indexed, needed, kept)))
     values = [
         SavedValue(
             role.name,
@@ -62,41 +62,41 @@ def cut(
             owner,
             reasons[node],
             copied_on_write=owner is not None and i in unchecked,
-            byte_checked=owner is not None and i not in unchecked and joint.roots[i] in sources,
+            byte_checked=owner is not None and i not in unchecked and indexed.roots[i] in sources,
         )
         for i, (node, role), owner in zip(order, saving.items(), owners, strict=True)
     ]
     return Partition(forward, backward, tuple(values))
 
 
-def needed_values(joint: IndexedGraph, kept: list[bool]) -> list[bool]:
+def needed_values(indexed: IndexedGraph, kept: list[bool]) -> list[bool]:
     """For each node whether the gradients depend on it, not looking behind `kept` nodes."""
-    return joint.upstream([i for _, i in joint.gradients], kept)
+    return indexed.upstream([i for _, i in indexed.gradients], kept)
 
 
 # -------------------------------------------------------------------------------------- forward
 def _forward(
-    joint: IndexedGraph, saved: list[int], saving: list[Saved], unchecked: set[int]
+    indexed: IndexedGraph, saved: list[int], saving: list[Saved], unchecked: set[int]
 ) -> tuple[Graph, list[Any]]:
     """The forward graph, and for each saved value the role that owns its memory, if one does."""
-    graph = joint.graph
+    graph = indexed.graph
     results = [
         (role, value)
         for role, value in zip(graph.output_roles, graph.outputs, strict=True)
         if type(role) not in FROM_BACKWARD
     ]
     build = Builder(f"{graph.name}_forward")
-    build.nodes = list(_forward_nodes(joint, saved))
+    build.nodes = list(_forward_nodes(indexed, saved))
     owners = _owners(results)
     written = {role.of for role, _ in results if isinstance(role, MutatedInput)}
     values = [value for _, value in results]
     linked: list[Any] = []
     for i in saved:
-        node, root = graph.nodes[i], graph.nodes[joint.roots[i]]
+        node, root = graph.nodes[i], graph.nodes[indexed.roots[i]]
         owner = root.role if is_given(root.role) else owners.get(root)
         # PART-31: the memory of a written input holds the new value when the backward runs.
         is_written = owner in written or type(root.role) is SyntheticBase
-        if is_written or (i in unchecked and joint.roots[i] not in joint.copiable_on_write):
+        if is_written or (i in unchecked and indexed.roots[i] not in indexed.copiable_on_write):
             build.source = node
             node, owner = _copied(build, node), None
         values.append(node)
@@ -112,10 +112,10 @@ def _copied(build: Builder, node: Node) -> Node:
     return build.emit(RESTRIDE, (node, meta.stride))
 
 
-def _forward_nodes(joint: IndexedGraph, saved: list[int]) -> Iterator[Node]:
+def _forward_nodes(indexed: IndexedGraph, saved: list[int]) -> Iterator[Node]:
     """The inputs, and the calls that results and saved values depend on, in order (PART-2)."""
-    wanted = joint.upstream([*saved, *[i for _, i in joint.results]])
-    for node, is_wanted in zip(joint.graph.nodes[:-1], wanted, strict=False):
+    wanted = indexed.upstream([*saved, *[i for _, i in indexed.results]])
+    for node, is_wanted in zip(indexed.graph.nodes[:-1], wanted, strict=False):
         if type(node.role) in OF_BACKWARD:
             if is_wanted:
                 raise ArgumentError(
@@ -172,11 +172,11 @@ def _replaced(args: tuple[Any, ...], new: dict[Node, Node]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _in_time(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> Iterator[int]:
+def _in_time(indexed: IndexedGraph, needed: list[bool], kept: list[bool]) -> Iterator[int]:
     """The calls of the backward in order; a recomputed call stands before its first user (PART-26).
     So recomputed values live as short as possible."""
     waiting: dict[int, None] = {}
-    for i, node in enumerate(joint.graph.nodes[:-1]):
+    for i, node in enumerate(indexed.graph.nodes[:-1]):
         if not needed[i] or kept[i] or type(node.role) in OF_BACKWARD:
             continue
         if node.op == "placeholder":
@@ -190,7 +190,7 @@ def _in_time(joint: IndexedGraph, needed: list[bool], kept: list[bool]) -> Itera
             waiting[i] = None
             continue
         if waiting:
-            yield from _taken(i, joint.inputs, waiting)
+            yield from _taken(i, indexed.inputs, waiting)
         yield i
     yield from waiting
 

@@ -137,30 +137,30 @@ def _roots(graph: Graph, inputs: list[list[int]]) -> list[int]:
     return roots
 
 
-def _callers_memory(joint: IndexedGraph) -> tuple[set[int], set[int]]:
-    inputs = {n.role: i for i, n in enumerate(joint.graph.nodes) if n.op == "placeholder"}
+def _callers_memory(indexed: IndexedGraph) -> tuple[set[int], set[int]]:
+    inputs = {n.role: i for i, n in enumerate(indexed.graph.nodes) if n.op == "placeholder"}
     others = OF_BACKWARD | {*RNG_INPUTS, Saved}
     held = {i for role, i in inputs.items() if type(role) not in others}
     written = {i for role, i in inputs.items() if type(role) is SyntheticBase}
-    for role, i in joint.results:
+    for role, i in indexed.results:
         if isinstance(role, (Output, IntermediateBase, Part)):
-            held.add(joint.roots[i])
+            held.add(indexed.roots[i])
         elif isinstance(role, MutatedInput) and role.of in inputs:
             written.add(inputs[role.of])
     return held, written
 
 
-def _copiable_on_write(joint: IndexedGraph) -> set[int]:
-    nodes = joint.graph.nodes
-    if any(map(_is_code, nodes, joint.tangents)):
+def _copiable_on_write(indexed: IndexedGraph) -> set[int]:
+    nodes = indexed.graph.nodes
+    if any(map(_is_code, nodes, indexed.tangents)):
         return set()
-    held, written = joint.callers_memory
-    taken = {joint.roots[i] for role, i in joint.results if type(role) is MutatedInput}
+    held, written = indexed.callers_memory
+    taken = {indexed.roots[i] for role, i in indexed.results if type(role) is MutatedInput}
     return {
         i
         for i in held - written - taken
         if nodes[i].op == "call"
-        or (is_given(nodes[i].role) and nodes[i].role not in joint.graph.exported)
+        or (is_given(nodes[i].role) and nodes[i].role not in indexed.graph.exported)
     }
 
 

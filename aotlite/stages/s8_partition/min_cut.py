@@ -50,7 +50,7 @@ class MinCut:
     'it is recomputed from primals_0, which costs less than keeping it'
     """
 
-    joint: IndexedGraph
+    indexed: IndexedGraph
     saved: dict[Node, str]
     """Why each saved value is saved, in the order of the graph."""
     weight: int
@@ -60,7 +60,7 @@ class MinCut:
 
     @property
     def graph(self) -> Graph:
-        return self.joint.graph
+        return self.indexed.graph
 
     def reason(self, node: Node) -> str:
         """Why this value of the graph is saved, recomputed, or neither."""
@@ -82,7 +82,7 @@ class MinCut:
     @cached_property
     def _sources(self) -> dict[Node, list[Node]]:
         """For each value of the backward the saved values that it depends on, in order."""
-        needed = {self.graph.nodes[i] for _, i in self.joint.gradients}
+        needed = {self.graph.nodes[i] for _, i in self.indexed.gradients}
         for node in reversed(self.graph.nodes):
             if node in needed and node not in self.saved:
                 needed.update(node.inputs())
@@ -96,11 +96,11 @@ class MinCut:
 
     @cached_property
     def _tangents(self) -> dict[Node, int]:
-        return dict(zip(self.graph.nodes, self.joint.tangents, strict=True))
+        return dict(zip(self.graph.nodes, self.indexed.tangents, strict=True))
 
     @cached_property
     def _forward(self) -> set[Node]:
-        return {self.graph.nodes[i] for i in computed_forward(self.joint)}
+        return {self.graph.nodes[i] for i in computed_forward(self.indexed)}
 
 
 def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
@@ -109,21 +109,21 @@ def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
     Raises ArgumentError if the nodes' hints allow no cut, or if `solver` returns none.
     """
     check_solver(solver)
-    joint = numbered(graph)
-    costs = costs_of(joint)
+    indexed = numbered(graph)
+    costs = costs_of(indexed)
     path = unlimited_path(costs.network)
     if path:
         raise _no_cut(graph, costs, path)
     found = minimum_cut(costs.network, solver)
-    values = sorted({_viewed(joint, costs.network, i) for i in found.values})
-    saved = {joint.graph.nodes[i]: _why(costs, i) for i in values}
-    return MinCut(joint, saved, int(found.weight), found.edges)
+    values = sorted({_viewed(indexed, costs.network, i) for i in found.values})
+    saved = {indexed.graph.nodes[i]: _why(costs, i) for i in values}
+    return MinCut(indexed, saved, int(found.weight), found.edges)
 
 
-def _viewed(joint: IndexedGraph, network: ReducedNetwork, i: int) -> int:
+def _viewed(indexed: IndexedGraph, network: ReducedNetwork, i: int) -> int:
     """The base of a view to save, if it weighs the same (PART-24); else the value itself."""
-    while joint.roots[i] != i:
-        (source,) = joint.inputs[i]
+    while indexed.roots[i] != i:
+        (source,) = indexed.inputs[i]
         if not network.live[source] or network.capacities[source] != network.capacities[i]:
             break
         i = source

@@ -67,47 +67,49 @@ class RecomputeCosts:
     """Values that would be saved as copies: the caller may write their memory (PART-37)."""
 
 
-def costs_of(joint: IndexedGraph) -> RecomputeCosts:
+def costs_of(indexed: IndexedGraph) -> RecomputeCosts:
     """The flow network of a joint graph (PART-16, PART-17), before reductions."""
-    marks = _marks(joint)
-    traits = _traits(joint)
-    seen = _seen(joint, marks, traits)
-    banned = _banned(joint, marks, traits, seen)
-    _break_runs(joint, marks, traits, banned)
-    reach = _reach(joint, marks, banned)
-    copied = _copied(joint, reach)
-    capacities = _capacities(joint, seen, reach, copied)
-    for i in _read_late(joint, marks):
+    marks = _marks(indexed)
+    traits = _traits(indexed)
+    seen = _seen(indexed, marks, traits)
+    banned = _banned(indexed, marks, traits, seen)
+    _break_runs(indexed, marks, traits, banned)
+    reach = _reach(indexed, marks, banned)
+    copied = _copied(indexed, reach)
+    capacities = _capacities(indexed, seen, reach, copied)
+    for i in _read_late(indexed, marks):
         capacities[i] = UNLIMITED
     starts = [1 if why else 0 for why in banned]
-    network = ReducedNetwork(joint.inputs, capacities, reach.live, starts, reach.ends, reach.users)
+    network = ReducedNetwork(
+        indexed.inputs, capacities, reach.live, starts, reach.ends, reach.users
+    )
     return RecomputeCosts(network, banned, copied)
 
 
-def computed_forward(joint: IndexedGraph) -> set[int]:
+def computed_forward(indexed: IndexedGraph) -> set[int]:
     """The nodes that the results depend on: the forward computes them anyway."""
-    return {i for i, mark in enumerate(_marks(joint)) if mark & _FORWARD}
+    return {i for i, mark in enumerate(_marks(indexed)) if mark & _FORWARD}
 
 
-def _marks(joint: IndexedGraph) -> list[int]:
+def _marks(indexed: IndexedGraph) -> list[int]:
     """For each node whether results depend on it, or gradients, or both, as flags."""
-    marks = [0] * len(joint.graph.nodes)
-    for _, i in joint.results:
+    marks = [0] * len(indexed.graph.nodes)
+    for _, i in indexed.results:
         marks[i] |= _FORWARD
-    for _, i in joint.gradients:
+    for _, i in indexed.gradients:
         marks[i] |= _BACKWARD
     for i in range(len(marks) - 2, -1, -1):
         mark = marks[i]
         if mark:
-            for p in joint.inputs[i]:
+            for p in indexed.inputs[i]:
                 marks[p] |= mark
     return marks
 
 
-def _traits(joint: IndexedGraph) -> list[int]:
+def _traits(indexed: IndexedGraph) -> list[int]:
     known: dict[Any, int] = {}
     found = []
-    for node in joint.graph.nodes:
+    for node in indexed.graph.nodes:
         if node.op != "call":
             found.append(_FUSES if node.op == "get_attr" else 0)
             continue
@@ -133,10 +135,10 @@ class _Seen:
     """Whether a backward op that does not fuse reads it, possibly through views (PART-20)."""
 
 
-def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
-    count = len(joint.graph.nodes)
+def _seen(indexed: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
+    count = len(indexed.graph.nodes)
     distance, materialized, feeds = [_FAR] * count, [0] * count, [0] * count
-    for p in joint.inputs[-1]:
+    for p in indexed.inputs[-1]:
         materialized[p] = 1
     for i in range(count - 2, -1, -1):
         mark, trait = marks[i], traits[i]
@@ -144,8 +146,8 @@ def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
             continue
         forward = mark & _FORWARD
         away = distance[i] = distance[i] + 1 if forward else 0
-        fused = trait & _FUSES or _picks(joint.graph.nodes[i])
-        for p in joint.inputs[i]:
+        fused = trait & _FUSES or _picks(indexed.graph.nodes[i])
+        for p in indexed.inputs[i]:
             if away < distance[p]:
                 distance[p] = away
             if not (fused and traits[p] & _FUSES or trait & _JOINS):
@@ -157,13 +159,13 @@ def _seen(joint: IndexedGraph, marks: list[int], traits: list[int]) -> _Seen:
     return _Seen(distance, materialized, feeds)
 
 
-def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
+def _banned(indexed: IndexedGraph, marks: list[int], traits: list[int], seen: _Seen) -> list[str]:
     """For each node why the backward may not recompute it; empty if it may (PART-20)."""
-    found = [""] * len(joint.graph.nodes)
-    compared = _compared(joint, marks)
-    for i, node in enumerate(joint.graph.nodes):
+    found = [""] * len(indexed.graph.nodes)
+    compared = _compared(indexed, marks)
+    for i, node in enumerate(indexed.graph.nodes):
         if node.op == "placeholder":
-            found[i] = "" if joint.tangents[i] else "it is an input"
+            found[i] = "" if indexed.tangents[i] else "it is an input"
         elif marks[i] & _FORWARD and not traits[i] & _VIEWS and node.op == "call":
             if type(node.target) is TokenOp:
                 refuse_recomputed_effect(node)
@@ -173,12 +175,12 @@ def _banned(joint: IndexedGraph, marks: list[int], traits: list[int], seen: _See
     return found
 
 
-def _compared(joint: IndexedGraph, marks: list[int]) -> bytearray:
+def _compared(indexed: IndexedGraph, marks: list[int]) -> bytearray:
     """Whether a comparison with `eq` or `ne` in the backward depends on each value (PART-39)."""
-    found = bytearray(len(joint.graph.nodes))
+    found = bytearray(len(indexed.graph.nodes))
     for i in range(len(found) - 1, -1, -1):
-        if marks[i] & _BACKWARD and (found[i] or joint.graph.nodes[i].target in _EQUALITIES):
-            for p in joint.inputs[i]:
+        if marks[i] & _BACKWARD and (found[i] or indexed.graph.nodes[i].target in _EQUALITIES):
+            for p in indexed.inputs[i]:
                 found[p] = 1
     return found
 
@@ -196,15 +198,15 @@ def _ban(node: Node, trait: int, *, feeds: int, compared: int) -> str:
 
 
 def _break_runs(
-    joint: IndexedGraph, marks: list[int], traits: list[int], banned: list[str]
+    indexed: IndexedGraph, marks: list[int], traits: list[int], banned: list[str]
 ) -> None:
     """Bans a value about every hundred nodes of a long fusible chain (PART-22).
 
     Recomputed from its start, the whole chain would be alive at once in the backward. The banned
     value is one that all of the chain goes through.
     """
-    users: list[list[int]] = [[] for _ in joint.inputs]
-    for i, read in enumerate(joint.inputs):
+    users: list[list[int]] = [[] for _ in indexed.inputs]
+    for i, read in enumerate(indexed.inputs):
         if marks[i] & _FORWARD and traits[i] & _FUSES and not banned[i]:
             for p in read:
                 if traits[p] & _FUSES:
@@ -220,7 +222,7 @@ def _break_runs(
                 continue
             walked[i] = 1
             if i > start + _LONG and not frontier:
-                node = joint.graph.nodes[i]
+                node = indexed.graph.nodes[i]
                 if not traits[i] & _VIEWS and node.recompute is not True:
                     banned[i] = "a run of a hundred ops that fuse ends with it"
                 break
@@ -274,15 +276,20 @@ class _Reach:
     """By root: the tangents whose backward reads this memory in eager as well, which checks it."""
 
 
-def _reach(joint: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
-    count = len(joint.graph.nodes)
+def _reach(indexed: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
+    count = len(indexed.graph.nodes)
     live, ends, users = [0] * count, [0] * count, [0] * count
     needs, reads = [0] * count, [0] * count
-    for _, i in joint.gradients:
-        if not joint.tangents[i]:
+    for _, i in indexed.gradients:
+        if not indexed.tangents[i]:
             live[i] = ends[i] = 1
-            needs[i] = reads[joint.roots[i]] = joint.every_tangent
-    tangents, inputs, roots, nodes = joint.tangents, joint.inputs, joint.roots, joint.graph.nodes
+            needs[i] = reads[indexed.roots[i]] = indexed.every_tangent
+    tangents, inputs, roots, nodes = (
+        indexed.tangents,
+        indexed.inputs,
+        indexed.roots,
+        indexed.graph.nodes,
+    )
     for i in range(count - 2, -1, -1):
         mask = tangents[i]
         if mask:
@@ -305,59 +312,59 @@ def _reach(joint: IndexedGraph, marks: list[int], banned: list[str]) -> _Reach:
             needs[p] |= mask
             if recorded:
                 reads[roots[p]] |= mask
-    _drop_wished(joint, live)
+    _drop_wished(indexed, live)
     return _Reach(live, ends, users, needs, reads)
 
 
-def _drop_wished(joint: IndexedGraph, live: list[int]) -> None:
+def _drop_wished(indexed: IndexedGraph, live: list[int]) -> None:
     """Removes values that a checkpoint recomputes from the candidates (PART-17)."""
-    for i, node in enumerate(joint.graph.nodes):
+    for i, node in enumerate(indexed.graph.nodes):
         if node.recompute is True and node.op == "call":
             live[i] = 0
 
 
-def _copied(joint: IndexedGraph, reach: _Reach) -> set[int]:
+def _copied(indexed: IndexedGraph, reach: _Reach) -> set[int]:
     """Values that would be saved as copies (PART-31, PART-37).
 
     The call overwrites their memory; or the caller may write it, eager does not check that, and it
     cannot be copied on write.
     """
-    held, written = joint.callers_memory
+    held, written = indexed.callers_memory
     found = set()
-    for i, root in enumerate(joint.roots):
+    for i, root in enumerate(indexed.roots):
         if reach.live[i] and root in held:
             unchecked = reach.needs[i] & ~reach.reads[root]
-            if root in written or (unchecked and root not in joint.copiable_on_write):
+            if root in written or (unchecked and root not in indexed.copiable_on_write):
                 found.add(i)
     return found
 
 
-def _read_late(joint: IndexedGraph, marks: list[int]) -> list[int]:
+def _read_late(indexed: IndexedGraph, marks: list[int]) -> list[int]:
     """Backward nodes that read the caller's memory, as in eager: they are not saved (PART-40)."""
-    held = joint.callers_memory[0] - joint.callers_memory[1]
+    held = indexed.callers_memory[0] - indexed.callers_memory[1]
     found: list[int] = []
     late: set[int] = set()
-    for i, node in enumerate(joint.graph.nodes):
+    for i, node in enumerate(indexed.graph.nodes):
         own = node.phase is Phase.BACKWARD and node.op == "call" and not marks[i] & _FORWARD
-        own = own and joint.roots[i] not in held  # no view, which is that memory itself
-        if own and any(joint.roots[p] in held or p in late for p in joint.inputs[i]):
+        own = own and indexed.roots[i] not in held  # no view, which is that memory itself
+        if own and any(indexed.roots[p] in held or p in late for p in indexed.inputs[i]):
             late.add(i)
             found.append(i)
     return found
 
 
 def _capacities(
-    joint: IndexedGraph, seen: _Seen, reach: _Reach, copied: set[int]
+    indexed: IndexedGraph, seen: _Seen, reach: _Reach, copied: set[int]
 ) -> list[int | float]:
     """The weight of saving each value (PART-18): its bytes, and twice that if it would not be
     written to memory otherwise.
     """
-    found: list[int | float] = [0] * len(joint.graph.nodes)
+    found: list[int | float] = [0] * len(indexed.graph.nodes)
     known: dict[tuple[Any, int], int] = {}
     for i, is_live in enumerate(reach.live):
         if not is_live:
             continue
-        node = joint.graph.nodes[i]
+        node = indexed.graph.nodes[i]
         if type(node.meta) is tuple:
             found[i] = UNLIMITED
             continue

@@ -1,6 +1,6 @@
 """Gradient sinks: the tape edges at which an input's gradient is collected, and their sum.
 
-Used by stage 4 alone. Rules: JNT-3, TEN-24. Spec: `specs/s4_joint.md`.
+Used by stage 4, and by the hooks of stage 1. Rules: JNT-3, TEN-24. Spec: `specs/s4_joint.md`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ An edge (node, index) of a tensor is where its gradient goes: to result `index` 
 
     y = x * 2       y's edge: (MulBackward, 0)       MulBackward.edges: [(AccumulateGrad of x, 0)]
 
-Subclasses: `OpNode`, `AccumulateGrad`, `CustomNode`. Spec: `specs/autograd.md`.
+Subclasses: `OpNode`, `SliceAssign` (a write through a view), `AccumulateGrad`, `CustomNode`,
+`CompiledBackward` (a compiled call), and a few of features. Spec: `specs/autograd.md`.
 """
 
 from __future__ import annotations

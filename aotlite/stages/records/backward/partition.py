@@ -64,9 +64,7 @@ class Partition(Record):
     @property
     def donated(self) -> tuple[Saved, ...]:
         """Saved values that a backward which retains nothing may overwrite (SAV-4).
-
-        Each has memory of its own: that of no input, result or other saved value.
-        """
+        Each has memory of its own: that of no input, result or other saved value."""
         values = self.forward.outputs_with(Saved)
         roots = [storage_root(value) for _, value in values]
         return tuple(

@@ -55,6 +55,7 @@ class InputMeta(Record):
     """The geometry ops that lead from the entry geometry to the final one."""
     place: str
     is_leaf: bool
+    """As `Tensor.is_leaf` at entry."""
     requires_grad: bool
     """Whether it requires grad at entry."""
     requires_grad_at_exit: bool

@@ -189,10 +189,11 @@ class CompiledBackward(TapeNode):
         return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
 
     def _run(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
-        found = self._found(grads, wanted)
-        return found if self.extra is None or not self.extra.kept else self._kept(found)
+        compute = self._with_history if STATE.grad_mode else self.gradients
+        found = compute(grads, wanted)
+        return found if self.extra is None or not self.extra.kept else self._retain(found)
 
-    def _kept(self, found: Sequence[Any]) -> Sequence[Any]:
+    def _retain(self, found: Sequence[Any]) -> Sequence[Any]:
         """Stores the gradients of results that retain theirs, also inside a call (HOOK-4)."""
         places = {role: place for place, (role, _) in enumerate(self.plan.tangents)}
         for (role, _), grad in zip(self.plan.gradients, found, strict=True):
@@ -202,9 +203,39 @@ class CompiledBackward(TapeNode):
                 retain(tensor, grad)
         return found
 
-    def _found(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+    def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
+        """The gradients of the inputs, without a history: runs the compiled backward."""
+        if self.saved is None:
+            return self._unpacked(grads, partial(self.gradients, wanted=wanted))
+        if self.plan.byte_checked and self.copies:
+            check_copies(self)
+        variants = self.plan.variants
+        if STATE.wrappers and variants is not None:
+            grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
+        absent = NOTHING_ABSENT
+        for grad in grads:
+            if grad is None:
+                absent = self.absent(grads)
+                break
+        if self.plan.may_reopen:
+            self._arrived = frozenset([role for role, _ in self.plan.tangents]) - absent
+        if self.plan.effects:
+            absent |= missing(self.plan.effects, absent, wanted)
+        if variants is None:
+            self.check(absent)
+            return [None] * len(self.edges)
+        step = variants.whole
+        if step is None or absent:
+            step = variants.step(absent, self.plan)
+        if not self.plan.copied_on_write:
+            return step(self, grads)
+        with self._lock:
+            return step(self, grads)
+
+    def _with_history(self, grads: list[Any], wanted: Wanted) -> Sequence[Any]:
+        """`gradients` in grad mode (`create_graph`): a later backward differentiates or refuses."""
         plan = self.plan
-        if not STATE.grad_mode or plan.variants is None:
+        if plan.variants is None:
             return self.gradients(grads, wanted)
         if plan.facts.memory:
             refuse_history(self.name(), plan.facts.memory, plan.variants.graph, self.absent(grads))
@@ -239,34 +270,6 @@ class CompiledBackward(TapeNode):
         with self._lock:
             return step(self, grads)
 
-    def gradients(self, grads: list[Any], wanted: Wanted = None) -> list[Any]:
-        if self.saved is None:
-            return self._unpacked(grads, partial(self.gradients, wanted=wanted))
-        if self.plan.byte_checked and self.copies:
-            check_copies(self)
-        variants = self.plan.variants
-        if STATE.wrappers and variants is not None:
-            grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
-        absent = NOTHING_ABSENT
-        for grad in grads:
-            if grad is None:
-                absent = self.absent(grads)
-                break
-        if self.plan.may_reopen:
-            self._arrived = frozenset([role for role, _ in self.plan.tangents]) - absent
-        if self.plan.effects:
-            absent |= missing(self.plan.effects, absent, wanted)
-        if variants is None:
-            self.check(absent)
-            return [None] * len(self.edges)
-        step = variants.whole
-        if step is None or absent:
-            step = variants.step(absent, self.plan)
-        if not self.plan.copied_on_write:
-            return step(self, grads)
-        with self._lock:
-            return step(self, grads)
-
     def formed(self, index: int, grad: Any) -> Any:
         form = None if self.extra is None else self.extra.forms.get(index)
         if form is not None:
@@ -286,9 +289,7 @@ class CompiledBackward(TapeNode):
 
     def _unpacked(self, grads: list[Any], run: Callable[[list[Any]], Any]) -> Any:
         """Calls `run` with the saved values that hooks unpack or an earlier backward has left.
-
-        Raises AutogradError where there are none: they are released.
-        """
+        Raises AutogradError where there are none: they are released."""
         packed, left = getattr(self, "_packed", None), getattr(self, "_left", None)
         absent, closed = self.absent(grads), getattr(self, "_closed", NOTHING_ABSENT)
         if packed is None and left is None or closed - absent:

@@ -40,9 +40,7 @@ def plan_backward(
     number: int = 0,
 ) -> BackwardPlan | None:
     """The plan of a backward graph; None if no result is differentiable.
-
-    `leaves` are the leaf inputs that require grad.
-    """
+    `leaves` are the leaf inputs that require grad."""
     tangents, gradients = _ends(graph, both, families)
     if graph is None and not tangents:
         return None

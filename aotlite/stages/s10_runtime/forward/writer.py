@@ -92,7 +92,7 @@ class EntryWriter:
         self._check_writable()
         refuse_regions(self.source, self.plan.forward)
         edges = self._edges()
-        entries = self.hooks.edges()
+        hook_edges = self.hooks.edges()
         self._run()
         self._new_tensors()
         self._make_node(edges)
@@ -108,7 +108,7 @@ class EntryWriter:
         for each in self.meta.grads:
             value = "None" if each.result is None else self.variables.results[each.result]
             self.source.add(f"{self.variables.lasting(each.role)}._grad = {value}")
-        self.hooks.register(entries)
+        self.hooks.register(hook_edges)
         if self.meta.grad_mode_after is not None:
             self.source.add(f"STATE.grad_mode = {self.meta.grad_mode_after}")
         self.source.add(f"return {self._tree(self.plan.result_spec, iter(self.variables.results))}")
@@ -157,7 +157,7 @@ class EntryWriter:
 
     def _is_leaf(self, role: Any) -> bool:
         facts = facts_of(self.tensors[role])
-        return isinstance(facts, TensorFacts) and facts.is_leaf
+        return isinstance(facts, TensorFacts) and facts.is_leaf_requiring_grad
 
     def _edge_for(self, role: Any, meta: TensorMeta | None) -> str:
         is_none = meta is None or isinstance(role, Output)  # the node itself gives it to a result

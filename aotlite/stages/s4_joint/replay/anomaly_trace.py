@@ -161,10 +161,10 @@ class _WatchedRun(EngineRun):
     readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
     ran: list[TapeNode] = attrs.field(init=False, factory=list)
 
-    def _leading_to(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
+    def _nodes_to_run(self, wanted: Nodes, order: list[TapeNode], ends: Nodes) -> set[TapeNode]:
         if self.enters_all:
-            return super()._leading_to(wanted, order, ends)
-        return BackwardPass._leading_to(self, wanted, order, ends)
+            return super()._nodes_to_run(wanted, order, ends)
+        return BackwardPass._nodes_to_run(self, wanted, order, ends)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         self.ran.append(node)

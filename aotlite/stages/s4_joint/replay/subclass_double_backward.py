@@ -171,4 +171,4 @@ def gradients_of(
 class _Pass(InstrumentedRun):
     """An instrumented run of only the nodes that lead to a sink."""
 
-    _leading_to = BackwardPass._leading_to
+    _nodes_to_run = BackwardPass._nodes_to_run

@@ -46,9 +46,7 @@ def add_write_observers(
     source: FunctionSource, observed: Sequence[tuple[int, Any]], storage_of: Storages
 ) -> None:
     """Adds the lines that make the node an observer of writes (PART-37, PART-40).
-
-    `observed` are the plan's `write_observed`.
-    """
+    `observed` are the plan's `write_observed`."""
     if not observed:
         return
     owners = [owner for _, owner in observed]
