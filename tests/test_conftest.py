@@ -75,6 +75,11 @@ def test_comparison_count_without_pytorch_is_all_skipped(tmp_path):
     assert (0, 6) == count_comparisons(tmp_path, conftest_ending=without_torch)
 
 
+def test_a_run_without_comparisons_says_that_none_was_selected(tmp_path):
+    output = run_tests(tmp_path, COMPARISONS, "-k", "no_comparison")
+    assert "PyTorch comparison tests: none selected\n" in output
+
+
 ROWS = """
 import pytest
 

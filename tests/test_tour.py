@@ -33,8 +33,8 @@ SHOWN = {
         "8 partition, backward: 9 ops, 0 write",
     ],
     "2_bytes_by_cost": ["indexing: 80 bytes"],
-    "3_xlogy_plus": [
-        "tour_xlogy_plus obeys L1, L2, L3, L6, L7, L8, L9, L12 on",
+    "3_poisson_nll": [
+        "tour_poisson_nll obeys L1, L2, L3, L6, L7, L8, L9, L12 on",
         "L2 (vjp = finite differences, second order too)",
     ],
     "4_saved_on_the_tape": [

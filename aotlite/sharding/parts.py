@@ -63,7 +63,7 @@ def cuts_of(op: Op, args: tuple[Any, ...], parts: int) -> Iterator[Cut]:
         found = [(m, p) for m, p in zip((*metas, *results), (*places, *outs), strict=True)]
         if not _is_even([m.shape[p] for m, p in found if p is not None], parts, blocks=dims.blocks):
             continue
-        added = tuple([lost and name in dims.added for name in _names(op, args)])
+        added = tuple([lost and name in dims.added for name in operand_names(op, args)])
         yield Cut(places, outs, dims.joins if lost else None, added, label, dims.sizes)
 
 
@@ -77,7 +77,7 @@ def dims_of(op: Op, args: tuple[Any, ...]) -> Dims | None:
 
 def linear_groups(op: Op, args: tuple[Any, ...]) -> Iterator[tuple[bool, ...]]:
     """For each group of operands in which together the op is linear, which operands are in it."""
-    names = _names(op, args)
+    names = operand_names(op, args)
     given = dict(zip([p.name for p in op.schema.parameters], args, strict=True))
     for group in op.linear if isinstance(op, PureOp) else ():
         if all(name in names or given[name] == () for name in group):
@@ -89,7 +89,7 @@ def _results(op: Op, args: tuple[Any, ...]) -> tuple[TensorMeta, ...]:
     return found if type(found) is tuple else (found,)
 
 
-def _names(op: Op, args: tuple[Any, ...]) -> list[str]:
+def operand_names(op: Op, args: tuple[Any, ...]) -> list[str]:
     """The parameter of each operand, in the order of `Op.operands`."""
     names = [parameter.name for parameter in op.schema.parameters]
     found = [names[i] for i in (*op.tensors, *op.mixed) if hasattr(args[i], "meta")]

@@ -148,7 +148,10 @@ def pointwise(
     function's name. `scalar` gives one element of the result as an expression of one element of
     each operand (`ir/scalar.py`). `vjp` has a formula for each operand that gets a gradient.
     `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also declares the in-place form.
-    `expands` is the decomposition, `linear` the operands in which the op is linear (OPS-24).
+    `expands` is the decomposition. `linear` names groups of operands in which f(a + a') = f(a) +
+    f(a') and f(0) = 0 while the other operands are constant (OPS-24): `mul` has two groups of one
+    operand, `add` one group of two, and `x * log(y) + z` has none: with `x` constant, z = 0 does
+    not give 0.
 
     `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
     the kernel; by default that is the result's, or the promoted one where the result is bool. With

@@ -2,6 +2,7 @@
 
 import pytest
 
+import tests.laws.helpers.plants_declared
 import tests.laws.helpers.plants_forward
 import tests.laws.helpers.plants_gradient
 import tests.laws.helpers.plants_symbolic  # noqa: F401  (they fill PLANTS)

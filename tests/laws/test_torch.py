@@ -153,7 +153,7 @@ def test_few_ops_have_nothing_to_compare():
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", filter(of_gradients, DIFFERENTIABLE))
+@pytest.mark.parametrize("name", list(filter(of_gradients, DIFFERENTIABLE)))
 def test_first_gradients_equal_torch(torch, name):
     for sample in of_gradients(name):
         check_gradients(torch, name, sample)
@@ -198,7 +198,7 @@ def _floats(sample):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("name", filter(of_writes, DIFFERENTIABLE))
+@pytest.mark.parametrize("name", list(filter(of_writes, DIFFERENTIABLE)))
 def test_writes_after_the_forward_raise_where_they_do_in_torch(torch, name):
     """What is saved is observable: it decides which later writes raise in the backward."""
     op = OPS[name]

@@ -285,7 +285,7 @@ def _subclasses() -> list[Any]:
     record = np.ones(2).view(np.recarray)
     masked = np.ma.masked_array([1.0, 2.0], [True, False])
     return [
-        np.matrix([[1.0, 2.0]]),
+        np.ones((1, 2)).view(np.matrix),
         masked,
         record,
         np.ones(2).view(Own),

@@ -23,6 +23,7 @@ from aotlite.ir.op import (
 from aotlite.testing.laws.errors import LawError
 from aotlite.testing.laws.ops import (
     data_dependent,
+    declared,
     forward,
     gradient,
     scalar,
@@ -174,6 +175,21 @@ LAWS = (
         only=takes_floats,
     ),
     Law("L12", "symbolic = concrete", symbolic.symbolic_is_concrete, EVERY, together=True),
+    Law(
+        "L13",
+        "declared linear = linear",
+        declared.linear_is_linear,
+        ("pointwise", "reduction", "contraction", "indexing"),
+        only=declared.claims_linearity,
+    ),
+    # `pointwise` gives each op the same dims: of such an op they are no claim of its declaration.
+    Law(
+        "L14",
+        "declared dims = how the op is cut",
+        declared.dims_cut_the_op,
+        ("reduction", "contraction", "indexing", "factory"),
+        only=declared.claims_dims,
+    ),
 )
 """The laws of ops."""
 
