@@ -5,8 +5,8 @@ import pytest
 import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.op import OPS
 from aotlite.sharding.parts import cuts_of, linear_groups
-from aotlite.testing.laws.ops.declared import claims_dims, claims_linearity, dims_cut_the_op
 from aotlite.testing.laws.ops.runs import bound
+from aotlite.testing.laws.ops.sharding import claims_dims, claims_linearity, dims_cut_the_op
 from aotlite.testing.laws.ops.table import class_of
 from tests.samples import samples_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-import tests.laws.helpers.plants_declared
 import tests.laws.helpers.plants_forward
 import tests.laws.helpers.plants_gradient
+import tests.laws.helpers.plants_sharding
 import tests.laws.helpers.plants_symbolic  # noqa: F401  (they fill PLANTS)
 from aotlite.ir.op import OPS
 from aotlite.testing.laws.ops.table import LAWS, WITHOUT_SAMPLES, class_of

@@ -23,10 +23,10 @@ from aotlite.ir.op import (
 from aotlite.testing.laws.errors import LawError
 from aotlite.testing.laws.ops import (
     data_dependent,
-    declared,
     forward,
     gradient,
     scalar,
+    sharding,
     symbolic,
     view_inverses,
 )
@@ -178,17 +178,17 @@ LAWS = (
     Law(
         "L13",
         "declared linear = linear",
-        declared.linear_is_linear,
+        sharding.linear_is_linear,
         ("pointwise", "reduction", "contraction", "indexing"),
-        only=declared.claims_linearity,
+        only=sharding.claims_linearity,
     ),
     # `pointwise` gives each op the same dims: of such an op they are no claim of its declaration.
     Law(
         "L14",
         "declared dims = how the op is cut",
-        declared.dims_cut_the_op,
+        sharding.dims_cut_the_op,
         ("reduction", "contraction", "indexing", "factory"),
-        only=declared.claims_dims,
+        only=sharding.claims_dims,
     ),
 )
 """The laws of ops."""

@@ -19,6 +19,7 @@ from aotlite.sharding.parts import Cut, cuts_of, linear_groups, operand_names
 from aotlite.testing.laws.ops.runs import bound, run
 from aotlite.testing.laws.samples.sample import Sample
 
+Args = tuple[Any, ...]
 Samples = Sequence[Sample]
 
 SLACK = {"float16": 1e-2, "bfloat16": 1e-1, "float32": 1e-5, "complex64": 1e-5}
@@ -70,9 +71,7 @@ def dims_cut_the_op(op: Op, samples: Samples) -> None:
 
 
 # ------------------------------------------------------------------------------- sums and parts
-def _halves(
-    op: Op, args: tuple[Any, ...], marks: tuple[bool, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _halves(op: Op, args: Args, marks: tuple[bool, ...]) -> tuple[Args, Args]:
     """Two argument tuples: the marked operands of both add up to those given, others are equal."""
     first, second = [], []
     for k, (inside, operand) in enumerate(zip(marks, op.operands(args), strict=True)):
@@ -82,7 +81,7 @@ def _halves(
     return _with_operands(op, args, first), _with_operands(op, args, second)
 
 
-def _with_operands(op: Op, args: tuple[Any, ...], operands: list[Any]) -> tuple[Any, ...]:
+def _with_operands(op: Op, args: Args, operands: list[Tensor]) -> Args:
     """The arguments with other operands, in the order of `Op.operands`."""
     rest, found = iter(operands), list(args)
     for i in (*op.tensors, *op.mixed):
@@ -93,9 +92,7 @@ def _with_operands(op: Op, args: tuple[Any, ...], operands: list[Any]) -> tuple[
     return tuple(found)
 
 
-def _results_of_parts(
-    op: Op, args: tuple[Any, ...], cut: Cut, count: int
-) -> list[tuple[Tensor, ...]]:
+def _results_of_parts(op: Op, args: Args, cut: Cut, count: int) -> list[tuple[Tensor, ...]]:
     """The results of each part."""
     found = []
     for index in range(count):
