@@ -1,8 +1,8 @@
 """Generated lines that flatten and unflatten wrapper subclasses.
 
-Used by stage 10 alone. A call flattens each wrapper argument once, with `__tensor_flatten__`; the
-guards compare class, names and spec. It makes a wrapper result with `__tensor_unflatten__` from the
-results that are its parts.
+A call flattens each wrapper argument once, with `__tensor_flatten__`; the guards compare class,
+names and spec. It makes a wrapper result with `__tensor_unflatten__` from the results that are its
+parts. Compiled autograd uses `dense_gradients`, too.
 Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
 """
 

@@ -1,8 +1,8 @@
 """The tape node of a compiled call: runs the compiled backward when gradients arrive.
 
-Used by stage 10 alone. A saved tensor in the memory of an input or result is checked for writes as
-eager checks it, for the results whose gradient reads it. A result without a gradient is absent:
-its gradient is None, not zeros.
+Entries make it (`forward/writer.py`). A saved tensor in the memory of an input or result is checked
+for writes as eager checks it, for the results whose gradient reads it. A result without a gradient
+is absent: its gradient is None, not zeros.
 Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 """
 

@@ -1,6 +1,6 @@
 """The guard that makes an entry invalid for a call, in words (GRD-4).
 
-Used by stage 10 alone, and only when a user asks why a call is refused.
+Used only when somebody asks why an entry is refused: a user, or `api` at the recompile limit.
 Spec: `specs/s10_runtime.md`.
 """
 

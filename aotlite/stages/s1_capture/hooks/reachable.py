@@ -2,7 +2,7 @@
 
 A hook may be called by later calls, or by each backward, only if it reaches no tensor and no list
 that the captured run made: eager would make new ones at each call (`reason_against`).
-Used by `hooks/registered.py` alone. Rules: HOOK-1 to HOOK-3. Spec: `specs/hooks_inside.md`.
+Used by this folder alone. Rules: HOOK-1 to HOOK-3. Spec: `specs/hooks_inside.md`.
 """
 
 from __future__ import annotations
