@@ -40,7 +40,14 @@ def _one_element_late(result: Any, key: Any) -> Any:
 plant("L1", "the dtype of ints is wrong", with_rule(_float_for_int), "add")
 plant("L1", "the dtype of ints is wrong", with_rule(_half_the_int), "add_")
 plant("L1", "strides put all in one place", with_rule(_one_place_for_all), "arange_of", "uniform")
-plant("L1", "strides put all in one place", with_rule(_one_place_for_ints), "sum", "matmul", "cat")
+# Parts of a result are elements of it, and L14 cuts ints as well.
+plant(
+    "L1",
+    "strides put all in one place",
+    with_rule(_one_place_for_ints),
+    *("sum", "matmul", "cat"),
+    also=("L14",),
+)
 # Elements that are not the operand's are neither its values nor its gradients.
 plant("L1", "the window is late", with_rule(_one_element_late), "transpose", also=("L2", "L4"))
 plant("L1", "the window is late", with_rule(_one_element_late), "split", also=("L2", "L4"))
@@ -94,11 +101,14 @@ def _keeps_its_result(op: Any) -> Any:
     return with_kernel(remember)(op)
 
 
+plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(0)), "add")
+# L14 reads the operands of the whole again, for the parts.
 plant(
     "L3",
     "an operand is scratch memory",
     with_kernel(_accumulates_in_the(0)),
-    *("add", "sum", "matmul", "index_add"),
+    *("sum", "matmul", "index_add"),
+    also=("L14",),
 )
 plant("L3", "an operand is scratch memory", with_kernel(_accumulates_in_the(1)), "add_")
 plant(
