@@ -15,7 +15,8 @@ from typing import Any
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.graph.graph import Constant, Graph, Node
-from aotlite.ir.graph.role import Role, parse_role
+from aotlite.ir.graph.role import Role
+from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta.text import dtype_text, meta_text
 from aotlite.ir.op import Op
 from aotlite.ir.op.host_function import HostFunction

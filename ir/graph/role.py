@@ -1,7 +1,7 @@
 """Roles: why each input or output of a graph exists. Code asks for roles, and counts no positions.
 
 Ground floor. They are what `torch._functorch` calls descriptors. `str(role)` is also the name of
-the value in a printed graph, and `parse_role` reads it back:
+the value in a printed graph, and `ir/graph/text/roles.py` reads it back:
 
     Primal(0)                            primals_0                   an argument
     MutatedInput(Primal(0))              updated_primals_0           its final value, an output
@@ -225,13 +225,14 @@ def part_suffix(attr: str) -> str:
 
 Result = Output | MutatedInput | IntermediateBase | Part
 
-_OWN = "part_"
+OWN = "part_"
+"""The prefix of the gradient of a part, in texts."""
 
 
 def _own(role: Any) -> str:
     """The prefix that distinguishes the gradient of a part from a part of a gradient."""
     of = role.of if isinstance(role, MutatedInput) else role
-    return _OWN if type(of) is Part else ""
+    return OWN if type(of) is Part else ""
 
 
 @attrs.frozen
@@ -360,63 +361,3 @@ RNG_INPUTS = (Seed, Offset, BackwardSeed, BackwardOffset)
 """The roles of inputs that are a generator's state. They come last in a graph (RNG-2)."""
 RNG_OUTPUTS = (NextSeed, NextOffset, NextBackwardSeed, NextBackwardOffset)
 """The roles of outputs that are a generator's state (RNG-3)."""
-
-
-def parse_role(text: str) -> Role | None:
-    """The role with this text; None if no role has it, or if the text leaves out a field.
-
-    >>> parse_role("tangents_updated_primals_0")
-    Tangent(of=MutatedInput(of=Primal(index=0)))
-    """
-    for kind in ROLES:
-        prefix = getattr(kind, "prefix", None)
-        if prefix and (text == prefix or text.startswith(f"{prefix}_")):
-            return _parsed(kind, text)
-    return None
-
-
-def _parsed(kind: Any, text: str) -> Any:
-    if kind in _WITH_PARTS and "__" in text:
-        return _parsed_part(text)
-    fields = [field for field in attrs.fields(kind) if field.default is attrs.NOTHING]
-    if not fields:
-        return kind() if text == kind.prefix else None
-    rest = text[len(kind.prefix) + 1 :]
-    name = fields[0].name
-    parse = _parsed_gradient if kind in (Tangent, Gradient) else parse_role
-    value: Any = parse(rest) if name == "of" else rest if name == "effect" else _index(rest)
-    if value is None or len(fields) > 1:
-        return None
-    role = kind(value)
-    return role if str(role) == text else None
-
-
-_WITH_PARTS = (Primal, Hidden, Output, IntermediateBase)
-
-
-def _parsed_part(text: str) -> Part | None:
-    whole, *names = text.split("__")
-    role = parse_role(whole)
-    for name in names:
-        attr = name[1:].replace("_u", "_") if name.startswith("0") else name
-        role = Part(role, attr) if role is not None and attr.isidentifier() else None  # type: ignore[arg-type]
-    return role if str(role) == text else None  # type: ignore[return-value]
-
-
-def _parsed_gradient(text: str) -> Any:
-    """The `of` of a tangent or gradient: a `Part` behind the prefix, else parts are `Piece`s."""
-    if text.startswith(_OWN):
-        return parse_role(text[len(_OWN) :])
-    return _pieces(parse_role(text))
-
-
-def _pieces(role: Any) -> Any:
-    if isinstance(role, Part):
-        return Piece(_pieces(role.of), role.attr)
-    if isinstance(role, MutatedInput) and isinstance(role.of, Part):
-        return Piece(_pieces(MutatedInput(role.of.of)), role.of.attr)
-    return role
-
-
-def _index(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None

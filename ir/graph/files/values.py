@@ -20,7 +20,8 @@ from aotlite.ir.errors import FormatError
 from aotlite.ir.graph.files.limits import INTEGER, TEXT, role_fits
 from aotlite.ir.graph.files.parser import Misfit
 from aotlite.ir.graph.files.writer import Json
-from aotlite.ir.graph.role import Hidden, Role, Saved, parse_role
+from aotlite.ir.graph.role import Hidden, Role, Saved
+from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.provenance.location import Place
 
 Read = Callable[[Any], Any]

@@ -32,7 +32,8 @@ from aotlite.ir.graph.files.limits import (
     role_fits,
 )
 from aotlite.ir.graph.graph import Constant, Graph, Node, Phase
-from aotlite.ir.graph.role import Hidden, Saved, parse_role
+from aotlite.ir.graph.role import Hidden, Saved
+from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.provenance.location import Location, Place, Places

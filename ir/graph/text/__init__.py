@@ -1,1 +1,1 @@
-"""Whole graphs as text: the printer, the reader of printed text, the sequence table."""
+"""Whole graphs as text: the printer, the readers of printed text and roles, the sequence table."""

@@ -16,7 +16,8 @@ from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import FormatError, noted
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.graph import Graph, Phase
-from aotlite.ir.graph.role import ROLES, Role, parse_role
+from aotlite.ir.graph.role import ROLES, Role
+from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.meta.text import HOST, meta_from_text
 from aotlite.ir.op.namespace import NOTHING, OpNamespace

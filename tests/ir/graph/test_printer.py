@@ -25,9 +25,9 @@ from aotlite.ir.graph.role import (
     Primal,
     Saved,
     Tangent,
-    parse_role,
 )
 from aotlite.ir.graph.text.printer import code, readable, tabular
+from aotlite.ir.graph.text.roles import parse_role
 from aotlite.ir.graph.text.source import (
     function_from_source,
     graph_from_source,
