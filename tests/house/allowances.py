@@ -60,7 +60,8 @@ def complaints(check: Check, counts: Mapping[str, int], allowed: Allowances) -> 
     for key, count in counts.items():
         most = allowed.most.get(key, 0)
         if count > most:
-            text = f"{check.name}: {key} has {count}, allowed are {most}; expected {check.expected}"
+            limit = f", allowed are {most}" if most else ""
+            text = f"{check.name}: {key} has {count}{limit}; expected {check.expected}"
             yield f"{text}. {RAISING.format(check=check.name, key=key)}" if check.may_grow else text
     for key, most in allowed.most.items():
         least = check.allowance(counts.get(key, 0))

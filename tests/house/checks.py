@@ -35,6 +35,11 @@ class Check:
         return -(-count // self.step) * self.step
 
 
+PATH_LINES = (
+    f"a reading path of at most {path.LINES} lines: shorten one of its files, or move what a feature "
+    "needs to a file of a seam (house.toml lists both)"
+)
+
 CHECKS = {
     check.name: check
     for check in (
@@ -54,6 +59,6 @@ CHECKS = {
         Check("op_names", op_names.tables, "what is asked of ops, not a list of them"),
         Check("path", path.leads_off, "a reading path without ways off it but its seams"),
         Check("path_names", path.unmet, "a path and seams that are there"),
-        Check("path_lines", path.lines, f"a reading path of at most {path.LINES} lines", 50),
+        Check("path_lines", path.lines, PATH_LINES, 50),
     )
 }
