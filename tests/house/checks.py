@@ -36,8 +36,8 @@ class Check:
 
 
 PATH_LINES = (
-    f"a reading path of at most {path.LINES} lines: shorten one of its files, or move what a feature "
-    "needs to a file of a seam (house.toml lists both)"
+    f"a reading path of at most {path.LINES} lines: shorten one of its files, or move what a "
+    "feature needs to a file of a seam (house.toml lists both)"
 )
 
 CHECKS = {
