@@ -82,7 +82,7 @@ def lowered_forward(
 
 
 def is_compact(run: Any, compiler: Backend, options: Options) -> bool:
-    """Whether both halves take and return arrays in place of windows (`calling_convention`)."""
+    """Whether entries call both halves by `compact`, with arrays (`calling_convention`)."""
     is_asked = options.fast_paths and hasattr(run, "compact")
     return is_asked and getattr(compiler, "is_compact", False)
 

@@ -36,7 +36,8 @@ else:  # most graphs are cut in the default way
 
 
 def partitioner(options: Options) -> Callable[[Graph], Any] | None:
-    """The partitioner that the options choose; None for stage 8, which `stages=` may replace.
+    """The partitioner that the options choose; None where they name none: then stage 8
+    runs, which `stages=` may replace.
 
     A backend that fuses gets min-cut without being asked (`Options.cuts_for_fusion`).
     """

@@ -1,8 +1,8 @@
 """The input, context and output of the journey: `Request`, `Compilation`, `CompiledEntry`.
 
 `api.CompiledFunction` makes a `Request` for a call for which it has no valid entry. The journey
-makes a `Compilation`, which every step takes as its last argument, and returns a `CompiledEntry`,
-which the compiled function keeps. Rules: GEN-9. Spec: `specs/pipeline.md`.
+makes a `Compilation`, which functions of `pipeline` that depend on options take, and returns a
+`CompiledEntry`, which the compiled function keeps. Rules: GEN-9. Spec: `specs/pipeline.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The recorder, the tracer of a capture: ops become nodes, the caller's tensors become inputs.
 
-The eager engine calls it (`eager.base.capture_protocol`): `record` for an op, `here` for a tensor,
-`read_attribute` for a Module. Rules: GEN-8, FUN-27, CAP-1..CAP-9. Spec: `specs/s1_capture.md`.
+The dispatcher, the engine and Modules call it (`eager.base.capture_protocol`): `record` for an op,
+`here` for a tensor, `read_attribute` for a Module. Rules: GEN-8, FUN-27, CAP-1..CAP-9.
+Spec: `specs/s1_capture.md`.
 """
 
 from __future__ import annotations

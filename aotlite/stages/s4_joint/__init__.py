@@ -7,9 +7,9 @@ is one autograd engine, the eager one: it runs here on fakes, while the recorder
 
     results.py               reads the final values of results and updated inputs
     gradient_paths.py        walks the tape: reachable inputs, saved tensors, errors
+    result_sets.py           chooses which results' backwards are recorded together, and asks
+    user_code_recording.py   of every function: adds users' Python, effects and wrappers to
     tape_recording.py        runs the engine, which records the backward
-    user_code_recording.py   the same, for custom functions, hooks and wrappers
-    result_sets.py           chooses which results' backwards are recorded together
 
 Gradients are collected at the edges that inputs had before the function ran, and not beyond
 (JNT-3). Rules: JNT-1..JNT-15. Spec: `specs/s4_joint.md`.

@@ -2,8 +2,8 @@
 
 Users' Python (custom functions, hooks) has effects, draws random numbers, reads and writes memory,
 and may return None. All of this happens only if its tape node runs, which depends on the tangents
-that arrive; so do sums of wrappers. For these an
-`InstrumentedRun` tracks the results from which each gradient comes. `joint` builds it alone.
+that arrive; so do sums of wrappers. For these an `InstrumentedRun` tracks the results from which
+each gradient comes. `joint` builds no other recording than `UserCodeRecording`.
 Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
 """
 

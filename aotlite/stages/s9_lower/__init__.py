@@ -1,9 +1,9 @@
 """Stage 9, lower: a backend compiles a pure graph into a callable.
 
 Input: a verified pure graph and a backend. Output: a callable on a list of windows, (buffer, start)
-pairs, which it may empty (`backends.protocol`). That of aotlite's own backends has a second form,
-`compact`, which takes arrays and which entries call (LOW-9). Errors of a backend name it. The
-outputs of a backend that is not aotlite's own are checked at each call (LOW-6).
+pairs; it may empty the list (`backends.protocol`). That of aotlite's own backends has a second
+form, `compact`, which takes arrays and which entries call (LOW-9). Errors of a backend name it.
+The outputs of a backend that is not aotlite's own are checked at each call (LOW-6).
 Spec: `specs/s9_lower.md`.
 """
 

@@ -2,7 +2,8 @@
 
 A rule gives (meta, start): the result's meta, and the position of its first element, counted in
 elements from the operand's first. `put(parent, value, *args)` obeys the lens laws:
-view(put(p, v)) = v; put(p, view(p)) = p; put(put(p, a), b) = put(p, b).
+view(put(p, v)) = v; put(p, view(p)) = p; put(put(p, a), b) = put(p, b). With `put=None` the inverse
+is the derived op `<name>_scatter`.
 """
 
 from __future__ import annotations

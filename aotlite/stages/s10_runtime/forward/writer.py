@@ -251,6 +251,7 @@ class EntryWriter:
         backward = self.plan.backward
         if backward is None:
             return
+        # A gradient arrives in parts where the backward is linear in it, as for plain ops (DBL-1).
         kind = CompiledBackward if backward.derivatives.splits else SingleVisitBackward
         self.source.use(kind)
         plan = self.source.constant(backward, "B", "the plan of the backward")
