@@ -6,7 +6,8 @@ import aotlite.ir.ops  # noqa: F401  (fills the op table)
 from aotlite.ir.op import OPS
 from aotlite.sharding.parts import cuts_of, linear_groups
 from aotlite.testing.laws.ops.runs import bound
-from aotlite.testing.laws.ops.sharding import claims_dims, claims_linearity, dims_cut_the_op
+from aotlite.testing.laws.ops.sharding import claims_dims, claims_linearity
+from aotlite.testing.laws.ops.sharding import dims_cut_the_op as check_dims
 from aotlite.testing.laws.ops.table import class_of
 from tests.samples import samples_of
 
@@ -17,7 +18,7 @@ POINTWISE = [name for name in CUT if class_of(OPS[name]) == "pointwise"]
 @pytest.mark.parametrize("name", POINTWISE)
 def test_parts_of_a_pointwise_call_make_up_the_whole(name):
     """OPS-23. `pointwise` gives each of these ops the same dims."""
-    dims_cut_the_op(OPS[name], samples_of(name))
+    check_dims(OPS[name], samples_of(name))
 
 
 @pytest.mark.parametrize("name", CUT)
