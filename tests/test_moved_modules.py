@@ -53,6 +53,38 @@ def test_every_old_name_leads_to_one_that_there_is() -> None:
     assert {(), ("pickled",)} == {tuple(marks) for _, *marks in moved().values()}
 
 
+RENAMED = """
+aotlite.backends.loops.program.Kind BufferKind
+aotlite.backends.loops.program.Buffer ProgramBuffer
+aotlite.backends.loops.program.Window MatrixWindow
+aotlite.backends.loops.program.Check ValueCheck
+aotlite.backends.loops.program.Program LoopProgram
+aotlite.backends.loops.lowering.writer.Operand LoopOperand
+aotlite.backends.loops.lowering.writer.Writer LoopWriter
+"""
+"""Documented names that have others in their module, and stay for this release."""
+
+
+def test_names_that_changed_within_their_module_are_still_there() -> None:
+    for old, new in map(str.split, RENAMED.split("\n")[1:-1]):
+        module, _, name = old.rpartition(".")
+        found = importlib.import_module(module)
+        assert getattr(found, name) is getattr(found, new)
+
+
+def test_attributes_of_the_release_before_are_still_there() -> None:
+    compiled = aotlite.compile(lambda x: (x * x).sum(), backend="reference")
+    compiled(aotlite.ones(3).requires_grad_())
+    entry = compiled.entries[0]
+    assert entry.entry is entry.guarded
+    assert [each.hidden for each in entry.meta.inputs] == [False]
+    saved = entry.partition.saved[0]
+    assert (saved.lent, saved.guarded) == (saved.copied_on_write, saved.byte_checked)
+    stages = aotlite.inspect.stages_of(lambda x: (x * x).sum(), aotlite.ones(3).requires_grad_())
+    found = aotlite.partition.min_cut(stages["simplify"])
+    assert found.joint is found.indexed
+
+
 def test_no_name_of_today_counts_as_moved() -> None:
     assert [] == [old for old in moved() if is_module(old)]
     assert [] == [new for new, *_ in moved().values() if new in moved()]

@@ -21,7 +21,7 @@ import attrs
 
 from aotlite.compiled_autograd.dynamic.templates import Remade, SegmentOutline, Templates
 from aotlite.compiled_autograd.node_signatures import form_of, is_plain, is_released
-from aotlite.compiled_autograd.recorder import Place, node_note
+from aotlite.compiled_autograd.recorder import Place, TapeRecorder, node_note
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.segment_recording import SegmentRecorder
 from aotlite.compiled_autograd.structure import Roots, TapeStructure, signatures
@@ -271,12 +271,11 @@ class TapeRun(BackwardPass):
     def _run_or_record(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         if self.recorder is None:
             return super()._run(node, grads)
-        recorder: Any = self.recorder
+        assert isinstance(self.recorder, TapeRecorder)
         wanted = None if self.sinks is None else self.sinks.wanted_of(node)
         number = self.number[node]
         run, form = partial(self._recorded, grads=grads), self.tape.look.forms[number]
-        found: Sequence[Any] = recorder.run(node, number, grads, wanted, form, run)
-        return found
+        return self.recorder.run(node, number, grads, wanted, form, run)
 
     def _recorded(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         """The gradients of a twin node on fakes; raises a refusal that its code caught (CAP-13)."""

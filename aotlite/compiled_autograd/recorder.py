@@ -215,7 +215,8 @@ class TapeRecorder(CaptureRecorder):
 
     def _pasted(self, node: CompiledBackward, number: int, grads: list[Any]) -> list[Any]:
         """Inlines the graph of a compiled backward; returns its gradients (CAG-11, CAG-23)."""
-        plan: Any = node.plan
+        plan = node.plan
+        assert plan.variants is not None
         if STATE.wrappers:
             grads = dense_gradients(grads, plan.tangents, plan.wrapped)
         absent = node.absent(grads)

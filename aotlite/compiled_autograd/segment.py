@@ -16,6 +16,7 @@ from aotlite.compiled_autograd.node_signatures import is_released, records_of, s
 from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.eager.autograd.nodes.op_nodes import replay
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
+from aotlite.eager.base.capture_protocol import Recorder
 from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.tape.node import TapeNode, released
 from aotlite.ir.graph import Graph, Node, map_nodes
@@ -43,7 +44,7 @@ class RecordingRun(State, Protocol):
     nodes: Any
     number: Any
     is_recorded: bool
-    recorder: Any
+    recorder: Recorder | None
     compile: Any
     tape: Any
     outlines: Any

@@ -42,6 +42,7 @@ from aotlite.stages.s4_joint.replay.double_backward import (
 )
 from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s7_simplify.linearity import is_linear
+from aotlite.stages.s7_simplify.normalizations import decompose_normalizations
 from aotlite.stages.s8_partition.double_backward_saves import (
     Reads,
     SavedOperand,
@@ -80,6 +81,8 @@ class Derivable:
     """Which forward values the derivatives of the backward may read."""
     is_linear: bool = True
     """The backward is linear in the tangents: two of them may arrive one after the other."""
+    has_passes: bool = False
+    """The user has passes: derivatives are read of what they return."""
 
     @classmethod
     def of(
@@ -98,22 +101,26 @@ class Derivable:
         if wrapped or both.backward.memory:
             reads = Reads.ANYTHING
         users = both.runs_user_code or wrapped
-        return cls(reads, not users or is_linear(simplified))
+        return cls(reads, not users or is_linear(simplified), bool(options.passes))
 
     def with_saves(
         self,
         partition: Partition,
-        unsimplified: Graph,
+        graphs: tuple[Graph, Graph, Graph],
         meta: FunctionMeta,
-        exported: Container[Any],
         is_read: Callable[[Any], bool],
     ) -> Partition:
         """The partition with more saved values: those that a double backward may read.
 
-        `unsimplified` is the joint graph before stage 7; behind passes where there are some.
-        `exported` are the inputs whose memory an ndarray of the user's shares. `is_read` answers of
-        an input whether derivatives may read it.
+        `graphs` are the joint graph before stage 7, behind the user's passes, and as it was
+        partitioned. They are read before stage 7, where there are no passes: it may drop a gradient
+        that is zero, and whose derivative is not. `is_read` answers of an input whether derivatives
+        may read it.
         """
+        decomposed, with_passes, joint_graph = graphs
+        unsimplified = with_passes if self.has_passes else decomposed
+        if joint_graph.nodes != with_passes.nodes:
+            unsimplified = decompose_normalizations(unsimplified)
         requires = {each.role for each in meta.inputs if each.requires_grad}
         return with_double_backward_saves(
             partition,
@@ -121,7 +128,7 @@ class Derivable:
             ValueNumbering(),
             {},
             requires.__contains__,
-            exported,
+            joint_graph.exported,
             reads=self.reads,
             may_read=is_read,
         )

@@ -56,7 +56,6 @@ from aotlite.stages.s4_joint.backward_mutations import widened
 from aotlite.stages.s5_desugar import desugar
 from aotlite.stages.s6_functionalize import functionalize
 from aotlite.stages.s7_simplify import simplify
-from aotlite.stages.s7_simplify.normalizations import decompose_normalizations
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s9_lower import lower
 from aotlite.stages.s10_runtime import runtime
@@ -117,12 +116,8 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
         partition = partitioning.partitioned(joint_graph, compilation)
         derivable = derivatives.Derivable.of(captured, both, options, simplified, joint_graph)
         if both.kept_tape is not None:
-            # stage 7 may drop a gradient that is zero, and its derivative need not be
-            unsimplified = graph if options.passes else decomposed
-            if joint_graph.nodes != graph.nodes:
-                unsimplified = decompose_normalizations(unsimplified)
-            shared = joint_graph.exported
-            partition = derivable.with_saves(partition, unsimplified, meta, shared, is_read)
+            graphs = decomposed, graph, joint_graph
+            partition = derivable.with_saves(partition, graphs, meta, is_read)
         partition = partitioning.packed(partition, compilation)
     else:
         partition, meta = partitioning.without_backward(graph, meta, compilation)

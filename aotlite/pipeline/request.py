@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -73,6 +74,7 @@ class CompiledEntry:
     """The compilation's: it distinguishes entries, dumps and tracebacks (GEN-9)."""
     guarded: GuardedFunction
     """The generated function: its guards, the call, and the side effects."""
+    entry = property(attrgetter("guarded"), doc="The name in the release before.")
     meta: FunctionMeta
     partition: Partition
     containers: Containers

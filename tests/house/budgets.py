@@ -13,6 +13,8 @@ STAGE_LINES = 150
 FIELDS = 14
 STAGE = re.compile(r"aotlite\.stages\.s\d+_\w+")
 DECORATORS = {"frozen", "define", "mutable", "dataclass", "s"}
+MAKERS = {"make_class", "make_dataclass", "namedtuple"}
+"""The functions that make a record of a list of names."""
 
 
 def lines(house: House) -> Iterator[Finding]:
@@ -54,6 +56,24 @@ def fields(house: House) -> Iterator[Finding]:
             if len(found) > FIELDS:
                 listed = f"{key}: {len(found)} fields: {', '.join(found)}"
                 yield Finding(key, listed, len(found), key.partition(":")[0])
+    for module, source in house.sources.items():
+        for call in source.of(ast.Call):
+            if _name(call.func) in MAKERS:
+                key, count = f"{module}:{ast.unparse(call.args[0])}", _made_fields(call)
+                if count > FIELDS:
+                    yield Finding(key, f"{key}: {count} fields", count, module)
+
+
+def _made_fields(call: ast.Call) -> int:
+    """The fields of a record that a call makes; too many where they are not written there."""
+    match call.args[1:]:
+        case [ast.List() | ast.Tuple() | ast.Set() as listed, *_]:
+            return len(listed.elts)
+        case [ast.Dict() as table, *_]:
+            return len(table.keys)
+        case [ast.Constant(value=str(text)), *_]:
+            return len(text.replace(",", " ").split())
+    return FIELDS + 1
 
 
 def is_record(node: ast.ClassDef) -> bool:

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from tests.house.sources import Scope, Source
 
-FUNCTIONS = {"import_module", "importorskip", "__import__", "deferred"}
+FUNCTIONS = {"import_module", "importorskip", "__import__", "deferred", "resolve_name"}
+"""What imports a module that its first argument names."""
+PROGRAMS = {"exec", "eval", "compile"}
+"""What takes the text of a program."""
+COMPUTED = ""
+"""The name of an import whose module is known at run time."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Import:
     @property
     def is_literal(self) -> bool:
         """Whether the name is a literal; else the module is known at run time."""
-        return self.name != ""
+        return self.name != COMPUTED
 
 
 @dataclass(frozen=True)
@@ -40,24 +45,59 @@ class Edge:
 def imports(source: Source) -> Iterator[Import]:
     """All imports of a module.
 
-    Arguments of `import_module`, `importorskip`, `__import__` and `aotlite.ir.deferred` count.
+    Arguments of `import_module`, `importorskip`, `__import__`, `pkgutil.resolve_name` and
+    `aotlite.ir.deferred` count, under any name of these functions, and so do modules read from
+    `sys.modules` and the imports of a program's literal text. A use of such a function that is no
+    call counts as an import of a computed name.
     """
-    calls = [ast.Call] if any(name in source.text for name in FUNCTIONS) else []
-    for node in source.of(ast.Import, ast.ImportFrom, *calls):
-        for name in _names(node, source):
+    functions = FUNCTIONS | set(_other_names(source))
+    called: set[ast.expr] = set()
+    kinds: list[type[ast.AST]] = [ast.Import, ast.ImportFrom]
+    if any(name in source.text for name in FUNCTIONS | PROGRAMS | {"modules"}):
+        kinds += [ast.Call, ast.Subscript, ast.Name, ast.Attribute]
+    for node in source.of(*kinds):
+        if isinstance(node, ast.Call):
+            called.add(node.func)
+        for name in _names(node, source, functions):
             yield Import(source.module, name, source.scopes[node], node.lineno)
+    for node in source.of(*kinds[2:]):
+        if isinstance(node, ast.Name | ast.Attribute) and node not in called:
+            if _name(node) in functions and isinstance(node.ctx, ast.Load):
+                yield Import(source.module, COMPUTED, Scope.FUNCTION, node.lineno)
 
 
-def _names(node: ast.AST, source: Source) -> Iterator[str]:
+def _other_names(source: Source) -> Iterator[str]:
+    """The names under which a module imports functions that import."""
+    for node in source.of(ast.ImportFrom):
+        yield from (each.asname for each in node.names if each.asname and each.name in FUNCTIONS)
+
+
+def _names(node: ast.AST, source: Source, functions: Container[str]) -> Iterator[str]:
     match node:
         case ast.Import(names=names):
             yield from (alias.name for alias in names)
         case ast.ImportFrom(module=base, names=names, level=level):
             start = _absolute(base, level, source)
             yield from (f"{start}.{alias.name}" for alias in names)
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name), args=[first, *_]):
-            if name in FUNCTIONS:
-                yield str(first.value) if isinstance(first, ast.Constant) else ""
+        case ast.Subscript(value=ast.Attribute(attr="modules"), slice=key, ctx=ast.Load()):
+            yield _literal(key)
+        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="modules"), attr="get" | "pop")):
+            yield _literal(node.args[0])
+        case ast.Call(func=function, args=args, keywords=words) if _name(function) in functions:
+            yield _literal([*args, *(each.value for each in words), function][0])
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(text)), *_]):
+            if name in PROGRAMS and "import" in text:
+                yield from (each.name for each in imports(Source(source.module, text)))
+
+
+def _literal(node: ast.expr) -> str:
+    """The module that a literal names; the object of `resolve_name("a.b:c")` counts as a name."""
+    text = node.value if isinstance(node, ast.Constant) else COMPUTED
+    return str(text).replace(":", ".")
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _absolute(base: str | None, level: int, source: Source) -> str:

@@ -1,8 +1,11 @@
 """Prints the path of one tensor: the lines of the library that the README's example executes.
 
     python -m tests.house.one_tensor                    by file, in the order of their first lines
-    python -m tests.house.one_tensor --backend cpu      with kernels in C (needs a compiler)
+    python -m tests.house.one_tensor --backend auto     with the backend that `compile` takes
     python -m tests.house.one_tensor --write            the functions that `x[0].mul_(2.0)` passes
+
+The algorithm is counted with the backend `reference`, which runs graphs op by op. `auto` runs more
+lines: those that make kernels in C, fewer of them where the disk cache has the kernels.
 
 The example is compiled and called twice, and a backward runs from the second value. A line is a
 statement, as in coverage tools: one of several lines counts once. Imports, with the bodies of
@@ -44,7 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--backend", default="reference", help="`reference` if not given")
+    parser.add_argument(
+        "--backend",
+        default="reference",
+        help="`reference` if not given; `auto` is that of `compile`",
+    )
     parser.add_argument("--write", action="store_true", help=f"the functions that {WRITE} passes")
     given = parser.parse_args(arguments)
     print("\n".join(write_path(given.backend) if given.write else line_path(given.backend)))
@@ -58,7 +65,7 @@ def line_path(backend: str) -> Iterator[str]:
     counts = {name: len(lines.statements(name)) for name in lines.found}
     for name, count in counts.items():
         yield f"{count:5} {file_of(name)}"
-    yield f"{sum(counts.values()):5} lines of {len(counts)} files, backend {backend}"
+    yield f"{sum(counts.values()):5} lines of {len(counts)} files, with the backend {backend}"
 
 
 def write_path(backend: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ class Scope(Enum):
     FUNCTION = "in a function"
 
 
-_SCOPED = {ast.Import, ast.ImportFrom, ast.Call}
+_SCOPED = {ast.Import, ast.ImportFrom, ast.Call, ast.Subscript}
 _FUNCTIONS = {ast.FunctionDef, ast.AsyncFunctionDef}
 _FIELDS = {
     kind: tuple(field for field in kind._fields if field not in ("ctx", "op", "ops"))
@@ -53,7 +53,7 @@ class Source:
 
     @property
     def scopes(self) -> dict[ast.AST, Scope]:
-        """Where imports and calls stand."""
+        """Where imports, calls and subscripts stand."""
         return self._walked[1]
 
     @functools.cached_property

@@ -54,6 +54,14 @@ def test_named_tuple_of_too_many_fields_is_found():
     assert {"aotlite.m:A": 15} == CHECKS["fields"].counts(house)
 
 
+@pytest.mark.parametrize("names", [str(list("abcdefghijklmno")), "dict.fromkeys(NAMES)"])
+def test_made_record_of_too_many_fields_is_found(names):
+    house = planted({"aotlite.m": f"A = attrs.make_class('A', {names})"})
+    assert {"aotlite.m:'A'": 15} == CHECKS["fields"].counts(house)
+    house = planted({"aotlite.m": "A = namedtuple('A', 'one two')"})
+    assert {} == CHECKS["fields"].counts(house)
+
+
 def test_fields_of_a_base_count():
     files = {
         "aotlite.a": record("@attrs.frozen", 10),
@@ -120,6 +128,11 @@ def test_uses_of_any_are_counted_by_package():
 def test_record_that_is_taken_as_anything_is_found(name, annotation):
     house = planted({"aotlite.m": f"def f(x, *, {name}: {annotation} = None): ..."})
     assert {"aotlite.m": 1} == CHECKS["untyped"].counts(house)
+
+
+@pytest.mark.parametrize("text", ["def f():\n    plan: Any = 1", "class A:\n    plan: Any"])
+def test_variable_that_may_be_anything_is_found(text):
+    assert {"aotlite.m": 1} == CHECKS["untyped"].counts(planted({"aotlite.m": text}))
 
 
 def test_typed_record_and_other_parameters_are_accepted():

@@ -27,6 +27,15 @@ FLOORS = Floors([["a.low"], ["a.left", "a.right"], ["a.high"], ["a.__init__"]], 
         ("a.b.c", "__import__('x.y')", "x.y"),
         ("a.b.c", "if TYPE_CHECKING:\n    pass\nelse:\n    y = deferred('x.y')", "x.y"),
         ("a.b.c", "class A:\n    import x.y", "x.y"),
+        ("a.b.c", "from importlib import import_module as load\nload('x.y')", "x.y"),
+        ("a.b.c", "import_module(name='x.y')", "x.y"),
+        ("a.b.c", "def f():\n    return sys.modules['x.y'].z", "x.y"),
+        ("a.b.c", "def f():\n    return sys.modules.get('x.y')", "x.y"),
+        ("a.b.c", "pkgutil.resolve_name('x:y')", "x.y"),
+        ("a.b.c", "def f():\n    exec('from x import y', {})", "x.y"),
+        ("a.b.c", "load = importlib.import_module\nload('x.y')", ""),
+        ("a.b.c", "load(*[__import__])", ""),
+        ("a.b.c", "sys.modules[name]", ""),
     ],
 )
 def test_import_is_resolved(module, text, name):
@@ -70,6 +79,8 @@ def test_edge_leads_to_the_module_that_holds_a_name():
         "def f():\n    from aotlite.a import x",
         "if TYPE_CHECKING:\n    from aotlite.a import X",
         "def f():\n    importlib.import_module('aotlite.a')",
+        "def f():\n    return sys.modules['aotlite.a']",
+        "exec('import aotlite.a')",
     ],
 )
 def test_circle_is_found(back):
@@ -236,6 +247,8 @@ def test_room_in_which_no_module_stands_is_found():
         ("def f(name):\n    importlib.import_module(name)", [""]),
         ("MODULE = importlib.import_module(NAME)", [""]),
         ("importlib.import_module(f'{__name__}.b')", [""]),
+        ("def f():\n    return sys.modules['aotlite.b']", ["aotlite.b"]),
+        ("def f(name):\n    sys.modules[name] = None", []),
         ("import numpy\nif TYPE_CHECKING:\n    import aotlite.b", []),
         ("def f():\n    import torch\n    from cupy.cuda import Stream", []),
     ],

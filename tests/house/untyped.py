@@ -27,10 +27,11 @@ def uses(source: Source) -> int:
 
 
 def parameters(house: House) -> Iterator[Finding]:
-    """Parameters with names of stages' records that are annotated as `Any`."""
+    """Parameters, variables and fields with names of stages' records that are annotated as `Any`."""
     for module, source in house.sources.items():
-        for node in source.of(ast.arg):
+        for node in source.of(ast.arg, ast.AnnAssign):
             annotation = "" if node.annotation is None else ast.unparse(node.annotation)
-            if node.arg in PARAMETERS and annotation.removeprefix("typing.") in ("Any", "object"):
-                text = f"{module}:{node.lineno}: {node.arg}: {annotation}"
+            name = node.arg if isinstance(node, ast.arg) else ast.unparse(node.target)
+            if name in PARAMETERS and annotation.removeprefix("typing.") in ("Any", "object"):
+                text = f"{module}:{node.lineno}: {name}: {annotation}"
                 yield Finding(module, text, module=module)

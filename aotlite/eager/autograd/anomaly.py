@@ -22,6 +22,7 @@ from aotlite.eager.base.modes import STATE, watch_with
 from aotlite.eager.base.tape.node import TapeNode
 from aotlite.eager.subclass.protocol import is_wrapper
 from aotlite.ir.errors import AutogradError, noted
+from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
 
 
@@ -34,22 +35,11 @@ class ForwardStack:
     """The node whose gradients were being computed at that time, for a node made in a backward."""
 
 
-@cache
-def _folders() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(folders of aotlite's code, folders below them with other code)."""
-    roots = [os.path.abspath(path) for path in sys.modules["aotlite"].__path__]
-    others = ("tests", "examples", "benchmarks", "docs", ".venv")
-    below = [os.path.join(root, part, "") for root in roots for part in others]
-    return tuple([os.path.join(root, "") for root in roots]), tuple(below)
-
-
 def _is_ours(frame: traceback.FrameSummary) -> bool:
     """Whether the code of a frame is aotlite's own."""
     if frame.filename.startswith("<"):  # what is generated, or a cell of a user's notebook
         return frame.filename.startswith(("<aotlite", "<attrs", "<frozen"))
-    ours, others = _folders()
-    file = os.path.abspath(frame.filename)
-    return file.startswith(ours) and not file.startswith(others)
+    return is_library_file(frame.filename)
 
 
 def made_now(within: TapeNode | None) -> ForwardStack:

@@ -17,6 +17,8 @@ source from sink: every path from the inputs to the backward goes through a save
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import attrs
 
 from aotlite.ir.errors import ArgumentError, noted
@@ -57,6 +59,7 @@ class MinCut:
     """The sum of the saved values' weights (PART-18)."""
     edges: int
     """The number of edges that the solver was given."""
+    joint = property(attrgetter("indexed"), doc="The name in the release before.")
 
     @property
     def graph(self) -> Graph:

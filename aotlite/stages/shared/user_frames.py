@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import CodeType, FrameType
 
+from aotlite.ir.provenance.library_files import is_library_file
 from aotlite.ir.provenance.location import Location, place_of
 
-_PATHS = [os.path.abspath(path) for path in sys.modules[__name__.partition(".")[0]].__path__]
-_OURS = tuple(os.path.join(path, "") for path in _PATHS)
-_NOT_OURS = tuple(
-    os.path.join(path, part, "")
-    for path in _PATHS
-    for part in ("tests", "examples", "benchmarks", "docs", ".venv")
-)
 _INTERNAL: dict[str, bool] = {}
 """By file name, since hashing a code object reads its whole content."""
 
@@ -31,8 +24,7 @@ def is_internal(code: CodeType) -> bool:
 def _is_ours(file: str) -> bool:
     if file.startswith("<"):  # no file: generated code, or a user's notebook cell or doctest
         return file.startswith(("<attrs", "<string>", "<frozen", "<graph>"))
-    path = os.path.abspath(file)
-    return path.startswith(_OURS) and not path.startswith(_NOT_OURS)
+    return is_library_file(file)
 
 
 def user_location(depth: int = 1) -> Location | None:

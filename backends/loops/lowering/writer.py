@@ -406,6 +406,10 @@ class LoopWriter:
         self.program.steps.append(Kernel(name, extents, space, tuple(body)))
 
 
+# The names in the release before, for one release.
+Operand, Writer = LoopOperand, LoopWriter
+
+
 def _listed(metas: TensorMeta | tuple[TensorMeta, ...]) -> tuple[TensorMeta, ...]:
     return metas if isinstance(metas, tuple) else (metas,)
 

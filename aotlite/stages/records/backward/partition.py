@@ -5,6 +5,7 @@ Rules: SAV-1, SAV-4. Spec: `specs/s8_partition.md`.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -32,6 +33,8 @@ class SavedValue(Record):
     byte_checked: bool = False
     """Eager's backward reads that memory, too, and this one recomputes from it: its bytes are
     compared with a copy where a write can go unnoticed (PART-40)."""
+    lent = property(attrgetter("copied_on_write"), doc="The name in the release before.")
+    guarded = property(attrgetter("byte_checked"), doc="The name in the release before.")
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any, SupportsIndex
 
 import attrs
@@ -69,6 +70,7 @@ class InputMeta(Record):
     """The number by which a call raises the version of its storage."""
     through_hidden_alias: bool = False
     """Every data write went through a hidden alias, which its version does not count (FUN-19)."""
+    hidden = property(attrgetter("through_hidden_alias"), doc="The name in the release before.")
     changes: tuple[StateStep | MemoryStep, ...] = ()
     """The changes of its autograd state and memory at each call, in order (FUN-18, FUN-36)."""
     shares_outside: bool = False

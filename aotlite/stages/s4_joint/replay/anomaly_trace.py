@@ -24,6 +24,7 @@ from aotlite.ir.graph.role import Output, Role
 from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.backward.gradient_reads import SavedOf
 from aotlite.stages.records.base import Record
+from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.instrumented_runs import EngineRun
 from aotlite.stages.s4_joint.recording_blocks import (
     at_node,
@@ -108,7 +109,8 @@ def _run(
         way = passed([start.edge for start in starts])
         ends += [(n, 0) for n in way if type(n) is AccumulateGrad and n not in known]
     sinks, enters_all = Sinks(ends, cut=True), wanted is None
-    return _WatchedRun(sinks, True, kept_tape.recorder, enters_all=enters_all)
+    trace = kept_tape.recorder
+    return _WatchedRun(sinks, True, trace, trace=trace, enters_all=enters_all)
 
 
 def _within(ran: Sequence[TapeNode]) -> dict[TapeNode, TapeNode]:
@@ -156,6 +158,8 @@ def _reads(kept_tape: KeptTape, ran: Sequence[TapeNode]) -> tuple[tuple[TapeNode
 class _WatchedRun(EngineRun):
     """A run of the engine that records every gradient that a node computes."""
 
+    trace: Trace = attrs.field(kw_only=True)
+    """The recorder, in which gradients are read."""
     enters_all: bool = attrs.field(kw_only=True)
     """Runs all nodes, as `backward()` does; `grad()` runs those that lead to its inputs."""
     readings: list[CheckedGradient] = attrs.field(init=False, factory=list)
@@ -176,7 +180,5 @@ class _WatchedRun(EngineRun):
 
     def _read(self, grad: Any) -> Node:
         """A detach of the gradient: users' Python may write it later."""
-        recorder: Any = self.recorder
-        with at_node(recorder, grad.value):
-            value: Node = recorder.add_node(DETACH, (grad.value,), grad.meta)
-        return value
+        with at_node(self.trace, grad.value):
+            return self.trace.add_node(DETACH, (grad.value,), grad.meta)
