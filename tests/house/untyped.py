@@ -27,7 +27,7 @@ def uses(source: Source) -> int:
 
 
 def parameters(house: House) -> Iterator[Finding]:
-    """Parameters, variables and fields with names of stages' records that are annotated as `Any`."""
+    """Parameters, variables and fields named as stages' records that are annotated as `Any`."""
     for module, source in house.sources.items():
         for node in source.of(ast.arg, ast.AnnAssign):
             annotation = "" if node.annotation is None else ast.unparse(node.annotation)
