@@ -8,10 +8,8 @@ backward inside a compiled function is checked at each call (JNT-8). Spec: `spec
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import attrs
