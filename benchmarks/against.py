@@ -7,8 +7,8 @@
 The commit is checked out in a temporary folder. In each round every measurement runs once for
 either version, in fresh processes and alternating order. A row's figure is the median over the
 rounds; the verdict is on the ratio of both medians. Start-up and first calls are seconds of the
-processor, calls the fastest of several loops, kernels seconds by the clock; a first call also
-counts instructions of Python, which a busy machine does not change.
+processor, calls the fastest of several loops, kernels seconds by the clock; `instructions` counts
+Python's for first calls and for calls, which a busy machine does not change.
 
 The rows are this checkout's, driven through the public API; those of `cpu` are each version's own.
 """
@@ -114,6 +114,9 @@ def _instructions() -> Iterator[Measurement]:
     for program, partition in itertools.product(SHORT, PARTITIONS):
         command = ("-m", "benchmarks.instructions", program, partition)
         yield Measurement(f"{program} {partition}", command, lambda _, out, __: json.loads(out))
+    for benchmark in ("eager", "overhead"):
+        command = ("-m", "benchmarks.instructions", benchmark)
+        yield Measurement(f"{benchmark} calls", command, lambda _, out, __: json.loads(out))
 
 
 def _processor_seconds(name: str, printed: str, _: float) -> Figures:

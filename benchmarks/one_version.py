@@ -33,13 +33,19 @@ BENCHMARKS = {"overhead": overhead, "eager": eager_ops}
 NUMPY = ("NumPy", "bare NumPy")
 
 
+def actions(benchmark: str) -> Iterator[tuple[str, str, Action]]:
+    """(row, column, action) of each action of a benchmark that runs aotlite."""
+    for name, columns in BENCHMARKS[benchmark]():
+        for column, action in columns.items():
+            if column not in NUMPY:
+                yield name, column, action
+
+
 def main() -> None:
     """Prints what the benchmark in the first argument measured."""
     found = {}
-    for name, actions in BENCHMARKS[sys.argv[1]]():
-        for column, action in actions.items():
-            if column not in NUMPY:
-                found[f"{name}: {column}"] = fastest(action, calls_a_loop(action))
+    for name, column, action in actions(sys.argv[1]):
+        found[f"{name}: {column}"] = fastest(action, calls_a_loop(action))
     print(json.dumps(found))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import against, instructions
+from benchmarks import against, eager, instructions
 from benchmarks.against import ROOT, Measurement, Row
 
 
@@ -70,3 +70,9 @@ def test_instructions_are_counted_alike_each_time():
 
     assert instructions.count(action(3)) == instructions.count(action(3))
     assert instructions.count(action(4)) > instructions.count(action(3))
+
+
+def test_instructions_of_calls_have_a_row_for_each_op_of_the_eager_benchmark():
+    found = instructions.of_calls("eager")
+    assert {case.name for case in eager.CASES} == {name.split(":")[0] for name in found}
+    assert found["add: aotlite: instructions"] < found["add: aotlite with grad: instructions"]
