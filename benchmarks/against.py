@@ -1,6 +1,6 @@
 """Compares the speed of this checkout with another commit, row by row.
 
-    python -m benchmarks.against COMMIT                   all six benchmarks, kernels last
+    python -m benchmarks.against COMMIT                   all seven benchmarks, kernels last
     python -m benchmarks.against COMMIT eager start       only these
     python -m benchmarks.against COMMIT --rounds 30 --rows "first tensor"
 
@@ -8,9 +8,11 @@ The commit is checked out in a temporary folder. In each round every measurement
 either version, in fresh processes and alternating order. A row's figure is the median over the
 rounds; the verdict is on the ratio of both medians. Start-up and first calls are seconds of the
 processor, calls the fastest of several loops, kernels seconds by the clock; `instructions` counts
-Python's for first calls and for calls, which a busy machine does not change.
+Python's for first calls and for calls, and `code` counts those of compiled kernels: a busy machine
+does not change them.
 
-The rows are this checkout's, driven through the public API; those of `cpu` are each version's own.
+The rows are this checkout's, driven through the public API; those of `cpu` and `code` are each
+version's own.
 """
 
 from __future__ import annotations
@@ -130,6 +132,13 @@ def _kernels() -> Iterator[Measurement]:
         yield Measurement(row.name, command, _kernel_seconds, is_own=True)
 
 
+def _machine_code() -> Iterator[Measurement]:
+    program = (ROOT / "benchmarks" / "machine_code.py").read_text("utf-8")
+    for row in cpu.ROWS:
+        command = ("-c", program, row.name)
+        yield Measurement(row.name, command, lambda _, out, __: json.loads(out), is_own=True)
+
+
 def _kernel_seconds(name: str, printed: str, _: float) -> Figures:
     found = json.loads(printed)
     return {f"{name} {direction}": of["seconds"][OURS] for direction, of in found.items()}
@@ -141,6 +150,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Measurement]]] = {
     "eager": lambda: _calls("eager"),
     "pipeline": _first_calls,
     "instructions": _instructions,
+    "code": _machine_code,
     "cpu": _kernels,
 }
 

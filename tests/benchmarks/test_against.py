@@ -1,10 +1,12 @@
 """The comparison with another commit: what it measures of a version, and how it judges."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from benchmarks import against, eager, instructions
+from benchmarks import against, eager, instructions, machine_code
 from benchmarks.against import ROOT, Measurement, Row
 
 
@@ -76,3 +78,17 @@ def test_instructions_of_calls_have_a_row_for_each_op_of_the_eager_benchmark():
     found = instructions.of_calls("eager")
     assert {case.name for case in eager.CASES} == {name.split(":")[0] for name in found}
     assert found["add: aotlite: instructions"] < found["add: aotlite with grad: instructions"]
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="needs objdump (binutils)")
+def test_machine_instructions_of_a_library_are_counted(tmp_path):
+    (tmp_path / "f.c").write_text("int f(int x) { return 3 * x + 1; }")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    library = tmp_path / "f.so"
+    subprocess.run([compiler, "-shared", "-O1", "-o", library, tmp_path / "f.c"], check=True)
+    short = machine_code.instructions(library)
+    (tmp_path / "f.c").write_text("int f(int x) { return 3 * x + 1; } int g(int *x) { return *x; }")
+    subprocess.run([compiler, "-shared", "-O1", "-o", library, tmp_path / "f.c"], check=True)
+    assert 0 < short < machine_code.instructions(library) < short + 20
