@@ -1,6 +1,6 @@
 """Compares the speed of this checkout with another commit, row by row.
 
-    python -m benchmarks.against COMMIT                   all seven benchmarks, kernels last
+    python -m benchmarks.against COMMIT                   all eight benchmarks, kernels last
     python -m benchmarks.against COMMIT eager start       only these
     python -m benchmarks.against COMMIT --rounds 30 --rows "first tensor"
 
@@ -9,7 +9,8 @@ either version, in fresh processes and alternating order. A row's figure is the 
 rounds; the verdict is on the ratio of both medians. Start-up and first calls are seconds of the
 processor, calls the fastest of several loops, kernels seconds by the clock; `instructions` counts
 Python's for first calls and for calls, and `code` counts those of compiled kernels: a busy machine
-does not change them.
+does not change them. `saved` counts bytes and ops of twenty training programs; there any more is a
+higher row, and one round is enough.
 
 The rows are this checkout's, driven through the public API; those of `cpu` and `code` are each
 version's own.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import resource
 import statistics
@@ -73,6 +75,8 @@ class Measurement:
     """(name, output, seconds of the processor) -> figures."""
     is_own: bool = False
     """Whether the version's own benchmarks run, not this checkout's."""
+    is_exact: bool = False
+    """Whether it counts what is the same in each run, so that one more is more."""
 
 
 @attrs.frozen
@@ -82,16 +86,28 @@ class Row:
     name: str
     before: Sequence[float]
     now: Sequence[float]
+    is_exact: bool = False
 
     @property
     def ratio(self) -> float:
         """The median of this checkout, divided by that of the commit."""
-        return statistics.median(self.now) / statistics.median(self.before)
+        return _ratio(statistics.median(self.now), statistics.median(self.before))
 
     @property
     def verdict(self) -> str:
         """The verdict in one word."""
-        return "slower" if self.ratio > LIMIT else "faster" if self.ratio < 1 / LIMIT else "same"
+        limit = 1.0 if self.is_exact else LIMIT
+        more, less = ("higher", "lower") if self.is_exact else ("slower", "faster")
+        return more if self.ratio > limit else less if self.ratio < 1 / limit else "same"
+
+    @property
+    def is_worse(self) -> bool:
+        return self.verdict in ("slower", "higher")
+
+
+def _ratio(now: float, before: float) -> float:
+    """The ratio of two figures; a count may be 0."""
+    return now / before if before else 1.0 if now == before else math.inf
 
 
 # ------------------------------------------------------------------------------------ measurements
@@ -139,6 +155,12 @@ def _machine_code() -> Iterator[Measurement]:
         yield Measurement(row.name, command, lambda _, out, __: json.loads(out), is_own=True)
 
 
+def _saved() -> Iterator[Measurement]:
+    for partition in PARTITIONS:
+        command = ("-m", "benchmarks.saved", partition, "--json")
+        yield Measurement(partition, command, lambda _, out, __: json.loads(out), is_exact=True)
+
+
 def _kernel_seconds(name: str, printed: str, _: float) -> Figures:
     found = json.loads(printed)
     return {f"{name} {direction}": of["seconds"][OURS] for direction, of in found.items()}
@@ -151,6 +173,7 @@ BENCHMARKS: Mapping[str, Callable[[], Iterator[Measurement]]] = {
     "pipeline": _first_calls,
     "instructions": _instructions,
     "code": _machine_code,
+    "saved": _saved,
     "cpu": _kernels,
 }
 
@@ -208,7 +231,7 @@ def compare(
     measurements: Sequence[Measurement], versions: Sequence[Path], folder: Path, rounds: int
 ) -> list[Row]:
     """The figures of the two versions; an unmeasured first round warms their caches."""
-    taken: dict[str, tuple[list[float], list[float]]] = {}
+    taken: dict[tuple[str, bool], tuple[list[float], list[float]]] = {}
     with progress() as bar:
         task = bar.add_task("", total=(rounds + 1) * len(measurements))
         for turn in range(rounds + 1):
@@ -217,25 +240,27 @@ def compare(
                 for index in (0, 1) if turn % 2 else (1, 0):
                     for row, figure in run(measurement, versions[index], folder).items():
                         if turn:
-                            taken.setdefault(row, ([], []))[index].append(figure)
+                            key = row, measurement.is_exact
+                            taken.setdefault(key, ([], []))[index].append(figure)
                 bar.advance(task)
-    return [Row(name, *both) for name, both in taken.items()]
+    return [Row(name, *both, is_exact) for (name, is_exact), both in taken.items()]
 
 
 # ---------------------------------------------------------------------------------------- printing
 def report(rows: Sequence[Row], console: Console) -> None:
-    """Prints each row, then the slower ones."""
+    """Prints each row, then the slower and the higher ones."""
     made = table("", "row", "before", "now", "ratio", "of the least", "verdict")
     for row in rows:
         medians = [statistics.median(each) for each in (row.before, row.now)]
-        least = min(row.now) / min(row.before)
+        least = _ratio(min(row.now), min(row.before))
         figures = [*(f"{each:.4g}" for each in medians), f"{row.ratio:.3f}", f"{least:.3f}"]
         made.add_row(row.name, *figures, row.verdict)
     console.print(made)
-    slower = [row.name for row in rows if row.verdict == "slower"]
-    console.print(
-        f"slower by more than {LIMIT - 1:.0%}: {', '.join(slower) or 'none'}", markup=False
-    )
+    for claim, is_exact in ((f"slower by more than {LIMIT - 1:.0%}", False), ("higher", True)):
+        judged = [row for row in rows if row.is_exact is is_exact]
+        worse = ", ".join(row.name for row in judged if row.is_worse)
+        if judged:
+            console.print(f"{claim}: {worse or 'none'}", markup=False)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -255,7 +280,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measures and prints; 1 if a row is slower."""
+    """Measures and prints; 1 if a row is slower or higher."""
     args = parser().parse_args(argv)
     wanted = args.benchmarks or [*BENCHMARKS]
     measurements = [
@@ -273,7 +298,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.json:
         data: Any = [attrs.asdict(row) | {"ratio": row.ratio} for row in rows]
         args.json.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-    return int(any(row.verdict == "slower" for row in rows))
+    return int(any(row.is_worse for row in rows))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,21 @@ def test_a_row_is_judged_by_the_ratio_of_medians():
     assert "faster" == row([1.0], [0.9]).verdict
 
 
+def test_counts_are_judged_exactly():
+    def counted(before: float, now: float) -> Row:
+        return Row("row", [before], [now], is_exact=True)
+
+    assert "higher" == counted(1000.0, 1001.0).verdict == counted(0.0, 1.0).verdict
+    assert "same" == counted(0.0, 0.0).verdict == counted(7.0, 7.0).verdict
+    assert "lower" == counted(1000.0, 999.0).verdict == counted(1.0, 0.0).verdict
+
+
+def test_higher_rows_are_named(capsys):
+    rows = [Row("a", [1.0], [1.0], is_exact=True), Row("b", [0.0], [2.0], is_exact=True)]
+    against.report(rows, against.wide_console())
+    assert "higher: b\n" in capsys.readouterr().out
+
+
 def test_slower_rows_are_named(capsys):
     console = against.wide_console()
     against.report([Row("a", [1.0], [1.0]), Row("b", [1.0], [2.0])], console)
