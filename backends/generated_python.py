@@ -20,7 +20,6 @@ around it. Results are bit for bit the same. Spec: `specs/s9_lower.md`, LOW-10.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from itertools import compress
@@ -30,6 +29,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
@@ -48,10 +48,9 @@ LIMIT = 2000
 def straight(graph: Graph) -> tuple[Callable[[list[Value]], list[Value]], str]:
     """Returns `compact` of a graph (`calling_convention`), and its source text."""
     writer = _Writer(graph)
-    source = writer.text()
-    scope = {**writer.scope, "explained": partial(_explained, graph, writer.rows)}
-    exec(compile(source, f"<aotlite {graph.name}>", "exec"), scope)
-    return scope["run"], source
+    text = writer.text()
+    writer.source.scope["explained"] = partial(_explained, graph, writer.rows)
+    return writer.source.compiled(text, "run", f"<aotlite {graph.name}>"), text
 
 
 def _explained(graph: Graph, rows: list[Node | None], error: Exception) -> None:
@@ -63,22 +62,6 @@ def _explained(graph: Graph, rows: list[Node | None], error: Exception) -> None:
     node = None if trace is None else rows[trace.tb_lineno - 1]
     if node is not None:
         explain(error, node, graph)
-
-
-_ENDING = """    except Exception as error:
-        explained(error)
-        raise
-"""
-_VARIABLE = re.compile(r"\b[bovrx]\d+\b")
-
-
-@attrs.define(eq=False, repr=False)
-class _Line:
-    text: str
-    reads: tuple[str, ...]
-    makes: tuple[str, ...]
-    node: Node | None = None
-    """The node that it computes; None of a line that drops variables."""
 
 
 @attrs.frozen
@@ -107,16 +90,14 @@ class _Writer:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.lines: list[_Line] = []
-        self.scope: dict[str, Any] = {"held": held}
+        self.source = PythonSource()
+        self.source.use(held)
         self.arrays: dict[Node, str] = {}
         self.places: dict[Node, _Place] = {}
         self.fresh: set[str] = set()
         """Variables whose array owns its memory. A kernel gets a view of such an array: if it
         returned the array itself, `adopt` would take the memory of a value still in use."""
         self.numbers = {node: i for i, node in enumerate(graph.nodes)}
-        self.constants: dict[int, str] = {}
-        self.functions: dict[Node, str] = {}
         self.rows: list[Node | None] = []
         """The node of each line of the source."""
         self._now: Node | None = None
@@ -135,30 +116,21 @@ class _Writer:
                 self._call(node)
         self._now = None
         results = [self._result(*each) for each in self._outputs()]
-        lines: list[tuple[str, Node | None]] = []
-        if inputs:
-            lines += [(f"[{', '.join(inputs)}] = box", None), ("box.clear()", None)]
-        lines += [*self._with_drops(), (f"return [{', '.join(results)}]", None)]
-        self.rows = [None, None, *[node for _, node in lines]]
-        body = "".join([f"        {text}\n" for text, _ in lines])
-        return f"def run(box):\n    try:\n{body}{_ENDING}"
+        steps = self.source.with_drops(self._kept)
+        head = unpacked(inputs)
+        lines = [*head, *[step.text for step in steps], f"return [{', '.join(results)}]"]
+        self.rows = [None, None, *[None for _ in head], *[step.origin for step in steps], None]
+        self.source.lines = [
+            "try:",
+            *[f"    {line}" for line in lines],
+            "except Exception as error:",
+            "    explained(error)",
+            "    raise",
+        ]
+        return self.source.text("run", "box")
 
     def _outputs(self) -> list[tuple[Any, bool]]:
         return list(zip(self.graph.outputs, returned_as_arrays(self.graph), strict=True))
-
-    def _with_drops(self) -> list[tuple[str, Node | None]]:
-        """Returns the lines with their nodes, each followed by a `del` of variables that it uses
-        for the last time."""
-        needed = set(self._kept)
-        found: list[tuple[str, Node | None]] = []
-        for line in reversed(self.lines):
-            names = dict.fromkeys((*line.makes, *line.reads))
-            dying = [name for name in names if name not in needed]
-            needed.update(dying)
-            if dying:
-                found.append((f"del {', '.join(dying)}", None))
-            found.append((line.text, line.node))
-        return found[::-1]
 
     @property
     def _kept(self) -> set[str]:
@@ -177,19 +149,10 @@ class _Writer:
         return f"({place.buffer}, {place.at()})"
 
     def _emit(self, text: str, *makes: str) -> None:
-        names = dict.fromkeys(_VARIABLE.findall(text.partition(" = ")[2]))
-        self.lines.append(_Line(text, tuple(names), makes, self._now))
+        self.source.step(text, *makes, origin=self._now)
 
     def _name(self, kind: str, node: Node) -> str:
         return f"{kind}{self.numbers[node]}"
-
-    def _constant(self, value: Any) -> str:
-        """Returns the name of a global variable of the function that holds this value."""
-        name = self.constants.get(id(value))
-        if name is None:
-            name = self.constants[id(value)] = f"C{len(self.constants)}"
-            self.scope[name] = value
-        return name
 
     # --- inputs
     def _input(self, name: str, node: Node) -> None:
@@ -205,7 +168,7 @@ class _Writer:
 
     def _constant_node(self, node: Node) -> None:
         meta: Any = node.meta
-        buffer = self._constant(copied(meta.device.arrays, node.target.value, meta))
+        buffer = self.source.constant(copied(meta.device.arrays, node.target.value, meta))
         self.places[node] = _Place(buffer, 0)
 
     # --- calls
@@ -231,23 +194,23 @@ class _Writer:
         function = _plain_function(node, op)
         if function is not None:
             args = [self._operand_or_number(a, node) for a in node.args]
-            call = f"{self._constant(function)}({', '.join(args)})"
+            call = f"{self.source.constant(function)}({', '.join(args)})"
             (self._take if _needs_nothing(node) else self._hold)(node, call)
             return
         joining = _joining_function(node, op)
         if joining is not None:
             names = "".join([f"{self._array(item)}, " for item in node.args[0]])
             options = "".join([f", {name}={value!r}" for name, value in joining[1].items()])
-            self._take(node, f"{self._constant(joining[0])}(({names}){options})")
+            self._take(node, f"{self.source.constant(joining[0])}(({names}){options})")
             return
         self._op_kernel(node, op)
 
     def _op_kernel(self, node: Node, op: PureOp | TokenOp) -> None:
         """Writes the call of the op's own kernel."""
         args = [self._argument(a) for a in node.args]
-        library, meta = self._constant(_library(node)), self._constant(node.meta)
+        library, meta = self.source.constant(_library(node)), self.source.constant(node.meta)
         kernel = kernel_on(_library(node), op.kernel)
-        call = f"{self._constant(kernel)}({', '.join([library, meta, *args])})"
+        call = f"{self.source.constant(kernel)}({', '.join([library, meta, *args])})"
         if type(node.meta) is tuple:
             self._several(node, call)
         else:
@@ -270,7 +233,7 @@ class _Writer:
     def _hold(self, node: Node, result: str) -> None:
         """Brings a kernel's result into the layout of its meta, in memory of its own."""
         buffer, name = self._name("b", node), self._name("v", node)
-        meta, library = self._constant(node.meta), self._constant(_library(node))
+        meta, library = self.source.constant(node.meta), self.source.constant(_library(node))
         self._emit(f"{buffer}, {name} = held({result}, {library}, {meta})", buffer, name)
         self.arrays[node], self.places[node] = name, _Place(buffer, 0)
 
@@ -291,11 +254,11 @@ class _Writer:
             size = meta.dtype.itemsize
             strides = tuple([step * size for step in meta.stride])
             parts = (meta.shape, meta.dtype.numpy, strides)
-            shape, dtype, steps = map(self._constant, parts)
-            make = self._constant(np.ndarray)
+            shape, dtype, steps = map(self.source.constant, parts)
+            make = self.source.constant(np.ndarray)
             return f"{make}({shape}, {dtype}, {place.buffer}, {place.start * size}, {steps})"
-        strided = self._constant(meta.device.arrays.strided)
-        facts = ", ".join(map(self._constant, (meta.dtype, meta.shape, meta.stride)))
+        strided = self.source.constant(meta.device.arrays.strided)
+        facts = ", ".join(map(self.source.constant, (meta.dtype, meta.shape, meta.stride)))
         return f"{strided}({place.buffer}, {facts}, {place.at()})"
 
     def _argument(self, value: Any) -> str:
@@ -305,7 +268,7 @@ class _Writer:
             return f"{name}[...]" if name in self.fresh else name
         if type(value) is tuple and value and type(value[0]) is Node:
             return f"({' '.join(self._argument(item) + ',' for item in value)})"
-        return self._constant(value)
+        return self.source.constant(value)
 
     def _operand_or_number(self, value: Any, node: Node) -> str:
         if type(value) is Node:
@@ -314,10 +277,10 @@ class _Writer:
         # A Python number costs the library a conversion at each call.
         exact = type(value) is float or (type(value) is int and abs(value) <= 1 << 11)
         if not exact or not meta.dtype.is_floating_point:
-            return self._constant(value)
+            return self.source.constant(value)
         arrays = meta.device.arrays
         number = arrays.quiet(arrays.namespace.asarray, value, meta.dtype.numpy)
-        return self._constant(number)
+        return self.source.constant(number)
 
 
 def _library(node: Node) -> Any:

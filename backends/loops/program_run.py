@@ -32,6 +32,7 @@ from aotlite.backends.calling_convention import Value, is_read, returned_as_arra
 from aotlite.backends.loops.interpreter.program_interpreter import strided
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, slots
 from aotlite.backends.protocol import Window
+from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
@@ -87,8 +88,9 @@ class ProgramRun:
         self.reads = is_read(graph)
         """For each input whether it is read: `compact` takes these inputs alone."""
         self.reads_all = all(self.reads)
-        self._scope: dict[str, Any] = {}
-        self.compact, self.source = _Writer(graph, program, self._scope, allocator).function()
+        writer = _Writer(graph, program, allocator)
+        self._scope = writer.scope
+        self.compact, self.source = writer.function()
         self._scope["refused"] = self._raise
         self.kernels = Kernels(lambda: program)
         self.use(execute)
@@ -144,16 +146,14 @@ def _array(window: Window, meta: TensorMeta) -> Any:
 class _Writer:
     """Writes the Python function `compact`."""
 
-    def __init__(
-        self, graph: Graph, program: LoopProgram, scope: dict[str, Any], allocator: Allocator
-    ) -> None:
+    def __init__(self, graph: Graph, program: LoopProgram, allocator: Allocator) -> None:
         self.graph = graph
         self.program = program
-        self.lines: list[str] = []
         self.allocator = allocator
         self.buffers = {buffer.number: buffer for buffer in program.buffers}
-        self.scope = scope
-        scope["ndarray"] = np.ndarray
+        self.source = PythonSource()
+        self.scope = self.source.scope
+        self.source.use(np.ndarray)
         self.arrays: dict[int, str] = {}
         """The variable of each buffer's array."""
         self.windows: dict[int, tuple[str, str]] = {}
@@ -165,7 +165,6 @@ class _Writer:
         names = self._inputs()
         self._outputs()
         arrays = [self.arrays[buffer.number] for buffer in slots(self.program)]
-        head = [f"[{', '.join(names)}] = box", "box.clear()"] if names else []
         results = [
             self._result(placed, as_array)
             for placed, as_array in zip(
@@ -173,21 +172,16 @@ class _Writer:
             )
         ]
         compute = f"if execute([{', '.join(arrays)}]): refused([{', '.join(arrays)}])"
-        body = [*head, *self.lines, compute, f"return [{', '.join(results)}]"]
-        ending = [
+        body = [*unpacked(names), *self.source.lines, compute, f"return [{', '.join(results)}]"]
+        self.scope["full"] = out_of_memory
+        self.source.lines = [
+            "try:",
+            *[f"    {line}" for line in body],
             "except MemoryError as error:",
             f"    raise full({self.graph.name!r}, error) from error",
         ]
-        self.scope["full"] = out_of_memory
-        lines = ["def run(box):", "try:", *[f"    {line}" for line in body], *ending]
-        source = "\n    ".join(lines) + "\n"
-        exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
-        return self.scope["run"], source
-
-    def _constant(self, value: Any) -> str:
-        name = f"C{len(self.scope)}"
-        self.scope[name] = value
-        return name
+        text = self.source.text("run", "box")
+        return self.source.compiled(text, "run", f"<aotlite {self.graph.name}>"), text
 
     # --- inputs
     def _inputs(self) -> list[str]:
@@ -205,14 +199,14 @@ class _Writer:
                 self.arrays[number] = name
             return
         memory, start = f"m{name[1:]}", f"s{name[1:]}"
-        self.lines.append(f"{memory}, {start} = {name}")
+        self.source.add(f"{memory}, {start} = {name}")
         if number is None:
             return
         self.windows[number] = (memory, start)
         self.arrays[number] = f"a{name[1:]}"
-        size, dtype = max(meta.span, 0), self._constant(meta.dtype.numpy)
+        size, dtype = max(meta.span, 0), self.source.constant(meta.dtype.numpy)
         place = f", {memory}, {start} * {meta.dtype.itemsize}" if size else ""
-        self.lines.append(f"{self.arrays[number]} = ndarray(({size},), {dtype}{place})")
+        self.source.add(f"{self.arrays[number]} = ndarray(({size},), {dtype}{place})")
 
     # --- outputs
     def _outputs(self) -> None:
@@ -228,13 +222,13 @@ class _Writer:
                 self.memories[buffer.number] = memory = f"m{name}"
                 size = buffer.size * buffer.dtype.itemsize
                 self._allocate(memory, (size,), np.dtype(np.uint8))
-                dtype = self._constant(buffer.dtype.numpy)
-                self.lines.append(f"{name} = ndarray(({buffer.size},), {dtype}, {memory})")
+                dtype = self.source.constant(buffer.dtype.numpy)
+                self.source.add(f"{name} = ndarray(({buffer.size},), {dtype}, {memory})")
 
     def _allocate(self, name: str, shape: tuple[int, ...], dtype: Any) -> None:
         new = f"new_{name}"
         self.scope[new] = self.allocator(shape, dtype)
-        self.lines.append(f"{name} = {new}()")
+        self.source.add(f"{name} = {new}()")
 
     @cached_property
     def _shapes(self) -> dict[int, Sequence[int]]:
@@ -263,7 +257,7 @@ class _Writer:
         if self._is_whole(placed, buffer):
             return name
         meta = placed.meta
-        shape, dtype = self._constant(meta.shape), self._constant(meta.dtype.numpy)
+        shape, dtype = self.source.constant(meta.shape), self.source.constant(meta.dtype.numpy)
         return f"ndarray({shape}, {dtype}, {memory}, ({start}) * {meta.dtype.itemsize})"
 
     def _is_whole(self, placed: Placed, buffer: ProgramBuffer) -> bool:

@@ -55,6 +55,7 @@ STRATA_PATTERNS: dict[str, tuple[str, ...]] = {
         "aotlite/stages/s10_runtime/guarded_function*.py",
         "aotlite/stages/s10_runtime/support.py",
         "aotlite/stages/s10_runtime/source.py",
+        "backends/python_source.py",
         "aotlite/stages/s10_runtime/guards/[!ef]*.py",
         "aotlite/stages/s10_runtime/backward/memory/mutations.py",
         "aotlite/stages/s10_runtime/backward/node.py",

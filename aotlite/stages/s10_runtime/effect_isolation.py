@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
+from aotlite.backends.python_source import listed
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.rng.generator import Refusing
 from aotlite.ir.effects.execution_record import unwatched
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.effect_chains import is_effect
-from aotlite.stages.s10_runtime.source import FunctionSource, listed
+from aotlite.stages.s10_runtime.source import FunctionSource
 
 _HINT = (
     "Compiled code reads what it needs in an order of its own. Let the callback give new values as "

@@ -1,4 +1,4 @@
-"""`FunctionSource`: the text of a generated function while it is written, and its names' values.
+"""`FunctionSource`: the text of a generated call while it is written, and its names' values.
 
 Every writer of stage 10 adds its lines to one. Spec: `specs/s10_runtime.md`.
 """
@@ -11,8 +11,7 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import Any
 
-import attrs
-
+from aotlite.backends.python_source import PythonSource
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
 from aotlite.stages.s10_runtime.source_cache import compiled
@@ -24,38 +23,8 @@ ORDER = "ORDER"
 """The name of a constant in generated functions: the order of the derivative, 0 for a forward."""
 
 
-@attrs.define(eq=False, repr=False)
-class FunctionSource:
+class FunctionSource(PythonSource):
     """Lines of one function of `leaves`, and the scope in which they run."""
-
-    lines: list[str] = attrs.field(factory=list)
-    scope: dict[str, Any] = attrs.field(factory=dict)
-    notes: list[str] = attrs.field(factory=list)
-    """Comments that explain the constants, printed above the function."""
-    _names: dict[tuple[str, int], str] = attrs.field(factory=dict)
-    _counts: dict[str, int] = attrs.field(factory=dict)
-
-    def add(self, *lines: str) -> None:
-        """Appends lines to the body, without its indentation."""
-        self.lines += lines
-
-    def use(self, *things: Callable[..., Any]) -> None:
-        """Puts functions and classes into the scope under their own names."""
-        for thing in things:
-            self.scope[thing.__name__] = thing
-
-    def constant(self, value: Any, kind: str, note: str | None = None) -> str:
-        """The name of this object in the scope: `kind` and a number; one name an object."""
-        key = (kind, id(value))
-        name = self._names.get(key)
-        if name is None:
-            number = self._counts.get(kind, 0)
-            self._counts[kind] = number + 1
-            name = self._names[key] = f"{kind}{number}"
-            self.scope[name] = value
-            if note is not None:
-                self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
-        return name
 
     def literal(self, value: Any) -> str:
         """A plain value as an expression: written out, or the name of a constant."""
@@ -69,11 +38,6 @@ class FunctionSource:
         self.add("try:", "    quiet_call = QUIET.pop()")
         self.add("except IndexError:", "    quiet_call = quiet_context()")
         self.add("try:", f"    {line}", *on_error, "finally:", "    QUIET.append(quiet_call)")
-
-    def text(self, name: str, parameters: str) -> str:
-        """The function's source."""
-        body = [f"    {line}" for line in self.lines]
-        return "\n".join([*self.notes, f"def {name}({parameters}):", *body]) + "\n"
 
     def function(
         self, name: str, number: str, parameters: str = "leaves"
@@ -96,11 +60,6 @@ class FunctionSource:
 def _may_name_a_function(name: str) -> bool:
     """Whether `def` takes this name and keeps it: Python folds letters such as ligatures."""
     return name.isascii() and name.isidentifier() and not iskeyword(name) and name != "__debug__"
-
-
-def listed(names: list[str]) -> str:
-    """The names as a tuple display."""
-    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
 
 
 def words(value: Any) -> str:

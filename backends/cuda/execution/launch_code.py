@@ -29,6 +29,7 @@ from aotlite.backends.cuda.execution.launch_plan import SLOT, Checks, LaunchPlan
 from aotlite.backends.loops.program import BufferKind, Extern, Gemm, Placed, ProgramBuffer
 from aotlite.backends.loops.program import MatrixWindow as Matrix
 from aotlite.backends.protocol import Window
+from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.arrays import copied
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import uint8
@@ -153,7 +154,9 @@ class LaunchWriter:
         """For each value of the host that is passed as an array its variable."""
         self.places: dict[int, str] = {}
         """The address of each buffer, as an expression."""
-        self.scope: dict[str, Any] = {
+        self.source = PythonSource()
+        self.scope = self.source.scope
+        self.scope |= {
             "stock": [],
             "make": maker(self.slots, self.launches),
             "address": driver.address,
@@ -194,12 +197,12 @@ class LaunchWriter:
         guard = self.driver.is_current
         if guard is not None:
             self.scope |= {"is_current": guard, "guarded": self.driver.guarded}
-        source = _text(self.given if self.names else "", lines, held, guard)
-        return self._compiled(source, "run"), source
+        self.source.lines = _body(self.names, lines, held, guard)
+        text = self.source.text("run", "box")
+        return self._compiled(text, "run"), text
 
-    def _compiled(self, source: str, name: str) -> Any:
-        exec(compile(source, f"<aotlite {self.graph.name}>", "exec"), self.scope)
-        return self.scope[name]
+    def _compiled(self, text: str, name: str) -> Any:
+        return self.source.compiled(text, name, f"<aotlite {self.graph.name}>")
 
     # --- for device graphs
     def prepare(self) -> Callable[..., Any]:
@@ -239,13 +242,9 @@ class LaunchWriter:
 
     def _defined(self, head: str, lines: Sequence[str], result: str = "") -> Any:
         ending = [f"return {result}"] if result else []
-        body = [f"    {line}" for line in (*lines, *ending)]
-        return self._compiled("\n".join([f"def {head}:", *body, ""]), head.partition("(")[0])
-
-    def _constant(self, value: Any, kind: str) -> str:
-        name = f"{kind}{len(self.scope)}"
-        self.scope[name] = value
-        return name
+        self.source.lines = [*lines, *ending]
+        name, _, parameters = head.removesuffix(")").partition("(")
+        return self._compiled(self.source.text(name, parameters), name)
 
     # --- inputs
     def _inputs(self) -> list[str]:
@@ -293,7 +292,7 @@ class LaunchWriter:
             elif number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
                 window = f"({', '.join(self.windows[number])})"
                 meta: Any = node.meta
-                found[number] = f"{self._constant(partial(_array, meta=meta), 'H')}({window})"
+                found[number] = f"{self.source.constant(partial(_array, meta=meta), 'H')}({window})"
         return found
 
     def _uploads(self) -> list[str]:
@@ -304,7 +303,7 @@ class LaunchWriter:
             meta: Any = nodes[number].meta
             on_device = tensor_meta(meta.shape, meta.stride, meta.dtype, self.device)
             copy = partial(copied, self.device.arrays, meta=on_device)
-            lines.append(f"{name} = {self._constant(copy, 'U')}({arrays[number]})")
+            lines.append(f"{name} = {self.source.constant(copy, 'U')}({arrays[number]})")
             lines.append(f"p{number} = address({name})")
         return lines
 
@@ -313,7 +312,7 @@ class LaunchWriter:
         if not self.plan.refuses:
             return []
         arrays = ", ".join([f"{n}: {array}" for n, array in self._host_arrays().items()])
-        names = [self._constant(each, "R") for each in self.plan.refuses]
+        names = [self.source.constant(each, "R") for each in self.plan.refuses]
         return [f"if {name}({{{arrays}}}): refused({self.given})" for name in names]
 
     # --- memory
@@ -321,7 +320,7 @@ class LaunchWriter:
         for buffer in self.plan.program.buffers:
             if buffer.kind is BufferKind.CONSTANT:
                 memory = self._uploaded(buffer)
-                self.windows[buffer.number] = self._constant(memory, "C"), "0"
+                self.windows[buffer.number] = self.source.constant(memory, "C"), "0"
                 self.places[buffer.number] = str(self.driver.address(memory))
 
     def _uploaded(self, buffer: ProgramBuffer) -> Any:
@@ -333,7 +332,7 @@ class LaunchWriter:
             if buffer.kind is BufferKind.OUTPUT:
                 name = f"o{buffer.number}"
                 new = partial(self.device.arrays.allocate, buffer.size, buffer.dtype)
-                self.made.append(f"{name} = {self._constant(new, 'N')}()")
+                self.made.append(f"{name} = {self.source.constant(new, 'N')}()")
                 self.windows[buffer.number] = name, "0"
                 self.places[buffer.number] = f"p{buffer.number}"
                 self.made.append(f"p{buffer.number} = address({name})")
@@ -352,8 +351,10 @@ class LaunchWriter:
         arrays, count = self.device.arrays, self.plan.arena
         if any(type(action) is Extern for action in self.plan.actions):
             new = partial(arrays.allocate, count, uint8)
-            return f"arena = {self._constant(new, 'N')}(); arena_at = address(arena)"
-        return f"arena, arena_at = {self._constant(self.driver.scratch(arrays, count), 'N')}()"
+            return f"arena = {self.source.constant(new, 'N')}(); arena_at = address(arena)"
+        return (
+            f"arena, arena_at = {self.source.constant(self.driver.scratch(arrays, count), 'N')}()"
+        )
 
     def _table(self) -> list[str]:
         places = ", ".join([self.places[number] for number in self.slots])
@@ -363,13 +364,13 @@ class LaunchWriter:
     def _action(self, action: Any) -> None:
         match action:
             case Launch():
-                name = self._constant(self.module.launcher(action), "L")
+                name = self.source.constant(self.module.launcher(action), "L")
                 place = 1 + self.launches.index(action)
                 self.work.append(f"{name}(stream, table[{place}], 0)")
             case Gemm():
                 self._product(action)
             case Extern():
-                name = self._constant(extern(action, self.device.arrays), "E")
+                name = self.source.constant(extern(action, self.device.arrays), "E")
                 windows = [self._window(placed) for placed in windows_of(action)]
                 self.work.append(f"{name}([{', '.join(windows)}])")
             case Checks(first=first, count=count):
@@ -378,7 +379,7 @@ class LaunchWriter:
 
     def _product(self, gemm: Gemm) -> None:
         dtype = self.buffers[gemm.c.buffer].dtype
-        name = self._constant(self.driver.product(gemm, dtype, tf32=self.tf32), "G")
+        name = self.source.constant(self.driver.product(gemm, dtype, tf32=self.tf32), "G")
         places = [self._matrix_place(each, dtype.itemsize) for each in (gemm.a, gemm.b, gemm.c)]
         self.work.append(f"{name}(stream, {', '.join(places)})")
 
@@ -428,28 +429,21 @@ class LaunchWriter:
         window = f"({memory}, {self._start(placed, start)})"
         if not as_array:
             return window
-        return f"{self._constant(partial(_array, meta=meta), 'V')}({window})"
+        return f"{self.source.constant(partial(_array, meta=meta), 'V')}({window})"
 
 
 def _listed(kind: str, numbers: Iterable[int]) -> str:
     return ", ".join([f"{kind}{number}" for number in numbers])
 
 
-def _text(given: str, lines: Sequence[str], held: Sequence[str], guard: Any) -> str:
-    """Returns the source of the function. On an error it drops its variables, since the traceback
+def _body(names: Sequence[str], lines: Sequence[str], held: Sequence[str], guard: Any) -> list[str]:
+    """Returns the body of the function. On an error it drops its variables, since the traceback
     keeps the frame, and would keep the memory."""
-    head = ["def run(box):"]
-    if guard is not None:
-        head.append("    if not is_current(): return guarded(run, box)")
-    if given:
-        head += [f"    {given} = box", "    box.clear()"]
-    head += ["    try: table = stock.pop()", "    except IndexError: table = make()", "    try:"]
-    body = [f"        {line}" for line in lines]
-    dropped = [f"        {' = '.join(held)} = None"] if held else []
-    tail = [
-        "    except BaseException as error:",
-        *dropped,
-        "        explain(error)",
-        "        raise",
-    ]
-    return "\n".join([*head, *body, *tail, "    finally: stock.append(table)", ""])
+    found = [] if guard is None else ["if not is_current(): return guarded(run, box)"]
+    found += unpacked(names)
+    found += ["try: table = stock.pop()", "except IndexError: table = make()", "try:"]
+    found += [f"    {line}" for line in lines]
+    found.append("except BaseException as error:")
+    if held:
+        found.append(f"    {' = '.join(held)} = None")
+    return [*found, "    explain(error)", "    raise", "finally: stock.append(table)"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.differentiable_views import edge_of
 from aotlite.eager.autograd.nodes.gradient_forms import keep_form
 from aotlite.eager.base.new_tensors import tensors_over
@@ -27,7 +28,6 @@ from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_forms
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
-from aotlite.stages.s10_runtime.source import listed
 from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 

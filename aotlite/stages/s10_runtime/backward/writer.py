@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.calling_convention import travels_as_array
+from aotlite.backends.python_source import listed
 from aotlite.eager.base.new_tensors import tensor_over, tensors_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.dispatch import dispatch
@@ -34,7 +35,7 @@ from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
 from aotlite.stages.s10_runtime.checkpoint_check import refuse_regions
 from aotlite.stages.s10_runtime.effect_isolation import run_call
 from aotlite.stages.s10_runtime.rng import RngWriter
-from aotlite.stages.s10_runtime.source import MANY, ORDER, FunctionSource, listed
+from aotlite.stages.s10_runtime.source import MANY, ORDER, FunctionSource
 from aotlite.stages.s10_runtime.subclass_code import (
     SubclassWriter,
     dense_part,

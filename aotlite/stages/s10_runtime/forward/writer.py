@@ -11,6 +11,7 @@ from typing import Any
 import optree
 
 from aotlite.backends.calling_convention import is_read, travels_as_array
+from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.differentiable_views import accumulator, edge_of
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.tensor_facts import TensorFacts, facts_of
@@ -46,7 +47,7 @@ from aotlite.stages.s10_runtime.forward.variables import Variables
 from aotlite.stages.s10_runtime.guards.guard_sources import name_of
 from aotlite.stages.s10_runtime.plan import RuntimePlan
 from aotlite.stages.s10_runtime.rng import RngWriter
-from aotlite.stages.s10_runtime.source import MANY, FunctionSource, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource
 from aotlite.stages.s10_runtime.support import (
     arrays_of,
     change_geometry_of,

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+from aotlite.backends.python_source import listed
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.storage_overlap import (
     are_apart,
@@ -26,7 +27,7 @@ from aotlite.ir.errors import AliasError, noted
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s10_runtime.guards.failures import GuardCheck
-from aotlite.stages.s10_runtime.source import MANY, FunctionSource, chain_words, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource, chain_words
 
 _FEW = 3
 """Up to this number, storages are compared pair by pair; more of them as a set."""

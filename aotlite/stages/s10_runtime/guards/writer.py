@@ -15,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.python_source import listed
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
@@ -47,7 +48,7 @@ from aotlite.stages.s10_runtime.guards.failures import (
 )
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues, name_of
 from aotlite.stages.s10_runtime.guards.overlap import sharing_check, view_family_checks
-from aotlite.stages.s10_runtime.source import FunctionSource, listed
+from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.subclass_code import depth, spec_test
 
 MISS = object()

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from aotlite.backends.calling_convention import travels_as_array
+from aotlite.backends.python_source import listed
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, UnsupportedError, noted
@@ -23,7 +24,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Current, IntermediateBase, Rewritten, Saved, Tangent
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.joint import BackwardMemory
-from aotlite.stages.s10_runtime.source import FunctionSource, listed
+from aotlite.stages.s10_runtime.source import FunctionSource
 from aotlite.stages.s10_runtime.support import read_only, write_window
 
 Absent = frozenset[Any]

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotlite.backends.python_source import listed
 from aotlite.stages.records.backward.gradient_reads import SavedOf
-from aotlite.stages.s10_runtime.source import MANY, FunctionSource, listed
+from aotlite.stages.s10_runtime.source import MANY, FunctionSource
 
 Storages = Callable[[Any], str]
 """The expression for the storage of an owner of memory."""

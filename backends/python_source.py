@@ -1,0 +1,120 @@
+"""`PythonSource`: the text of straight-line Python while it is written, and its names' values.
+
+Backends and stage 10 write the functions that run at each call. A writer adds lines, and gets names
+for its constants, which are globals of the function. Two further services are for graphs:
+
+- a variable is deleted after its last use, so that memory is freed as soon as it can be (BOX-1);
+- a line has an origin, such as its node, which an error in that line is about.
+
+    source = PythonSource()
+    source.step(f"v1 = {source.constant(np.sin)}(x0)", "v1")
+    source.step(f"v2 = {source.constant(np.cos)}(v1)", "v2")
+    source.with_drops({"v2"})               # v1 = C0(x0); del x0; v2 = C1(v1); del v1
+
+Spec: `specs/s9_lower.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import attrs
+
+_VARIABLE = re.compile(r"\b[a-z]\d+\b")
+"""A variable of a step: a letter and the number of its value."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class SourceLine:
+    """A line of a function's body."""
+
+    text: str
+    origin: Any = None
+    """What an error in this line is about, such as a node."""
+    reads: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    """The variables that it assigns for the first time."""
+    drops: tuple[str, ...] = ()
+    """The variables that it deletes."""
+
+
+@attrs.define(eq=False, repr=False)
+class PythonSource:
+    """Lines of one function, and the scope in which they run."""
+
+    lines: list[str] = attrs.field(factory=list)
+    scope: dict[str, Any] = attrs.field(factory=dict)
+    notes: list[str] = attrs.field(factory=list)
+    """Comments that explain the constants, printed above the function."""
+    steps: list[SourceLine] = attrs.field(factory=list)
+    """Lines whose variables are deleted after their last use."""
+    _names: dict[tuple[str, int], str] = attrs.field(factory=dict)
+    _counts: dict[str, int] = attrs.field(factory=dict)
+
+    # --- lines
+    def add(self, *lines: str) -> None:
+        """Appends lines to the body, without its indentation."""
+        self.lines += lines
+
+    def step(self, text: str, *makes: str, origin: Any = None) -> None:
+        """Appends an assignment to these variables, which reads those of its right side."""
+        reads = dict.fromkeys(_VARIABLE.findall(text.partition(" = ")[2]))
+        self.steps.append(SourceLine(text, origin, tuple(reads), makes))
+
+    def with_drops(self, kept: Collection[str]) -> list[SourceLine]:
+        """Returns the steps, each followed by a `del` of the variables that it uses for the last
+        time. Those that the function returns are `kept`."""
+        needed = set(kept)
+        found: list[SourceLine] = []
+        for line in reversed(self.steps):
+            names = dict.fromkeys((*line.makes, *line.reads))
+            dying = tuple([name for name in names if name not in needed])
+            needed.update(dying)
+            if dying:
+                found.append(SourceLine(f"del {', '.join(dying)}", drops=dying))
+            found.append(line)
+        return found[::-1]
+
+    # --- names
+    def use(self, *things: Callable[..., Any]) -> None:
+        """Puts functions and classes into the scope under their own names."""
+        for thing in things:
+            self.scope[thing.__name__] = thing
+
+    def constant(self, value: Any, kind: str = "C", note: str | None = None) -> str:
+        """Returns the name of this object in the scope: `kind` and a number; one name an object."""
+        key = (kind, id(value))
+        name = self._names.get(key)
+        if name is None:
+            number = self._counts.get(kind, 0)
+            self._counts[kind] = number + 1
+            name = self._names[key] = f"{kind}{number}"
+            self.scope[name] = value
+            if note is not None:
+                self.notes.append(f"# {name}: {' '.join(note.split())[:80]}")
+        return name
+
+    # --- functions
+    def text(self, name: str, parameters: str) -> str:
+        """Returns the source of a function with these lines, under the notes."""
+        body = [f"    {line}" for line in self.lines]
+        return "\n".join([*self.notes, f"def {name}({parameters}):", *body]) + "\n"
+
+    def compiled(self, text: str, name: str, file: str) -> Callable[..., Any]:
+        """Returns the function `name` of a source, which joins the scope as one of its globals.
+        Tracebacks show that it stands in `file`."""
+        exec(compile(text, file, "exec"), self.scope)
+        found: Callable[..., Any] = self.scope[name]
+        return found
+
+
+def listed(names: Sequence[str]) -> str:
+    """Returns the names as a tuple display."""
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def unpacked(names: Sequence[str]) -> list[str]:
+    """Returns the lines that take the values out of the list `box` and empty it (BOX-1)."""
+    return [f"[{', '.join(names)}] = box", "box.clear()"] if names else []
