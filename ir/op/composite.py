@@ -19,7 +19,7 @@ from aotlite.ir.errors import BUILTIN, AotliteError, ArgumentError, GraphError, 
 from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.binding import Binder
 from aotlite.ir.op.named_results import results_of
-from aotlite.ir.op.schema import REQUIRED, Schema, parse_schema, respelled
+from aotlite.ir.op.schema import REQUIRED, Schema, inplace_schema, parse_schema, respelled
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -37,6 +37,8 @@ class Composite:
     """Operands have it as a method or a property."""
     is_assignable: bool = attrs.field(kw_only=True, default=False)
     """Assigning to the property copies the value into the memory that it shows."""
+    another_name_of: str | None = attrs.field(kw_only=True, default=None)
+    """The op or composite of which this is a second name."""
     _named: Any = attrs.field(init=False)
     """The named tuple of its results, if the schema names several."""
 
@@ -155,20 +157,27 @@ def composite(
     is_property: bool = False,
     is_method: bool = True,
     is_assignable: bool = False,
+    inplace: bool | str = False,
+    aliases: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declares the decorated function as a composite, and returns the function itself.
 
     With a schema the arguments are checked and converted like an op's, and the name is the
     schema's. Without one the function gets the arguments unchanged, and the name is `name` or the
-    function's.
+    function's. `aliases` are other names of the composite, separated by spaces.
+
+    With `inplace`, which may be its help text, the in-place form is declared too. The function then
+    takes `end`, which is "_" in that form and "" in the other one, and calls an op of that ending:
+
+        @composite("square(Tensor self) -> Tensor", inplace=True)
+        def square(self, end=""):
+            return self._do("pow" + end, 2)
     """
     parsed = None if schema is None else parse_schema(schema)
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         own = name or (function.__name__ if parsed is None else parsed.name)
-        if own in COMPOSITES:
-            raise GraphError(f"ops: the composite {own!r} is declared twice, expected once")
-        COMPOSITES[own] = Composite(
+        made = Composite(
             own,
             function,
             schema=parsed,
@@ -177,9 +186,57 @@ def composite(
             is_method=is_method,
             is_assignable=is_assignable,
         )
+        for each in (made, _inplace_form(made, inplace)) if inplace else (made,):
+            _declare(each)
+            also_named(each, aliases, end=each.name.removeprefix(own))
         return function
 
     return declare
+
+
+def _declare(made: Composite) -> None:
+    if made.name in COMPOSITES:
+        raise GraphError(f"ops: the composite {made.name!r} is declared twice, expected once")
+    COMPOSITES[made.name] = made
+
+
+def _inplace_form(made: Composite, doc: bool | str) -> Composite:
+    """The composite `f_` of `f`, whose function takes `end`."""
+    function, name = made.function, made.name + "_"
+
+    def call(*args: Any) -> Any:
+        return function(*args, end="_")
+
+    call.__doc__ = f"`{made.name}` in place." if doc is True else str(doc)
+    assert made.schema is not None
+    return attrs.evolve(made, name=name, function=call, schema=inplace_schema(made.schema, name))
+
+
+def also_named(made: Any, aliases: str, *, end: str = "") -> None:
+    """Declares second names of an op or a composite, each as a composite with the same schema."""
+    for alias in aliases.split():
+        own = made.name
+        function = made.function if isinstance(made, Composite) else _caller_of(own)
+        schema = attrs.evolve(made.schema, name=alias + end)
+        _declare(
+            Composite(
+                alias + end,
+                function,
+                schema=schema,
+                spread=False,
+                is_property=False,
+                is_method=True,
+                another_name_of=own,
+            )
+        )
+
+
+def _caller_of(op: str) -> Callable[..., Any]:
+    def call(self: Any, *args: Any) -> Any:
+        return self._do(op, *args)
+
+    call.__doc__ = f"Another name of `{op}`."
+    return call
 
 
 _INT = frozenset((int,))

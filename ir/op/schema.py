@@ -13,7 +13,7 @@ import enum
 import functools
 import re
 import reprlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import attrs
@@ -261,6 +261,21 @@ _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*) *")
 _TYPE: Final = re.compile(r"([A-Za-z_]+)(\([a-z]+!?\))?((?:\|[A-Za-z]+)?\??(?:\[\])?\??) *")
 _LITERAL: Final = re.compile(r"('(?:[^'\\]|\\.)*'|\[[^\]]*\]|[^\s,()]+) *")
 _literal_value = functools.cache(ast.literal_eval)
+
+
+def inplace_schema(schema: Schema, name: str) -> Schema:
+    """The schema of an in-place form: the first operand is written, and returned."""
+    first, *rest = schema.parameters
+    return parse_schema(f"{name}(Tensor(a!) {first.name}{listed(rest)}) -> Tensor(a!)")
+
+
+def listed(parameters: Sequence[SchemaParameter]) -> str:
+    """The text of parameters, each after a comma, to continue a schema."""
+    keyword_only = [p for p in parameters if p.keyword_only]
+    words = [str(p) for p in parameters if not p.keyword_only]
+    if keyword_only:
+        words += ["*", *map(str, keyword_only)]
+    return "".join(", " + word for word in words)
 
 
 def parse_schema(text: str) -> Schema:

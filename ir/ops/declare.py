@@ -29,8 +29,9 @@ from aotlite.ir.op import (
     schema_of,
 )
 from aotlite.ir.op.binding import NUMBERS
+from aotlite.ir.op.composite import also_named
 from aotlite.ir.op.dims import along, elementwise
-from aotlite.ir.op.schema import SchemaParameter
+from aotlite.ir.op.schema import inplace_schema, listed
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.precision import accumulator, cast, number_in
 from aotlite.ir.ops.scatter_loops import stored_over
@@ -141,6 +142,7 @@ def pointwise(
     inplace: bool = False,
     expands: Callable[..., Any] | None = None,
     linear: tuple[tuple[str, ...], ...] = (),
+    aliases: str = "",
 ) -> PureOp:
     """Declares a pointwise op. `kernel(xp, *operands)` sees operands of the dtype it computes in.
 
@@ -148,10 +150,10 @@ def pointwise(
     function's name. `scalar` gives one element of the result as an expression of one element of
     each operand (`ir/scalar.py`). `vjp` has a formula for each operand that gets a gradient.
     `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also declares the in-place form.
-    `expands` is the decomposition. `linear` names groups of operands in which f(a + a') = f(a) +
-    f(a') and f(0) = 0 while the other operands are constant (OPS-24): `mul` has two groups of one
-    operand, `add` one group of two, and `x * log(y) + z` has none: with `x` constant, z = 0 does
-    not give 0.
+    `aliases` are other names, separated by spaces. `expands` is the decomposition. `linear` names
+    groups of operands in which f(a + a') = f(a) + f(a') and f(0) = 0 while the other operands are
+    constant (OPS-24): `mul` has two groups of one operand, `add` one group of two, and `x * log(y)
+    + z` has none: with `x` constant, z = 0 does not give 0.
 
     `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
     the kernel; by default that is the result's, or the promoted one where the result is bool. With
@@ -196,8 +198,9 @@ def pointwise(
             linear=linear,
         )
     )
+    also_named(op, aliases)
     if inplace:
-        inplace_of(op)
+        also_named(inplace_of(op), aliases, end="_")
     return op
 
 
@@ -348,12 +351,9 @@ def inplace_of(
     functional: PureOp, *, overwrites: bool = False, name: str | None = None
 ) -> InplaceOp:
     """Derives the in-place op that writes the result of `functional` into its first operand."""
-    name = name or functional.name + "_"
-    first, *rest = functional.schema.parameters
-    schema = schema_of(f"{name}(Tensor(a!) {first.name}{_listed(rest)}) -> Tensor(a!)")
     op: InplaceOp = register(
         InplaceOp(
-            schema,
+            inplace_schema(functional.schema, name or functional.name + "_"),
             functional.rule,
             cost=functional.cost,
             functional=functional,
@@ -361,15 +361,6 @@ def inplace_of(
         )
     )
     return op
-
-
-def _listed(parameters: Sequence[SchemaParameter]) -> str:
-    """The text of parameters, each after a comma, to continue a schema."""
-    keyword_only = [p for p in parameters if p.keyword_only]
-    words = [str(p) for p in parameters if not p.keyword_only]
-    if keyword_only:
-        words += ["*", *map(str, keyword_only)]
-    return "".join(", " + word for word in words)
 
 
 # ---------------------------------------------------------------------------------------- views
@@ -423,7 +414,7 @@ def scatter_of(
     view_args = viewed.schema.parameters[1:]
     viewed_names = [parameter.name for parameter in view_args]
     schema = schema_of(
-        f"{viewed.name}_scatter(Tensor self, Tensor src{_listed(view_args)}) -> Tensor"
+        f"{viewed.name}_scatter(Tensor self, Tensor src{listed(view_args)}) -> Tensor"
     )
 
     def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
@@ -491,7 +482,6 @@ def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
 
 def geometry_of(viewed: ViewOp, name: str) -> GeometryOp:
     """Derives the in-place form of a view: it changes its operand's shape and strides (TEN-24)."""
-    rest = _listed(viewed.schema.parameters[1:])
-    schema = schema_of(f"{name}(Tensor(a!) self{rest}) -> Tensor(a!)")
+    schema = inplace_schema(viewed.schema, name)
     op: GeometryOp = register(GeometryOp(schema, viewed.rule, cost=Cost.VIEW, view=viewed))
     return op

@@ -458,13 +458,11 @@ def _first_of(target: str) -> Callable[[str], list[Sample]]:
 
 def _register_aliases() -> None:
     from aotlite.ir.op.composite import COMPOSITES
-    from aotlite.ir.ops.aliases import ALIASES
 
-    for name, target in ALIASES.items():
-        for end in ("", "_"):
-            if name + end in COMPOSITES:
-                made = f"{target}{end}()" if target + end in COMPOSITES else target + end
-                register(name + end)(_first_of(made))
+    for name, made in COMPOSITES.items():
+        target = made.another_name_of
+        if target is not None:
+            register(name)(_first_of(f"{target}()" if target in COMPOSITES else target))
 
 
 _register_aliases()

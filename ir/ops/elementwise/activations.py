@@ -128,28 +128,16 @@ _SELU = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 """Source: Klambauer et al., "Self-normalizing neural networks" (2017)."""
 
 
-@composite("selu(Tensor self) -> Tensor")
-def selu(self: Any) -> Any:
+@composite("selu(Tensor self) -> Tensor", inplace=True)
+def selu(self: Any, end: str = "") -> Any:
     """`elu` with the scales that keep mean and variance."""
-    return self._do("elu", *_SELU, 1)
+    return self._do("elu" + end, *_SELU, 1)
 
 
-@composite("selu_(Tensor(a!) self) -> Tensor(a!)")
-def selu_(self: Any) -> Any:
-    """`selu` in place."""
-    return self._do("elu_", *_SELU, 1)
-
-
-@composite("celu(Tensor self, Scalar alpha=1.0) -> Tensor")
-def celu(self: Any, alpha: Any) -> Any:
+@composite("celu(Tensor self, Scalar alpha=1.0) -> Tensor", inplace=True)
+def celu(self: Any, alpha: Any, end: str = "") -> Any:
     """`elu` whose slope is 1 at 0 for every alpha."""
-    return self._do("elu", alpha, 1.0, _inverse(alpha))
-
-
-@composite("celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)")
-def celu_(self: Any, alpha: Any) -> Any:
-    """`celu` in place."""
-    return self._do("elu_", alpha, 1.0, _inverse(alpha))
+    return self._do("elu" + end, alpha, 1.0, _inverse(alpha))
 
 
 def _inverse(alpha: Any) -> Any:

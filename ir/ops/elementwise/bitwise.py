@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from aotlite.ir import scalar as s
-from aotlite.ir.op import PureOp
-from aotlite.ir.ops.declare import pointwise
-from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOATING, WIDE, Refused
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOATING, WIDE
+from aotlite.ir.ops.rows import binary, unary
 
 _BITS = FLOATING | COMPLEX
 _SHIFTS = BOOL | WIDE | FLOATING | COMPLEX
 
 
-def _bits(name: str, expression: Callable[..., Any], refuses: Refused = _BITS) -> PureOp:
-    return pointwise(
-        f"{name}(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
-        kernel=name,
-        scalar=expression,
-        vjp=None,
-        refuses=refuses,
-        inplace=True,
-    )
+_bits = partial(binary, operands="Tensor|Scalar self, Tensor|Scalar other", vjp=None)
+_whole = partial(binary, operands="Tensor self, Tensor other", vjp=None, refuses=_SHIFTS)
 
-
-BITWISE_AND = _bits("bitwise_and", s.bit_and)
-BITWISE_OR = _bits("bitwise_or", s.bit_or)
-BITWISE_XOR = _bits("bitwise_xor", s.bit_xor)
-BITWISE_NOT = pointwise(
-    "bitwise_not(Tensor self) -> Tensor",
-    kernel="bitwise_invert",
-    scalar=s.invert,
-    vjp=None,
-    refuses=WIDE | _BITS,
-    inplace=True,
+BITWISE_AND = _bits("bitwise_and", scalar=s.bit_and, refuses=_BITS)
+BITWISE_OR = _bits("bitwise_or", scalar=s.bit_or, refuses=_BITS)
+BITWISE_XOR = _bits("bitwise_xor", scalar=s.bit_xor, refuses=_BITS)
+BITWISE_NOT = unary(
+    "bitwise_not", kernel="bitwise_invert", scalar=s.invert, vjp=None, refuses=WIDE | _BITS
 )
 # As in PyTorch, a shift by a negative number of bits, or by all of them, leaves only the sign.
-BITWISE_LEFT_SHIFT = _bits("bitwise_left_shift", s.left_shift, _SHIFTS)
-BITWISE_RIGHT_SHIFT = _bits("bitwise_right_shift", s.right_shift, _SHIFTS)
+BITWISE_LEFT_SHIFT = _bits("bitwise_left_shift", scalar=s.left_shift, refuses=_SHIFTS)
+BITWISE_RIGHT_SHIFT = _bits("bitwise_right_shift", scalar=s.right_shift, refuses=_SHIFTS)
 
-
-def _whole(name: str, expression: Callable[..., Any]) -> PureOp:
-    return pointwise(
-        f"{name}(Tensor self, Tensor other) -> Tensor",
-        kernel=name,
-        scalar=expression,
-        vjp=None,
-        refuses=_SHIFTS,
-        inplace=True,
-    )
-
-
-GCD = _whole("gcd", s.gcd)
-LCM = _whole("lcm", s.lcm)
+GCD = _whole("gcd")
+LCM = _whole("lcm")

@@ -15,6 +15,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.rows import unary
 
 # ------------------------------------------------------------------------------------------ clamp
 _BY_NUMBERS = pointwise_rule("clamp", same, refuses=COMPLEX | STORED)
@@ -82,31 +83,20 @@ CLAMP = pointwise(
     rule=_clamp_rule,
     numbers="unwrapped",
     inplace=True,
+    aliases="clip",
 )
 
 
-@composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor")
-def clamp_min(self: Any, min: Any) -> Any:
+@composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", inplace=True)
+def clamp_min(self: Any, min: Any, end: str = "") -> Any:
     """No element below `min`."""
-    return self._do("clamp", min, None)
+    return self._do("clamp" + end, min, None)
 
 
-@composite("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor")
-def clamp_max(self: Any, max: Any) -> Any:
+@composite("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", inplace=True)
+def clamp_max(self: Any, max: Any, end: str = "") -> Any:
     """No element above `max`."""
-    return self._do("clamp", None, max)
-
-
-@composite("clamp_min_(Tensor(a!) self, Tensor|Scalar min) -> Tensor(a!)")
-def clamp_min_(self: Any, min: Any) -> Any:
-    """`clamp_min` in place."""
-    return self._do("clamp_", min, None)
-
-
-@composite("clamp_max_(Tensor(a!) self, Tensor|Scalar max) -> Tensor(a!)")
-def clamp_max_(self: Any, max: Any) -> Any:
-    """`clamp_max` in place."""
-    return self._do("clamp_", None, max)
+    return self._do("clamp" + end, None, max)
 
 
 # ------------------------------------------------------------------------------------- nan_to_num
@@ -129,37 +119,32 @@ def _replaced_scalar(a: Any, nan: float, posinf: float, neginf: float) -> Any:
     return s.where(s.isnan(a), nan, finite)
 
 
-REPLACE_NONFINITE = pointwise(
-    "replace_nonfinite(Tensor self, float nan, float posinf, float neginf) -> Tensor",
+REPLACE_NONFINITE = unary(
+    "replace_nonfinite",
+    parameters="float nan, float posinf, float neginf",
     kernel=_replaced,
     scalar=_replaced_scalar,
-    vjp={"self": lambda grad, self: self.isfinite().where(grad, 0)},
+    vjp=lambda grad, self: self.isfinite().where(grad, 0),
     refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
-    inplace=True,
 )
 """`nan_to_num` of real floats."""
 _REPLACE = "float? nan=None, float? posinf=None, float? neginf=None"
 
 
-@composite(f"nan_to_num(Tensor self, {_REPLACE}) -> Tensor")
-def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+@composite(f"nan_to_num(Tensor self, {_REPLACE}) -> Tensor", inplace=True)
+def nan_to_num(
+    self: Any, nan: float | None, posinf: float | None, neginf: float | None, end: str = ""
+) -> Any:
     """nan as 0 and infinities as the largest finite values, or as the numbers given."""
     numbers = nan, posinf, neginf
+    if self.is_floating_point():
+        return self._do("replace_nonfinite" + end, *_defaults(self.dtype, numbers))
+    if end:
+        return self.copy_(self.nan_to_num(*numbers))
     if self.is_complex():
         parts = (self.real.nan_to_num(*numbers), self.imag.nan_to_num(*numbers))
         return parts[0]._do("complex", parts[1])
-    if not self.is_floating_point():
-        return self.clone()
-    return self._do("replace_nonfinite", *_defaults(self.dtype, numbers))
-
-
-@composite(f"nan_to_num_(Tensor(a!) self, {_REPLACE}) -> Tensor(a!)")
-def nan_to_num_(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
-    """`nan_to_num` in place."""
-    numbers = nan, posinf, neginf
-    if not self.is_floating_point():
-        return self.copy_(self.nan_to_num(*numbers))
-    return self._do("replace_nonfinite_", *_defaults(self.dtype, numbers))
+    return self.clone()
 
 
 def _defaults(dtype: DType, numbers: tuple[float | None, ...]) -> tuple[float, float, float]:

@@ -18,66 +18,26 @@ from aotlite.ir.op.dims import elementwise
 from aotlite.ir.ops.declare import (
     common_device,
     inplace_of,
-    pointwise,
     pointwise_rule,
     same,
     to_bool,
 )
-from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, NOTHING, STORED, Refused
+from aotlite.ir.ops.kinds import COMPLEX, NOTHING, STORED
 from aotlite.ir.ops.precision import converted, number_in, taken_by
-
+from aotlite.ir.ops.rows import comparison, question
 
 # ------------------------------------------------------------------------ comparison and logic
-def _comparison(
-    name: str, function: str, expression: Callable[..., Any], refuses: Refused = NOTHING
-) -> PureOp:
-    return pointwise(
-        f"{name}(Tensor self, Tensor|Scalar other) -> Tensor",
-        kernel=function,
-        scalar=expression,
-        vjp=None,
-        result=to_bool,
-        refuses=refuses,
-        inplace=True,
-    )
-
-
-EQ = _comparison("eq", "equal", s.eq)
-NE = _comparison("ne", "not_equal", s.ne)
-LT = _comparison("lt", "less", s.lt, COMPLEX | STORED)
-LE = _comparison("le", "less_equal", s.le, COMPLEX | STORED)
-GT = _comparison("gt", "greater", s.gt, COMPLEX | STORED)
-GE = _comparison("ge", "greater_equal", s.ge, COMPLEX | STORED)
-LOGICAL_AND = _comparison("logical_and", "logical_and", s.logical_and, STORED)
-LOGICAL_OR = _comparison("logical_or", "logical_or", s.logical_or, STORED)
-LOGICAL_XOR = _comparison("logical_xor", "logical_xor", s.logical_xor, STORED)
-LOGICAL_NOT = pointwise(
-    "logical_not(Tensor self) -> Tensor",
-    kernel="logical_not",
-    scalar=lambda a: s.logical_not(a),
-    vjp=None,
-    result=to_bool,
-    refuses=STORED,
-    inplace=True,
-)
-
-
-def _question(
-    name: str,
-    kernel: Any,
-    scalar: Callable[..., Any],
-    refuses: Refused = FLOAT8 | COMPLEX,
-    rule: Any = None,
-) -> PureOp:
-    return pointwise(
-        f"{name}(Tensor self) -> Tensor",
-        kernel=kernel,
-        scalar=scalar,
-        vjp=None,
-        result=to_bool,
-        refuses=refuses,
-        rule=rule,
-    )
+_ORDERED = COMPLEX | STORED
+EQ = comparison("eq", kernel="equal", refuses=NOTHING)
+NE = comparison("ne", kernel="not_equal", refuses=NOTHING, aliases="not_equal")
+LT = comparison("lt", kernel="less", refuses=_ORDERED, aliases="less")
+LE = comparison("le", kernel="less_equal", refuses=_ORDERED, aliases="less_equal")
+GT = comparison("gt", kernel="greater", refuses=_ORDERED, aliases="greater")
+GE = comparison("ge", kernel="greater_equal", refuses=_ORDERED, aliases="greater_equal")
+LOGICAL_AND = comparison("logical_and", refuses=STORED)
+LOGICAL_OR = comparison("logical_or", refuses=STORED)
+LOGICAL_XOR = comparison("logical_xor", refuses=STORED)
+LOGICAL_NOT = question("logical_not", refuses=STORED, inplace=True)
 
 
 def _kept_layout(name: str) -> Callable[[TensorMeta], TensorMeta]:
@@ -93,22 +53,21 @@ def _kept_layout(name: str) -> Callable[[TensorMeta], TensorMeta]:
     return rule
 
 
-ISNAN = _question("isnan", "isnan", s.isnan, NOTHING)
-ISINF = _question("isinf", "isinf", s.isinf, NOTHING, rule=_kept_layout("isinf"))
-ISFINITE = _question(
+ISNAN = question("isnan", refuses=NOTHING)
+ISINF = question("isinf", refuses=NOTHING, rule=_kept_layout("isinf"))
+ISFINITE = question(
     "isfinite",
-    "isfinite",
-    lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))),
-    NOTHING,
+    scalar=lambda a: s.logical_not(s.logical_or(s.isnan(a), s.isinf(a))),
+    refuses=NOTHING,
     rule=_kept_layout("isfinite"),
 )
-ISPOSINF = _question("isposinf", lambda xp, a: a == float("inf"), lambda a: s.eq(a, math.inf))
-ISNEGINF = _question("isneginf", lambda xp, a: a == -float("inf"), lambda a: s.eq(a, -math.inf))
-SIGNBIT = _question(
-    "signbit",
-    lambda xp, a: xp.signbit(a) if a.dtype.kind == "f" else a < 0,
-    s.signbit,
+ISPOSINF = question(
+    "isposinf", kernel=lambda xp, a: a == float("inf"), scalar=lambda a: s.eq(a, math.inf)
 )
+ISNEGINF = question(
+    "isneginf", kernel=lambda xp, a: a == -float("inf"), scalar=lambda a: s.eq(a, -math.inf)
+)
+SIGNBIT = question("signbit", kernel=lambda xp, a: xp.signbit(a) if a.dtype.kind == "f" else a < 0)
 
 
 # ---------------------------------------------------------------------------------- choosing

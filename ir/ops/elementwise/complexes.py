@@ -11,8 +11,9 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
-from aotlite.ir.ops.declare import pointwise, pointwise_rule, real_of, same, to_float
+from aotlite.ir.ops.declare import pointwise_rule, real_of, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, FLOATING, INTEGER
+from aotlite.ir.ops.rows import binary, elementary, unary
 
 
 @composite("conj(Tensor self) -> Tensor")
@@ -21,16 +22,10 @@ def conj(self: Any) -> Any:
     return self._do("conj") if self.is_complex() else self
 
 
-@composite("conj_physical(Tensor self) -> Tensor")
-def conj_physical(self: Any) -> Any:
+@composite("conj_physical(Tensor self) -> Tensor", inplace="The conjugate in place.")
+def conj_physical(self: Any, end: str = "") -> Any:
     """The conjugate; a real tensor is itself."""
-    return self._do("conj") if self.is_complex() else self
-
-
-@composite("conj_physical_(Tensor(a!) self) -> Tensor(a!)")
-def conj_physical_(self: Any) -> Any:
-    """The conjugate in place."""
-    return self._do("conj_") if self.is_complex() else self
+    return self._do("conj" + end) if self.is_complex() else self
 
 
 @composite("resolve_conj(Tensor self) -> Tensor")
@@ -74,27 +69,20 @@ def _sgn_vjp(grad: Any, self: Any, result: Any) -> Any:
     return nothing.where(0, turned - along * result)
 
 
-SGN = pointwise(
-    "sgn_of_complex(Tensor self) -> Tensor",
+SGN = unary(
+    "sgn_of_complex",
     kernel=_sgn_kernel,
-    scalar=lambda a: s.sign(a),
-    vjp={"self": _sgn_vjp},
+    scalar=s.sign,
+    vjp=_sgn_vjp,
     refuses=BOOL | INTEGER | FLOATING,
-    inplace=True,
 )
 """z / |z|, 0 at 0."""
 
 
-@composite("sgn(Tensor self) -> Tensor")
-def sgn(self: Any) -> Any:
+@composite("sgn(Tensor self) -> Tensor", inplace=True)
+def sgn(self: Any, end: str = "") -> Any:
     """The sign; of complex numbers z / |z|, 0 at 0."""
-    return self._do("sgn_of_complex" if self.is_complex() else "sign")
-
-
-@composite("sgn_(Tensor(a!) self) -> Tensor(a!)")
-def sgn_(self: Any) -> Any:
-    """`sgn` in place."""
-    return self._do("sgn_of_complex_" if self.is_complex() else "sign_")
+    return self._do(("sgn_of_complex" if self.is_complex() else "sign") + end)
 
 
 def _angle_vjp(grad: Any, self: Any) -> Any:
@@ -104,21 +92,22 @@ def _angle_vjp(grad: Any, self: Any) -> Any:
 
 
 _ANGLE_RULE = pointwise_rule("angle_of_complex", real_of, refuses=BOOL | INTEGER | FLOATING)
-ANGLE_OF_COMPLEX = pointwise(
-    "angle_of_complex(Tensor self) -> Tensor",
+ANGLE_OF_COMPLEX = unary(
+    "angle_of_complex",
     kernel=lambda xp, a: xp.atan2(a.imag, a.real),
     scalar=lambda a: s.atan2(s.imag(a), s.real(a)),
-    vjp={"self": _angle_vjp},
-    rule=lambda self: _ANGLE_RULE(self).as_contiguous(),  # as in PyTorch, whatever the operand is
+    vjp=_angle_vjp,
+    rule=lambda self: _ANGLE_RULE(self).as_contiguous(),
     computes=same,
+    inplace=False,
 )
-ANGLE_OF_REAL = pointwise(
-    "angle_of_real(Tensor self) -> Tensor",
+ANGLE_OF_REAL = elementary(
+    "angle_of_real",
     kernel=lambda xp, a: xp.where(a != a, a, xp.astype(a < 0, a.dtype) * math.pi),
     scalar=lambda a: s.where(s.isnan(a), a, s.where(s.lt(a, 0), math.pi, 0.0)),
-    vjp={"self": lambda grad, self: grad.new_zeros(grad.shape)},
-    result=to_float,
+    vjp=lambda grad, self: grad.new_zeros(grad.shape),
     refuses=FLOAT8 | COMPLEX,
+    inplace=False,
 )
 
 
@@ -159,17 +148,15 @@ def _joined(xp: Any, real: Any, imag: Any) -> Any:
     return made
 
 
-COMPLEX_OF = pointwise(
-    "complex(Tensor real, Tensor imag) -> Tensor",
+# The names say what is saved: PyTorch saves the operands, though nothing of them is read.
+COMPLEX_OF = binary(
+    "complex",
+    operands="Tensor real, Tensor imag",
     kernel=_joined,
-    scalar=lambda a, b: s.complex_(a, b),
-    # The names say what is saved: PyTorch saves the operands, though nothing of them is read.
-    vjp={
-        "real": lambda grad, real: grad.real,
-        "imag": lambda grad, imag: grad.imag,
-    },
+    vjp=(lambda grad, real: grad.real, lambda grad, imag: grad.imag),
     rule=_parts_rule("complex", "real", "imag"),
     computes=same,
+    inplace=False,
 )
 
 
@@ -181,11 +168,13 @@ def _polar_angle(grad: Any, result: Any) -> Any:
     return (grad.conj() * (result * 1j)).real
 
 
-POLAR = pointwise(
-    "polar(Tensor abs, Tensor angle) -> Tensor",
+POLAR = binary(
+    "polar",
+    operands="Tensor abs, Tensor angle",
     kernel=lambda xp, size, angle: _joined(xp, size * xp.cos(angle), size * xp.sin(angle)),
     scalar=lambda size, angle: s.complex_(size * s.cos(angle), size * s.sin(angle)),
-    vjp={"abs": _polar_size, "angle": _polar_angle},
+    vjp=(_polar_size, _polar_angle),
     rule=_parts_rule("polar", "abs", "angle"),
     computes=same,
+    inplace=False,
 )

@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import complex128, float64
 from aotlite.ir.errors import DTypeError
-from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
-from aotlite.ir.ops.declare import pointwise, to_float
+from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
-from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, Refused, refuse
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, refuse
+from aotlite.ir.ops.rows import binary, elementary
 
 _LN2, _LN10 = math.log(2), math.log(10)
 
 
-def _elementary(
-    name: str,
-    kernel: Callable[..., Any] | str,
-    scalar: Callable[..., Any],
-    vjp: Callable[..., Any],
-    refuses: Refused = FLOAT8,
-) -> PureOp:
-    """A function of one operand that is defined for floats, and gives floats for integers."""
-    return pointwise(
-        f"{name}(Tensor self) -> Tensor",
-        kernel=kernel,
-        scalar=scalar,
-        vjp={"self": vjp},
-        result=to_float,
-        refuses=refuses,
-        inplace=True,
-    )
-
-
 # ------------------------------------------------------------------- exponentials and logarithms
-EXP2 = _elementary("exp2", "exp2", s.exp2, lambda grad, result: grad * conj(result * _LN2))
-LOG2 = _elementary("log2", "log2", s.log2, lambda grad, self: grad / conj(self * _LN2))
-LOG10 = _elementary("log10", "log10", s.log10, lambda grad, self: grad / conj(self * _LN10))
+EXP2 = elementary("exp2", vjp=lambda grad, result: grad * conj(result * _LN2))
+LOG2 = elementary("log2", vjp=lambda grad, self: grad / conj(self * _LN2))
+LOG10 = elementary("log10", vjp=lambda grad, self: grad / conj(self * _LN10))
 
 
 def _log_of_sum(a: Any, b: Any) -> Any:
@@ -64,38 +44,35 @@ def _logaddexp_kernel(xp: Any, a: Any, b: Any) -> Any:
     return high + xp.log1p(xp.exp(low - high))
 
 
-LOGADDEXP = pointwise(
-    "logaddexp(Tensor self, Tensor other) -> Tensor",
+LOGADDEXP = binary(
+    "logaddexp",
+    operands="Tensor self, Tensor other",
     kernel=_logaddexp_kernel,
     scalar=_log_of_sum,
-    vjp={
-        "self": lambda grad, self, other: grad / conj((other - self).exp() + 1),
-        "other": lambda grad, self, other: grad / conj((self - other).exp() + 1),
-    },
+    vjp=(
+        lambda grad, self, other: grad / conj((other - self).exp() + 1),
+        lambda grad, self, other: grad / conj((self - other).exp() + 1),
+    ),
     refuses=BOOL | INTEGER | FLOAT8,
+    inplace=False,
 )
-LOGADDEXP2 = pointwise(
-    "logaddexp2(Tensor self, Tensor other) -> Tensor",
-    kernel="logaddexp2",
+LOGADDEXP2 = binary(
+    "logaddexp2",
+    operands="Tensor self, Tensor other",
     scalar=_log2_of_sum,
-    vjp={
-        "self": lambda grad, self, other: grad / ((other - self).exp2() + 1),
-        "other": lambda grad, self, other: grad / ((self - other).exp2() + 1),
-    },
+    vjp=(
+        lambda grad, self, other: grad / ((other - self).exp2() + 1),
+        lambda grad, self, other: grad / ((self - other).exp2() + 1),
+    ),
     refuses=BOOL | INTEGER | FLOAT8 | COMPLEX,
+    inplace=False,
 )
 
 
-@composite("square(Tensor self) -> Tensor")
-def square(self: Any) -> Any:
+@composite("square(Tensor self) -> Tensor", inplace=True)
+def square(self: Any, end: str = "") -> Any:
     """self * self, saved once."""
-    return self._do("pow", 2)
-
-
-@composite("square_(Tensor(a!) self) -> Tensor(a!)")
-def square_(self: Any) -> Any:
-    """`square` in place."""
-    return self._do("pow_", 2)
+    return self._do("pow" + end, 2)
 
 
 @composite("float_power(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor")
@@ -127,14 +104,14 @@ def _in(value: Any, dtype: Any) -> Any:
 
 
 # --------------------------------------------------------------------- trigonometric and inverses
-TAN = _elementary("tan", "tan", s.tan, lambda grad, result: grad * conj(result * result + 1))
-ASIN = _elementary(
-    "asin", "asin", s.asin, lambda grad, self: grad * conj((1 - self * self).rsqrt())
+TAN = elementary("tan", vjp=lambda grad, result: grad * conj(result * result + 1))
+ASIN = elementary(
+    "asin", vjp=lambda grad, self: grad * conj((1 - self * self).rsqrt()), aliases="arcsin"
 )
-ACOS = _elementary(
-    "acos", "acos", s.acos, lambda grad, self: grad * -conj((1 - self * self).rsqrt())
+ACOS = elementary(
+    "acos", vjp=lambda grad, self: grad * -conj((1 - self * self).rsqrt()), aliases="arccos"
 )
-ATAN = _elementary("atan", "atan", s.atan, lambda grad, self: grad / conj(self * self + 1))
+ATAN = elementary("atan", vjp=lambda grad, self: grad / conj(self * self + 1), aliases="arctan")
 
 
 def _over_squares(self: Any, other: Any) -> Any:
@@ -144,53 +121,38 @@ def _over_squares(self: Any, other: Any) -> Any:
     return nothing.where(0, nothing.where(1, squares).reciprocal())
 
 
-ATAN2 = pointwise(
-    "atan2(Tensor self, Tensor other) -> Tensor",
-    kernel="atan2",
-    scalar=s.atan2,
-    vjp={
-        "self": lambda grad, self, other: grad * (other * _over_squares(self, other)),
-        "other": lambda grad, self, other: grad * (-self * _over_squares(self, other)),
-    },
+ATAN2 = binary(
+    "atan2",
+    aliases="arctan2",
+    operands="Tensor self, Tensor other",
+    vjp=(
+        lambda grad, self, other: grad * (other * _over_squares(self, other)),
+        lambda grad, self, other: grad * (-self * _over_squares(self, other)),
+    ),
     result=to_float,
     refuses=FLOAT8 | COMPLEX,
-    inplace=True,
 )
-HYPOT = pointwise(
-    "hypot(Tensor self, Tensor other) -> Tensor",
-    kernel="hypot",
-    scalar=s.hypot,
-    vjp={
-        "self": lambda grad, self, result: grad * (self / result),
-        "other": lambda grad, other, result: grad * (other / result),
-    },
+HYPOT = binary(
+    "hypot",
+    operands="Tensor self, Tensor other",
+    vjp=(
+        lambda grad, self, result: grad * (self / result),
+        lambda grad, other, result: grad * (other / result),
+    ),
     refuses=BOOL | INTEGER | FLOAT8 | COMPLEX,
-    inplace=True,
 )
 
 
-@composite("deg2rad(Tensor self) -> Tensor")
-def deg2rad(self: Any) -> Any:
+@composite("deg2rad(Tensor self) -> Tensor", inplace=True)
+def deg2rad(self: Any, end: str = "") -> Any:
     """Degrees as radians."""
-    return _real("deg2rad", self)._do("mul", math.pi / 180)
+    return _real("deg2rad" + end, self)._do("mul" + end, math.pi / 180)
 
 
-@composite("rad2deg(Tensor self) -> Tensor")
-def rad2deg(self: Any) -> Any:
+@composite("rad2deg(Tensor self) -> Tensor", inplace=True)
+def rad2deg(self: Any, end: str = "") -> Any:
     """Radians as degrees."""
-    return _real("rad2deg", self)._do("mul", 180 / math.pi)
-
-
-@composite("deg2rad_(Tensor(a!) self) -> Tensor(a!)")
-def deg2rad_(self: Any) -> Any:
-    """`deg2rad` in place."""
-    return _real("deg2rad_", self)._do("mul_", math.pi / 180)
-
-
-@composite("rad2deg_(Tensor(a!) self) -> Tensor(a!)")
-def rad2deg_(self: Any) -> Any:
-    """`rad2deg` in place."""
-    return _real("rad2deg_", self)._do("mul_", 180 / math.pi)
+    return _real("rad2deg" + end, self)._do("mul" + end, 180 / math.pi)
 
 
 def _real(name: str, self: Any) -> Any:
@@ -199,10 +161,10 @@ def _real(name: str, self: Any) -> Any:
 
 
 # ------------------------------------------------------------------------- hyperbolic and inverses
-SINH = _elementary("sinh", "sinh", s.sinh, lambda grad, self: grad * conj(self.cosh()))
-COSH = _elementary("cosh", "cosh", s.cosh, lambda grad, self: grad * conj(self.sinh()))
-ASINH = _elementary(
-    "asinh", "asinh", s.asinh, lambda grad, self: grad * conj((self * self + 1).rsqrt())
+SINH = elementary("sinh", vjp=lambda grad, self: grad * conj(self.cosh()))
+COSH = elementary("cosh", vjp=lambda grad, self: grad * conj(self.sinh()))
+ASINH = elementary(
+    "asinh", vjp=lambda grad, self: grad * conj((self * self + 1).rsqrt()), aliases="arcsinh"
 )
 
 
@@ -212,8 +174,8 @@ def _acosh_vjp(grad: Any, self: Any) -> Any:
     return grad * (self * self - 1).rsqrt()
 
 
-ACOSH = _elementary("acosh", "acosh", s.acosh, _acosh_vjp)
-ATANH = _elementary("atanh", "atanh", s.atanh, lambda grad, self: grad / conj(1 - self * self))
+ACOSH = elementary("acosh", vjp=_acosh_vjp, aliases="arccosh")
+ATANH = elementary("atanh", vjp=lambda grad, self: grad / conj(1 - self * self), aliases="arctanh")
 
 
 # ------------------------------------------------------------------------------------------ sinc
@@ -248,5 +210,5 @@ def _sinc_vjp(grad: Any, self: Any) -> Any:
     return grad * conj(near.where(self * total, far_slope))
 
 
-SINC = _elementary("sinc", _sinc_kernel, _sinc_scalar, _sinc_vjp)
+SINC = elementary("sinc", kernel=_sinc_kernel, scalar=_sinc_scalar, vjp=_sinc_vjp)
 """sin(pi x) / (pi x), 1 at 0."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
-from aotlite.ir.ops.declare import pointwise, pointwise_rule, to_float
+from aotlite.ir.ops.declare import pointwise_rule
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
 from aotlite.ir.ops.precision import cast, horner, wide, widened
+from aotlite.ir.ops.rows import elementary, unary
 
 # erf(x) is x T(x^2) / U(x^2) up to 1, and 1 - exp(-x^2) P(x) / Q(x) from there on; highest power
 # first. Source: Cephes (Moshier 1984-2000), ndtr.c, good to 4e-16.
@@ -99,14 +100,11 @@ def _erf_kernel(xp: Any, a: Any) -> Any:
     return cast(xp, erf_values(xp, wide(xp, a, dtype)), dtype)
 
 
-ERF = pointwise(
-    "erf(Tensor self) -> Tensor",
+ERF = elementary(
+    "erf",
     kernel=_erf_kernel,
-    scalar=lambda a: s.erf(a),
-    vjp={"self": lambda grad, self: grad * ((-self * self).exp() * (2 / math.sqrt(math.pi)))},
-    result=to_float,
+    vjp=lambda grad, self: grad * ((-self * self).exp() * (2 / math.sqrt(math.pi))),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 
@@ -149,14 +147,11 @@ def _erfc_kernel(xp: Any, a: Any) -> Any:
     return cast(xp, _erfc64(xp, cast(xp, a, dtypes.float64)), dtype)
 
 
-ERFC = pointwise(
-    "erfc(Tensor self) -> Tensor",
+ERFC = elementary(
+    "erfc",
     kernel=_erfc_kernel,
-    scalar=lambda a: s.erfc(a),
-    vjp={"self": lambda grad, self: grad * ((-self * self).exp() * (-2 / math.sqrt(math.pi)))},
-    result=to_float,
+    vjp=lambda grad, self: grad * ((-self * self).exp() * (-2 / math.sqrt(math.pi))),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 # First approximations, for |x| up to 0.7 and beyond; two of Newton's steps make them exact.
@@ -189,18 +184,13 @@ def _erfinv_kernel(xp: Any, a: Any) -> Any:
     return cast(xp, _erfinv64(xp, cast(xp, a, dtypes.float64)), dtype)
 
 
-ERFINV = pointwise(
-    "erfinv(Tensor self) -> Tensor",
+ERFINV = elementary(
+    "erfinv",
     kernel=_erfinv_kernel,
-    scalar=lambda a: s.erfinv(a),
-    vjp={
-        "self": lambda grad, self: (
-            grad * ((self.erfinv() * self.erfinv()).exp() * (math.sqrt(math.pi) / 2))
-        )
-    },
-    result=to_float,
+    vjp=lambda grad, self: (
+        grad * ((self.erfinv() * self.erfinv()).exp() * (math.sqrt(math.pi) / 2))
+    ),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 
@@ -226,14 +216,13 @@ def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
     return inside.where(grad / size, 0.0)
 
 
-LOGIT = pointwise(
-    "logit(Tensor self, float? eps=None) -> Tensor",
+LOGIT = elementary(
+    "logit",
+    parameters="float? eps=None",
     kernel=_logit_kernel,
     scalar=_logit_scalar,
-    vjp={"self": _logit_vjp},
-    result=to_float,
+    vjp=_logit_vjp,
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 
@@ -273,13 +262,15 @@ def _gelu_expanded(self: Any, tanh: bool = False) -> Any:
     return (0.5 * value * ((value * math.sqrt(0.5)).erf() + 1)).to(self.dtype)
 
 
-GELU = pointwise(
-    "gelu(Tensor self, bool tanh=False) -> Tensor",
+GELU = unary(
+    "gelu",
+    parameters="bool tanh=False",
     kernel=_gelu_kernel,
     scalar=_gelu_scalar,
-    vjp={"self": _gelu_vjp},
+    vjp=_gelu_vjp,
     rule=pointwise_rule("gelu", partial(require_floating, "gelu")),
     expands=_gelu_expanded,
+    inplace=False,
 )
 """self times the normal distribution function at self; `tanh` for its approximation by a tanh.
 

@@ -13,9 +13,9 @@ from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op.composite import composite
-from aotlite.ir.ops.declare import pointwise, to_float
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8
 from aotlite.ir.ops.precision import cast, horner
+from aotlite.ir.ops.rows import elementary
 
 _DOUBLE = dtypes.float64
 
@@ -134,14 +134,11 @@ def _large(xp: Any, x: Any) -> Any:
     return (x - 0.5) * (log - 1.0) + (_HALF_LOG_2PI - 0.5 + series)
 
 
-LGAMMA = pointwise(
-    "lgamma(Tensor self) -> Tensor",
+LGAMMA = elementary(
+    "lgamma",
     kernel=_in_double(_lgamma_values),
-    scalar=s.lgamma,
-    vjp={"self": lambda grad, self: grad * self.digamma()},
-    result=to_float,
+    vjp=lambda grad, self: grad * self.digamma(),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 """The logarithm of the absolute value of the gamma function."""
 
@@ -177,14 +174,11 @@ def _digamma_values(xp: Any, x: Any) -> Any:
     return xp.where(x == 0, at_zero, xp.where(pole, float("nan"), found))
 
 
-DIGAMMA = pointwise(
-    "digamma(Tensor self) -> Tensor",
+DIGAMMA = elementary(
+    "digamma",
     kernel=_in_double(_digamma_values),
-    scalar=s.digamma,
-    vjp={"self": lambda grad, self: grad * self._do("polygamma_of", 1)},
-    result=to_float,
+    vjp=lambda grad, self: grad * self._do("polygamma_of", 1),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 # -------------------------------------------------------------------------------------- polygamma
@@ -247,14 +241,13 @@ def _polygamma_values(xp: Any, n: int, x: Any) -> Any:
     return xp.where(x == -float("inf"), float("nan"), found)
 
 
-POLYGAMMA = pointwise(
-    "polygamma_of(Tensor self, int n) -> Tensor",
+POLYGAMMA = elementary(
+    "polygamma_of",
+    parameters="int n",
     kernel=lambda xp, a, n: _in_double(_polygamma_values)(xp, n, a),
     scalar=lambda a, n: s.polygamma(n, a),
-    vjp={"self": lambda grad, self, n: grad * self._do("polygamma_of", n + 1)},
-    result=to_float,
+    vjp=lambda grad, self, n: grad * self._do("polygamma_of", n + 1),
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 """The n-th derivative of digamma, n at least 1."""
 

@@ -14,6 +14,7 @@ from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
 from aotlite.ir.ops.precision import number_in
+from aotlite.ir.ops.rows import binary
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(
@@ -40,31 +41,22 @@ SUB_SCALED = pointwise(
 """`sub` with an alpha other than 1."""
 
 
-@composite("add(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor")
-def add(self: Any, other: Any, alpha: Any) -> Any:
+_SUM = "(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor"
+
+
+@composite("add" + _SUM, inplace="Adds alpha * other to self in place.")
+def add(self: Any, other: Any, alpha: Any, end: str = "") -> Any:
     """self + alpha * other."""
-    return _sum("add", self, other, alpha)
+    return _sum("add", self, other, alpha, end)
 
 
-@composite("add_(Tensor(a!) self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor(a!)")
-def add_(self: Any, other: Any, alpha: Any) -> Any:
-    """Adds alpha * other to self in place."""
-    return _sum("add", self, other, alpha, end="_")
-
-
-@composite("sub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor")
-def sub(self: Any, other: Any, alpha: Any) -> Any:
+@composite("sub" + _SUM, inplace="Subtracts alpha * other from self in place.", aliases="subtract")
+def sub(self: Any, other: Any, alpha: Any, end: str = "") -> Any:
     """self - alpha * other."""
-    return _sum("sub", self, other, alpha)
+    return _sum("sub", self, other, alpha, end)
 
 
-@composite("sub_(Tensor(a!) self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor(a!)")
-def sub_(self: Any, other: Any, alpha: Any) -> Any:
-    """Subtracts alpha * other from self in place."""
-    return _sum("sub", self, other, alpha, end="_")
-
-
-@composite("rsub(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor")
+@composite("rsub" + _SUM)
 def rsub(self: Any, other: Any, alpha: Any) -> Any:
     """other - alpha * self."""
     if type(alpha) is int and alpha == 1:
@@ -73,7 +65,7 @@ def rsub(self: Any, other: Any, alpha: Any) -> Any:
     return (self * alpha)._do("rsub", other)
 
 
-def _sum(name: str, self: Any, other: Any, alpha: Any, end: str = "") -> Any:
+def _sum(name: str, self: Any, other: Any, alpha: Any, end: str) -> Any:
     if type(alpha) is int and alpha == 1:
         return self._run(name + end, other)
     _check_alpha(name, alpha, _promoted(self, other))
@@ -189,25 +181,29 @@ def _wins(self: Any, other: Any, *, larger: bool) -> Any:
 
 _REAL = COMPLEX | STORED
 
-FMAX = pointwise(
-    "fmax(Tensor self, Tensor other) -> Tensor",
+FMAX = binary(
+    "fmax",
+    operands="Tensor self, Tensor other",
     kernel=lambda xp, a, b: xp.fmax(a, b),
     scalar=lambda a, b: s.where(s.isnan(a), b, s.where(s.isnan(b), a, s.maximum(a, b))),
-    vjp={
-        "self": lambda grad, self, other: _wins(self, other, larger=True).where(grad, 0),
-        "other": lambda grad, self, other: _wins(self, other, larger=True).where(0, grad),
-    },
+    vjp=(
+        lambda grad, self, other: _wins(self, other, larger=True).where(grad, 0),
+        lambda grad, self, other: _wins(self, other, larger=True).where(0, grad),
+    ),
     refuses=_REAL,
+    inplace=False,
 )
-FMIN = pointwise(
-    "fmin(Tensor self, Tensor other) -> Tensor",
+FMIN = binary(
+    "fmin",
+    operands="Tensor self, Tensor other",
     kernel=lambda xp, a, b: xp.fmin(a, b),
     scalar=lambda a, b: s.where(s.isnan(a), b, s.where(s.isnan(b), a, s.minimum(a, b))),
-    vjp={
-        "self": lambda grad, self, other: _wins(self, other, larger=False).where(grad, 0),
-        "other": lambda grad, self, other: _wins(self, other, larger=False).where(0, grad),
-    },
+    vjp=(
+        lambda grad, self, other: _wins(self, other, larger=False).where(grad, 0),
+        lambda grad, self, other: _wins(self, other, larger=False).where(0, grad),
+    ),
     refuses=_REAL,
+    inplace=False,
 )
 
 
@@ -216,26 +212,21 @@ def _copysign_vjp(grad: Any, self: Any, result: Any) -> Any:
     return grad * nothing.where(0, result / nothing.where(1, self))
 
 
-COPYSIGN = pointwise(
-    "copysign(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel="copysign",
-    scalar=s.copysign,
-    vjp={"self": _copysign_vjp, "other": lambda grad: grad.new_zeros(grad.shape)},
+COPYSIGN = binary(
+    "copysign",
+    vjp=(_copysign_vjp, lambda grad: grad.new_zeros(grad.shape)),
     result=to_float,
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
-NEXTAFTER = pointwise(
-    "nextafter(Tensor self, Tensor other) -> Tensor",
-    kernel="nextafter",
-    scalar=s.nextafter,
-    vjp={
-        "self": lambda grad, self, other: (self != other).where(grad, 0),
-        "other": lambda grad: grad.new_zeros(grad.shape),
-    },
+NEXTAFTER = binary(
+    "nextafter",
+    operands="Tensor self, Tensor other",
+    vjp=(
+        lambda grad, self, other: (self != other).where(grad, 0),
+        lambda grad: grad.new_zeros(grad.shape),
+    ),
     refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
     widens=False,
-    inplace=True,
 )
 _HEAVISIDE_RULE = pointwise_rule("heaviside", same, refuses=_REAL)
 
@@ -248,16 +239,13 @@ def _heaviside_rule(self: TensorMeta, values: TensorMeta) -> TensorMeta:
     return _HEAVISIDE_RULE(self, values)
 
 
-HEAVISIDE = pointwise(
-    "heaviside(Tensor self, Tensor values) -> Tensor",
+HEAVISIDE = binary(
+    "heaviside",
+    operands="Tensor self, Tensor values",
     kernel=lambda xp, a, b: xp.where(a == 0, b, xp.astype(a > 0, b.dtype)),
     scalar=lambda a, b: s.where(s.eq(a, 0), b, s.where(s.gt(a, 0), 1, 0)),
-    vjp={
-        "self": lambda grad: grad.new_zeros(grad.shape),
-        "values": lambda grad, self: (self == 0).where(grad, 0),
-    },
+    vjp=(lambda grad: grad.new_zeros(grad.shape), lambda grad, self: (self == 0).where(grad, 0)),
     rule=_heaviside_rule,
-    inplace=True,
 )
 """0 below 0, 1 above, `values` at 0."""
 
@@ -282,13 +270,13 @@ def _xlogy_self(grad: Any, self: Any, other: Any) -> Any:
     return grad * dead.where(0, dead.where(1, other).log())
 
 
-XLOGY = pointwise(
-    "xlogy(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+XLOGY = binary(
+    "xlogy",
+    operands="Tensor|Scalar self, Tensor|Scalar other",
     kernel=_xlogy_kernel,
     scalar=_xlogy_scalar,
-    vjp={"self": _xlogy_self, "other": lambda grad, self, other: grad * self / other},
+    vjp=(_xlogy_self, lambda grad, self, other: grad * self / other),
     result=to_float,
     refuses=COMPLEX | FLOAT8,
-    inplace=True,
 )
 """self * log(other), 0 where self is 0."""

@@ -9,65 +9,54 @@ from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import from_numpy
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.ops.declare import pointwise, pointwise_rule, real_of, same, to_float
+from aotlite.ir.ops.declare import pointwise_rule, real_of, same, to_float
 from aotlite.ir.ops.expansions import floating
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.precision import number_in, widened
+from aotlite.ir.ops.rows import binary, elementary, unary
 
 # ------------------------------------------------------------------------------- two operands
-ADD = pointwise(
-    "add(Tensor self, Tensor|Scalar other) -> Tensor",
-    kernel="add",
-    scalar=lambda a, b: a + b,
-    vjp={"self": lambda grad: grad, "other": lambda grad: grad},
-    refuses=STORED,
-    inplace=True,
-    linear=(("self", "other"),),
+ADD = binary(
+    "add", vjp=(lambda grad: grad, lambda grad: grad), refuses=STORED, linear=(("self", "other"),)
 )
-SUB = pointwise(
-    "sub(Tensor self, Tensor|Scalar other) -> Tensor",
+SUB = binary(
+    "sub",
     kernel="subtract",
-    scalar=lambda a, b: a - b,
-    vjp={"self": lambda grad: grad, "other": lambda grad: -grad},
+    vjp=(lambda grad: grad, lambda grad: -grad),
     refuses=ANY_BOOL | STORED,
-    inplace=True,
     linear=(("self", "other"),),
 )
 _RSUB_RULE = pointwise_rule("rsub", same, wrapped=(0,), refuses=ANY_BOOL | STORED)
-RSUB = pointwise(
-    "rsub(Tensor self, Tensor|Scalar other) -> Tensor",
+# In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
+RSUB = binary(
+    "rsub",
     kernel=lambda xp, a, b: xp.subtract(b, a),
     scalar=lambda a, b: b - a,
-    vjp={"self": lambda grad: -grad, "other": lambda grad: grad},
-    # In PyTorch it is `sub` with its operands swapped, and the first one decides the layout.
+    vjp=(lambda grad: -grad, lambda grad: grad),
     rule=lambda self, other: _RSUB_RULE(other, self),
     expands=lambda self, other: -self + other,
     linear=(("self", "other"),),
+    inplace=False,
 )
-MUL = pointwise(
-    "mul(Tensor self, Tensor|Scalar other) -> Tensor",
+MUL = binary(
+    "mul",
     kernel="multiply",
-    scalar=lambda a, b: a * b,
-    vjp={
-        "self": lambda grad, other: grad * conj(other),
-        "other": lambda grad, self: grad * conj(self),
-    },
+    aliases="multiply",
+    vjp=(lambda grad, other: grad * conj(other), lambda grad, self: grad * conj(self)),
     refuses=NOTHING,
     numbers="wide",
-    inplace=True,
     linear=(("self",), ("other",)),
 )
-DIV = pointwise(
-    "div(Tensor self, Tensor|Scalar other) -> Tensor",
+DIV = binary(
+    "div",
     kernel="true_divide",
     scalar=lambda a, b: a / b,
-    vjp={
-        "self": lambda grad, other: grad / conj(other),
-        "other": lambda grad, self, other: -grad * conj((self / other) / other),
-    },
+    vjp=(
+        lambda grad, other: grad / conj(other),
+        lambda grad, self, other: -grad * conj((self / other) / other),
+    ),
     result=to_float,
     numbers="wide",
-    inplace=True,
     linear=(("self",),),
 )
 
@@ -148,14 +137,14 @@ def _pow_rule(self: Any, exponent: Any) -> TensorMeta:
     return meta if type(self) is TensorMeta else meta.as_contiguous()
 
 
-POW = pointwise(
-    "pow(Tensor|Scalar self, Tensor|Scalar exponent) -> Tensor",
+POW = binary(
+    "pow",
+    operands="Tensor|Scalar self, Tensor|Scalar exponent",
     kernel=_power,
     scalar=_power_scalar,
-    vjp={"self": _pow_self, "exponent": _pow_exponent},
+    vjp=(_pow_self, _pow_exponent),
     rule=_pow_rule,
     numbers="unwrapped",
-    inplace=True,
 )
 
 
@@ -167,53 +156,38 @@ def _share(grad: Any, loses: Any, ties: Any) -> Any:
     return loses.where(0, ties.where(grad / 2, grad))
 
 
-MAXIMUM = pointwise(
-    "maximum(Tensor self, Tensor other) -> Tensor",
-    kernel="maximum",
+MAXIMUM = binary(
+    "maximum",
+    operands="Tensor self, Tensor other",
+    vjp=(
+        lambda grad, self, other: _share(grad, self < other, self == other),
+        lambda grad, self, other: _share(grad, self > other, self == other),
+    ),
     refuses=COMPLEX | STORED,
-    scalar=lambda a, b: s.maximum(a, b),
-    vjp={
-        "self": lambda grad, self, other: _share(grad, self < other, self == other),
-        "other": lambda grad, self, other: _share(grad, self > other, self == other),
-    },
+    inplace=False,
 )
-MINIMUM = pointwise(
-    "minimum(Tensor self, Tensor other) -> Tensor",
-    kernel="minimum",
+MINIMUM = binary(
+    "minimum",
+    operands="Tensor self, Tensor other",
+    vjp=(
+        lambda grad, self, other: _share(grad, self > other, self == other),
+        lambda grad, self, other: _share(grad, self < other, self == other),
+    ),
     refuses=COMPLEX | STORED,
-    scalar=lambda a, b: s.minimum(a, b),
-    vjp={
-        "self": lambda grad, self, other: _share(grad, self > other, self == other),
-        "other": lambda grad, self, other: _share(grad, self < other, self == other),
-    },
+    inplace=False,
 )
 
 # -------------------------------------------------------------------------------- one operand
-NEG = pointwise(
-    "neg(Tensor self) -> Tensor",
+NEG = unary(
+    "neg",
     kernel="negative",
+    aliases="negative",
+    vjp=lambda grad: -grad,
     refuses=BOOL | STORED,
-    scalar=lambda a: -a,
-    vjp={"self": lambda grad: -grad},
-    inplace=True,
     linear=(("self",),),
 )
-CONJ = pointwise(
-    "conj(Tensor self) -> Tensor",
-    kernel="conj",
-    scalar=lambda a: s.conj(a),
-    refuses=NOTHING,
-    vjp={"self": lambda grad: conj(grad)},
-    inplace=True,
-)
-REAL = pointwise(
-    "real(Tensor self) -> Tensor",
-    kernel="real",
-    scalar=lambda a: s.real(a),
-    refuses=NOTHING,
-    vjp={"self": lambda grad: grad},
-    result=real_of,
-)
+CONJ = unary("conj", vjp=lambda grad: conj(grad), refuses=NOTHING)
+REAL = unary("real", vjp=lambda grad: grad, refuses=NOTHING, result=real_of, inplace=False)
 """A copy of the real parts: PyTorch's is a view of the complex memory."""
 
 
@@ -225,97 +199,40 @@ def _direction(self: Any) -> Any:
     return (size == 0).where(0, self / size)
 
 
-ABS = pointwise(
-    "abs(Tensor self) -> Tensor",
-    kernel="abs",
+ABS = unary(
+    "abs",
+    vjp=lambda grad, self: grad * _direction(self),
     refuses=BOOL | WIDE,
-    scalar=lambda a: s.abs_(a),
-    vjp={"self": lambda grad, self: grad * _direction(self)},
     result=real_of,
-    inplace=True,
+    aliases="absolute",
 )
 # Not the library's own, which gives nan for nan: PyTorch gives 0, and so the gradient of abs.
-SIGN = pointwise(
-    "sign(Tensor self) -> Tensor",
+SIGN = unary(
+    "sign",
     kernel=lambda xp, a: xp.astype(xp.where(a > 0, 1, xp.where(a < 0, -1, 0)), a.dtype),
     scalar=lambda a: s.where(s.gt(a, 0), 1, s.where(s.lt(a, 0), -1, 0)),
-    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
+    vjp=lambda grad: grad.new_zeros(grad.shape),
     refuses=COMPLEX | STORED,
-    inplace=True,
 )
-EXP = pointwise(
-    "exp(Tensor self) -> Tensor",
-    kernel="exp",
-    scalar=lambda a: s.exp(a),
-    vjp={"self": lambda grad, result: grad * conj(result)},
-    result=to_float,
-    inplace=True,
-)
-EXPM1 = pointwise(
-    "expm1(Tensor self) -> Tensor",
-    kernel="expm1",
-    scalar=lambda a: s.expm1(a),
-    vjp={"self": lambda grad, result: grad * conj(result + 1)},
-    result=to_float,
-    inplace=True,
-)
-LOG = pointwise(
-    "log(Tensor self) -> Tensor",
-    kernel="log",
-    scalar=lambda a: s.log(a),
-    vjp={"self": lambda grad, self: grad / conj(self)},
-    result=to_float,
-    inplace=True,
-)
-LOG1P = pointwise(
-    "log1p(Tensor self) -> Tensor",
-    kernel="log1p",
-    scalar=lambda a: s.log1p(a),
-    vjp={"self": lambda grad, self: grad / conj(self + 1)},
-    result=to_float,
-    inplace=True,
-)
-SQRT = pointwise(
-    "sqrt(Tensor self) -> Tensor",
-    kernel="sqrt",
-    scalar=lambda a: s.sqrt(a),
-    vjp={"self": lambda grad, result: grad / conj(result * 2)},
-    result=to_float,
-    inplace=True,
-)
-RSQRT = pointwise(
-    "rsqrt(Tensor self) -> Tensor",
+EXP = elementary("exp", vjp=lambda grad, result: grad * conj(result))
+EXPM1 = elementary("expm1", vjp=lambda grad, result: grad * conj(result + 1))
+LOG = elementary("log", vjp=lambda grad, self: grad / conj(self))
+LOG1P = elementary("log1p", vjp=lambda grad, self: grad / conj(self + 1))
+SQRT = elementary("sqrt", vjp=lambda grad, result: grad / conj(result * 2))
+RSQRT = elementary(
+    "rsqrt",
     kernel=lambda xp, a: xp.reciprocal(xp.sqrt(a)),
     scalar=lambda a: 1.0 / s.sqrt(a),
-    vjp={"self": lambda grad, result: grad * conj(result.pow(3)) * -0.5},
-    result=to_float,
-    inplace=True,
+    vjp=lambda grad, result: grad * conj(result.pow(3)) * -0.5,
     expands=lambda self: self.sqrt().reciprocal(),
 )
-RECIPROCAL = pointwise(
-    "reciprocal(Tensor self) -> Tensor",
-    kernel="reciprocal",
+RECIPROCAL = elementary(
+    "reciprocal",
     scalar=lambda a: 1.0 / a,
-    vjp={"self": lambda grad, result: -grad * conj(result * result)},
-    result=to_float,
-    inplace=True,
+    vjp=lambda grad, result: -grad * conj(result * result),
 )
-SIN = pointwise(
-    "sin(Tensor self) -> Tensor",
-    kernel="sin",
-    scalar=lambda a: s.sin(a),
-    vjp={"self": lambda grad, self: grad * conj(self.cos())},
-    result=to_float,
-    inplace=True,
-)
-COS = pointwise(
-    "cos(Tensor self) -> Tensor",
-    kernel="cos",
-    scalar=lambda a: s.cos(a),
-    vjp={"self": lambda grad, self: grad * conj(-self.sin())},
-    result=to_float,
-    inplace=True,
-)
+SIN = elementary("sin", vjp=lambda grad, self: grad * conj(self.cos()))
+COS = elementary("cos", vjp=lambda grad, self: grad * conj(-self.sin()))
 
 
 def _tanh_vjp(grad: Any, result: Any) -> Any:
@@ -333,59 +250,34 @@ def _sigmoid_expanded(self: Any) -> Any:
     return ((-widened(self, final)).exp() + 1).reciprocal().to(final)
 
 
-TANH = pointwise(
-    "tanh(Tensor self) -> Tensor",
-    kernel="tanh",
-    scalar=lambda a: s.tanh(a),
-    vjp={"self": _tanh_vjp},
-    result=to_float,
-    inplace=True,
-)
-SIGMOID = pointwise(
-    "sigmoid(Tensor self) -> Tensor",
+TANH = elementary("tanh", vjp=_tanh_vjp)
+SIGMOID = elementary(
+    "sigmoid",
     kernel=lambda xp, a: xp.reciprocal(xp.exp(-a) + 1),
     scalar=lambda a: 1.0 / (s.exp(-a) + 1.0),
-    vjp={"self": _sigmoid_vjp},
-    result=to_float,
-    inplace=True,
+    vjp=_sigmoid_vjp,
     expands=_sigmoid_expanded,
 )
-RELU = pointwise(
-    "relu(Tensor self) -> Tensor",
+# A comparison that nan fails: nan stays.
+RELU = unary(
+    "relu",
     kernel=lambda xp, a: xp.maximum(a, 0),
-    refuses=BOOL | COMPLEX | STORED,
     scalar=lambda a: s.maximum(a, 0),
-    vjp={"self": lambda grad, result: grad.relu_backward(result)},
-    inplace=True,
-    # A comparison that nan fails: nan stays.
+    vjp=lambda grad, result: grad.relu_backward(result),
+    refuses=BOOL | COMPLEX | STORED,
     expands=lambda self: (self <= 0).where(0, self),
 )
-RELU_BACKWARD = pointwise(
-    "relu_backward(Tensor self, Tensor output) -> Tensor",
+RELU_BACKWARD = binary(
+    "relu_backward",
+    operands="Tensor self, Tensor output",
     kernel=lambda xp, g, r: xp.where(r <= 0, xp.zeros_like(g), g),
     scalar=lambda g, r: s.where(s.le(r, 0), 0, g),
-    vjp={
-        "self": lambda grad, output: grad.relu_backward(output),
-        "output": lambda grad: grad.new_zeros(grad.shape),
-    },
+    vjp=(lambda grad, output: grad.relu_backward(output), lambda grad: grad.new_zeros(grad.shape)),
     refuses=BOOL | COMPLEX | STORED,
     expands=lambda self, output: (output <= 0).where(0, self),
     linear=(("self",),),
+    inplace=False,
 )
 """self except where `output`, the result of relu, is 0. A nan lets it through, as in PyTorch."""
-FLOOR = pointwise(
-    "floor(Tensor self) -> Tensor",
-    kernel="floor",
-    refuses=BOOL | COMPLEX | FLOAT8,
-    scalar=lambda a: s.floor(a),
-    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
-    inplace=True,
-)
-CEIL = pointwise(
-    "ceil(Tensor self) -> Tensor",
-    kernel="ceil",
-    refuses=BOOL | COMPLEX | FLOAT8,
-    scalar=lambda a: s.ceil(a),
-    vjp={"self": lambda grad: grad.new_zeros(grad.shape)},
-    inplace=True,
-)
+FLOOR = unary("floor", vjp=lambda grad: grad.new_zeros(grad.shape), refuses=BOOL | COMPLEX | FLOAT8)
+CEIL = unary("ceil", vjp=lambda grad: grad.new_zeros(grad.shape), refuses=BOOL | COMPLEX | FLOAT8)

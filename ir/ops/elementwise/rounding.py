@@ -10,27 +10,20 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED
+from aotlite.ir.ops.rows import binary, unary
 
 
 def _no_slope(grad: Any) -> Any:
     return grad.new_zeros(grad.shape)
 
 
-TRUNC = pointwise(
-    "trunc(Tensor self) -> Tensor",
-    kernel="trunc",
-    scalar=s.trunc,
-    vjp={"self": _no_slope},
-    refuses=BOOL | COMPLEX | FLOAT8,
-    inplace=True,
-)
-FRAC = pointwise(
-    "frac(Tensor self) -> Tensor",
+TRUNC = unary("trunc", aliases="fix", vjp=_no_slope, refuses=BOOL | COMPLEX | FLOAT8)
+FRAC = unary(
+    "frac",
     kernel=lambda xp, a: a - xp.trunc(a),
     scalar=lambda a: a - s.trunc(a),
-    vjp={"self": lambda grad: grad},
+    vjp=lambda grad: grad,
     refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
-    inplace=True,
 )
 
 _WHOLE_RULE = pointwise_rule("round", same, refuses=BOOL | COMPLEX | FLOAT8)
@@ -56,13 +49,13 @@ def _round_scalar(a: Any, decimals: int) -> Any:
     return s.round_(a * power) / power if decimals > 0 else s.round_(a / power) * power
 
 
-ROUND = pointwise(
-    "round(Tensor self, *, int decimals=0) -> Tensor",
+ROUND = unary(
+    "round",
+    parameters="*, int decimals=0",
     kernel=_round_kernel,
     scalar=_round_scalar,
-    vjp={"self": _no_slope},
+    vjp=_no_slope,
     rule=_round_rule,
-    inplace=True,
 )
 """To the nearest number of so many decimals, halves to even ones."""
 
@@ -98,14 +91,13 @@ _FLAT_QUOTIENT: Formulas = {
     "other": lambda grad, self, other: _no_slope(grad),
 }
 
-FLOOR_DIVIDE = pointwise(
-    "floor_divide(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+FLOOR_DIVIDE = binary(
+    "floor_divide",
+    operands="Tensor|Scalar self, Tensor|Scalar other",
     kernel=_floor_kernel,
-    scalar=s.floor_divide,
-    vjp={"self": _no_slope, "other": _no_slope},
+    vjp=(_no_slope, _no_slope),
     refuses=_DIVIDES,
     numbers="wide",
-    inplace=True,
 )
 DIV_FLOOR = pointwise(
     "div_floor(Tensor self, Tensor|Scalar other) -> Tensor",
@@ -147,27 +139,19 @@ def _remainder_scalar(a: Any, b: Any) -> Any:
     return s.where(s.logical_and(s.ne(rest, 0), turned), rest + b, rest)
 
 
-FMOD = pointwise(
-    "fmod(Tensor self, Tensor|Scalar other) -> Tensor",
+FMOD = binary(
+    "fmod",
     kernel=_fmod_kernel,
-    scalar=s.fmod,
-    vjp={
-        "self": lambda grad: grad,
-        "other": lambda grad, self, other: -grad * self._do("div_trunc", other),
-    },
+    vjp=(lambda grad: grad, lambda grad, self, other: -grad * self._do("div_trunc", other)),
     refuses=_DIVIDES,
-    inplace=True,
 )
-REMAINDER = pointwise(
-    "remainder(Tensor|Scalar self, Tensor|Scalar other) -> Tensor",
+REMAINDER = binary(
+    "remainder",
+    operands="Tensor|Scalar self, Tensor|Scalar other",
     kernel=_remainder_kernel,
     scalar=_remainder_scalar,
-    vjp={
-        "self": lambda grad: grad,
-        "other": lambda grad, self, other: -grad * _floored(self, other),
-    },
+    vjp=(lambda grad: grad, lambda grad, self, other: -grad * _floored(self, other)),
     refuses=_DIVIDES,
-    inplace=True,
 )
 
 
@@ -178,29 +162,19 @@ def _floored(self: Any, other: Any) -> Any:
 
 
 @composite(
-    "div(Tensor self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", name="div"
+    "div(Tensor self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor",
+    inplace=True,
+    aliases="divide",
 )
-def div(self: Any, other: Any, rounding_mode: str | None) -> Any:
+def div(self: Any, other: Any, rounding_mode: str | None, end: str = "") -> Any:
     """The quotient: exact, or rounded down ("floor") or towards 0 ("trunc")."""
-    return self._do(_division(rounding_mode), other)
+    return self._do(_division(rounding_mode) + end, other)
 
 
-@composite("div_(Tensor(a!) self, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor(a!)")
-def div_(self: Any, other: Any, rounding_mode: str | None) -> Any:
-    """`div` in place."""
-    return self._do(_division(rounding_mode) + "_", other)
-
-
-@composite("true_divide(Tensor self, Tensor|Scalar other) -> Tensor")
-def true_divide(self: Any, other: Any) -> Any:
+@composite("true_divide(Tensor self, Tensor|Scalar other) -> Tensor", inplace=True)
+def true_divide(self: Any, other: Any, end: str = "") -> Any:
     """The exact quotient."""
-    return self._do("div", other)
-
-
-@composite("true_divide_(Tensor(a!) self, Tensor|Scalar other) -> Tensor(a!)")
-def true_divide_(self: Any, other: Any) -> Any:
-    """`true_divide` in place."""
-    return self._do("div_", other)
+    return self._do("div" + end, other)
 
 
 def _division(mode: str | None) -> str:

@@ -19,6 +19,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.rows import binary
 
 
 # ---------------------------------------------------------------------------------------- shared
@@ -80,15 +81,17 @@ def _apart(a: Any, b: Any) -> Any:
     return a - (b * 1 if b.dtype is dtypes.bool_ else b)
 
 
-MSE_LOSS: PureOp = pointwise(
-    "mse_loss(Tensor self, Tensor target) -> Tensor",
+MSE_LOSS = binary(
+    "mse_loss",
+    operands="Tensor self, Tensor target",
     kernel=_rounded_once(lambda xp, a, b: (a - b) * (a - b)),
     scalar=lambda a, b: (a - b) * (a - b),
-    vjp={
-        "self": lambda grad, self, target: grad * (_apart(self, target) * 2),
-        "target": lambda grad, self, target: grad * (_apart(target, self) * 2),
-    },
+    vjp=(
+        lambda grad, self, target: grad * (_apart(self, target) * 2),
+        lambda grad, self, target: grad * (_apart(target, self) * 2),
+    ),
     rule=pointwise_rule("mse_loss", _floating("mse_loss")),
+    inplace=False,
 )
 
 
@@ -245,12 +248,14 @@ def _same_form(name: str, input: Any, target: Any) -> None:
 
 
 _BCE_RULE = pointwise_rule("binary_cross_entropy", _floating("binary_cross_entropy"))
-BINARY_CROSS_ENTROPY: PureOp = pointwise(
-    "binary_cross_entropy(Tensor self, Tensor target) -> Tensor",
+BINARY_CROSS_ENTROPY = binary(
+    "binary_cross_entropy",
+    operands="Tensor self, Tensor target",
     kernel=_rounded_once(_bce_kernel),
     scalar=_bce_scalar,
-    vjp={"self": _bce_to_self, "target": _bce_to_target},
+    vjp=(_bce_to_self, _bce_to_target),
     rule=_bce_rule,
+    inplace=False,
 )
 
 
