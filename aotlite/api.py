@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from aotlite.eager.base.modes import STATE
+from aotlite.eager.base.modes import STATE, is_anomaly_enabled, watching
 from aotlite.ir.errors import ArgumentError, UnsupportedError, noted
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, name_from
@@ -63,7 +63,8 @@ class CompiledFunction:
 
     def _call_flattened(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Flattens the arguments and tries the entries of this form; compiles if all miss."""
-        if STATE.recorder is not None:  # inside another capture: part of that one
+        if STATE.recorder is not None or is_anomaly_enabled():
+            # Inside another capture it is part of that one. In anomaly mode it is eager (JNT-8).
             return self.function(*args, **kwargs)
         call = call_of(args, kwargs)
         result = self._try(call)
@@ -164,11 +165,12 @@ class CompiledFunction:
         """Compiles for arguments like these without running, if no entry is valid for them.
         Nothing is compiled beyond `recompile_limit`."""
         call = call_of(args, kwargs)
-        if self._valid(call) is None:
-            entry = self._add(call)
-            if entry is not None and entry.guarded.why_not(call.leaves) is not None:
-                self._remove(entry, call)
-                raise self._unstable(entry, call)
+        with watching(anomaly=False):  # in which no entry is valid
+            if self._valid(call) is None:
+                entry = self._add(call)
+                if entry is not None and entry.guarded.why_not(call.leaves) is not None:
+                    self._remove(entry, call)
+                    raise self._unstable(entry, call)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

@@ -18,11 +18,10 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.reference import REFERENCE
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Kept, Output, Saved
+from aotlite.ir.graph.role import Kept, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
@@ -34,7 +33,6 @@ from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
-from aotlite.stages.s4_joint.replay.anomaly_trace import anomaly_trace
 from aotlite.stages.s4_joint.replay.double_backward import (
     DerivativeJoint,
     KeptTape,
@@ -48,12 +46,10 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     SavedOperand,
     closed,
     fed,
-    following,
     places_of,
     with_double_backward_saves,
 )
 from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
-from aotlite.stages.s10_runtime.backward.anomaly import CompiledAnomalyTrace, CompiledAnomalyTraces
 from aotlite.stages.s10_runtime.backward.double_backward import (
     Arriving,
     CompiledOrder,
@@ -162,20 +158,19 @@ def orders_of(
     *,
     is_compact: bool,
 ) -> Derivatives:
-    """The higher orders of a backward, or the reason why it has none; its anomaly-mode traces."""
+    """The higher orders of a backward, or the reason why it has none."""
     if compilation.options.saved_hooks is not None:
         return Derivatives(why="Its saved values are packed by hooks in the graph (SAV-7).")
     if both.kept_tape is None:
         what = "has effects, draws, writes memory, or passes hooks of results"
         return Derivatives(why=f"Its backward {what}.")
+    if partition.backward is None:
+        return Derivatives()
     alone = compilation.of_derivatives()
     higher = HigherOrders(alone, bases, derivable.reads, is_compact)
-    nan_checks = higher.nan_checks(both.kept_tape, partition, {}, both.backward.reads)
-    if partition.backward is None:
-        return Derivatives(nan_checks=nan_checks)
     splits = derivable.is_linear
     orders = higher.of(both.kept_tape, partition, {}, both.backward.reads, splits=splits)
-    return Derivatives(orders, "" if splits else NOT_LINEAR, splits, nan_checks)
+    return Derivatives(orders, "" if splits else NOT_LINEAR, splits)
 
 
 # -------------------------------------------------------------------------------- the orders beyond
@@ -257,56 +252,6 @@ class HigherOrders:
         """Stage 7 of a fed graph, closed: its placeholders are the saved values and tangents."""
         return closed(self.compilation.stages["simplify"](graph), arriving)
 
-    # --- anomaly mode
-    def nan_checks(
-        self,
-        kept_tape: KeptTape,
-        partition: Partition,
-        given: Mapping[Any, int],
-        reads: GradientReads,
-    ) -> CompiledAnomalyTraces | None:
-        """Graphs that give every gradient within a backward, for anomaly mode's NaN checks (JNT-8).
-
-        None for wrappers, and where the backward reads memory as it is by then: there anomaly mode
-        checks the final gradients only.
-        """
-        if kept_tape.wrapped or kept_tape.memory:
-            return None
-        return CompiledAnomalyTraces(
-            partial(self._look, kept_tape, _Values(self, partition, given, reads, True))
-        )
-
-    def _look(
-        self,
-        kept_tape: KeptTape,
-        values: _Values,
-        arriving: frozenset[Any],
-        wanted: frozenset[Any] | None,
-    ) -> CompiledAnomalyTrace:
-        with self._lock, collector_paused():
-            made = anomaly_trace(kept_tape, arriving, wanted)
-            pure = self._pure(made.graph, "anomaly mode")
-            roles = {kept_tape.incoming(role): role for role in arriving}
-            places = values.places(dict.fromkeys(arriving, False))
-            numbers = self.numbering.of(pure, {})
-            known = following(pure, numbers, places, roles)
-            graph = self._simple(fed(known, numbers, values.saved, places), roles)
-            self.compilation.observers.check("7 simplify, anomaly mode", graph, functional=True)
-            arrived: list[Any] = [
-                (roles[node.role], node.meta) for node in graph.placeholders if node.role in roles
-            ]
-            found = [made.readings[role.index] for role, _ in graph.outputs_with(Output)]
-            return CompiledAnomalyTrace(
-                REFERENCE.compile(graph),
-                tuple(arrived),
-                tuple([(each.node, each.index, each.value.meta) for each in found]),
-                made.failure,
-                made.reads,
-                len(found) == len(made.readings),
-                made.within,
-                made.order,
-            )
-
     def _partition(
         self,
         graph: Graph,
@@ -386,7 +331,6 @@ class HigherOrders:
                 self.of(made.kept_tape, partition, given, made.reads, splits=splits),
                 "" if splits else NOT_LINEAR,
                 splits,
-                self.nan_checks(made.kept_tape, partition, given, made.reads),
                 made.kept_tape.order,
             ),
             number=self.compilation.number,

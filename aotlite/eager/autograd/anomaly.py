@@ -1,8 +1,9 @@
 """Anomaly mode: errors and nans in a backward also name the forward call. Rule: TEN-43.
 
 While it is on, each tape node records the stack that made it; a node made in a backward also
-records the node that was running. A compiled call runs its ops one by one to find the culprit. A
-backward inside a compiled function is checked at each call (JNT-8). Spec: `specs/anomaly.md`.
+records the node that was running. A call of a compiled function runs the function eagerly (JNT-8).
+If a captured function enters the mode itself, its backward is checked at each call (DBL-3).
+Spec: `specs/anomaly.md`.
 """
 
 from __future__ import annotations
@@ -49,26 +50,19 @@ def made_now(within: TapeNode | None) -> ForwardStack:
 
 
 # --------------------------------------------------------------------------------------- running
-def run_watched(
-    node: TapeNode,
-    grads: list[Any],
-    wanted: Sequence[bool] | None,
-    run: Callable[[], Sequence[Any]],
-) -> Sequence[Any]:
+def run_watched(node: TapeNode, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
     """The result of `run()` for the node. Its errors, and the error for a nan, name the forward."""
     watch = STATE.watch
     assert watch is not None
     outer, watch.running = watch.running, node
     try:
-        is_looked_at = node.look_inside(grads, wanted)
-        try:
-            found = run()
-            if watch.check_nan and not is_looked_at:
-                _check_nan(node, found)
-            return found
-        except Exception as error:
-            noted(error, *notes_of(node))
-            raise
+        found = run()
+        if watch.check_nan:
+            _check_nan(node, found)
+        return found
+    except Exception as error:
+        noted(error, *notes_of(node))
+        raise
     finally:
         watch.running = outer
 
@@ -79,11 +73,11 @@ def _check_nan(node: TapeNode, found: Sequence[Any]) -> None:
             continue
         if STATE.recorder is not None and grad.storage.buffer is None:
             _look_at_each_call(node, i, grad)
-        elif has_nan(grad):
-            raise nan_error(node, i)
+        elif _has_nan(grad):
+            raise _nan_error(node, i)
 
 
-def has_nan(grad: Any) -> bool:
+def _has_nan(grad: Any) -> bool:
     """Whether a dense gradient has a nan."""
     if grad.storage.buffer is None:
         return False
@@ -91,7 +85,7 @@ def has_nan(grad: Any) -> bool:
     return bool(xp.any(xp.isnan(grad._data)))
 
 
-def nan_error(node: TapeNode, index: int) -> AutogradError:
+def _nan_error(node: TapeNode, index: int) -> AutogradError:
     """The error for a nan in gradient number `index` of the node."""
     return AutogradError(
         f"{node.name()}: gradient {index} of those it computed has a nan, expected none in "
@@ -103,13 +97,13 @@ def _look_at_each_call(node: TapeNode, index: int, grad: Any) -> None:
     """DBL-3: records a check for nans of a gradient that a captured function computes itself."""
     if is_wrapper(grad):
         return  # eager does not check its parts either
-    called = _text(split(made_now(None).stack)[1])
+    called = _text(_split(made_now(None).stack)[1])
     where = f"Its backward is run by the function itself, most recent call last:\n{called}"
     notes = [*notes_of(node, inside=True), where]
 
     def look(array: Any) -> None:
         if np.isnan(array).any():
-            raise noted(nan_error(node, index), *notes)
+            raise noted(_nan_error(node, index), *notes)
 
     callback(look, grad.detach())
 
@@ -122,12 +116,13 @@ def notes_of(node: TapeNode | None, *, inside: bool = False) -> Iterator[str]:
     `inside` limits the stacks to the frames of a captured function.
     """
     while node is not None:
-        made = made_of(node)
+        made = _made_of(node)
         if made is None:
             yield _of_unknown(node)
             return
-        before, within = split(made.stack)
-        yield forward_note(node.name(), within if inside and within else [*before, *within])
+        before, within = _split(made.stack)
+        frames = within if inside and within else [*before, *within]
+        yield f"The forward of {node.name()}, most recent call last:\n{_text(frames)}"
         node = made.within
         if node is not None:
             yield f"That was in the backward of {node.name()}:"
@@ -135,22 +130,17 @@ def notes_of(node: TapeNode | None, *, inside: bool = False) -> Iterator[str]:
 
 def known_notes(node: TapeNode) -> Iterator[str]:
     """`notes_of` the node; empty if its stack is not known."""
-    if made_of(node) is not None or location_of(node) is not None:
+    if _made_of(node) is not None or _location_of(node) is not None:
         yield from notes_of(node)
 
 
-def made_of(node: TapeNode) -> ForwardStack | None:
+def _made_of(node: TapeNode) -> ForwardStack | None:
     """The stack that made the node; None if anomaly mode was off then."""
     return None if node.extra is None else node.extra.made
 
 
-def forward_note(name: str, frames: Frames, rest: str = "") -> str:
-    """The note with the stack that made a node; `rest` is appended to its first line."""
-    return f"The forward of {name}, most recent call last{rest}:\n{_text(frames)}"
-
-
 def _of_unknown(node: TapeNode) -> str:
-    location = location_of(node)
+    location = _location_of(node)
     if location is not None:
         return f"The forward of {node.name()}:\n{place_of(location).note()}"
     return (
@@ -159,7 +149,7 @@ def _of_unknown(node: TapeNode) -> str:
     )
 
 
-def location_of(node: TapeNode) -> Location | None:
+def _location_of(node: TapeNode) -> Location | None:
     """The user's line that made a node of a captured function; None where it is not known."""
     location: Location | None = None if node.origin is None else node.origin.location
     return location
@@ -168,21 +158,19 @@ def location_of(node: TapeNode) -> Location | None:
 Frames = list[traceback.FrameSummary]
 
 
-def split(stack: Sequence[traceback.FrameSummary]) -> tuple[Frames, Frames]:
-    """(frames of the caller, frames of the captured function), without the compiler's own.
+def _split(stack: Sequence[traceback.FrameSummary]) -> tuple[Frames, Frames]:
+    """(frames of the caller, frames of the captured function), without aotlite's own.
 
     Outside of a capture, all frames are the caller's.
     """
     caller = os.path.join("stages", "s1_capture", "__init__.py")
     found = [k for k, frame in enumerate(stack) if frame.filename.endswith(caller)]
-    if not found:
-        return list(stack), []
-    end = start = found[-1]
-    while start > 0 and _is_ours(stack[start - 1]):
-        start -= 1
-    while end < len(stack) and _is_ours(stack[end]):
-        end += 1
-    return list(stack[:start]), list(stack[end:])
+    end = found[-1] if found else len(stack)
+    return _users(stack[:end]), _users(stack[end:])
+
+
+def _users(frames: Sequence[traceback.FrameSummary]) -> Frames:
+    return [frame for frame in frames if not _is_ours(frame)]
 
 
 def _text(frames: Frames) -> str:

@@ -166,8 +166,7 @@ class BackwardPass:
         if extra is not None and extra.pre:
             grads = extra.before(grads)
         if self._anomaly:
-            wanted = None if self.sinks is None else self.sinks.wanted_of(node)
-            found = run_watched(node, grads, wanted, partial(self._run, node, grads))
+            found = run_watched(node, partial(self._run, node, grads))
         else:
             found = self._run(node, grads)
         if extra is not None and extra.post:

@@ -99,11 +99,9 @@ def watch_with(**changes: Any) -> Watch | None:
     return changed if active else None
 
 
-def watch_alone(watch: Watch | None) -> Watch | None:
-    """The watch without saved-tensor hooks; None if anomaly mode is off."""
-    if watch is None or not watch.anomaly:
-        return None
-    return Watch(anomaly=True, check_nan=watch.check_nan, made_now=watch.made_now)
+def is_anomaly_enabled() -> bool:
+    """Whether this thread is in anomaly mode now (TEN-43)."""
+    return STATE.watch is not None and STATE.watch.anomaly
 
 
 @contextmanager

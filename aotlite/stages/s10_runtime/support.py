@@ -227,11 +227,8 @@ def linked_view(source: Tensor, how: QuickView) -> Tensor:
     edge = edge_of(source)
     out = plain_view(source, how)
     for call, kept in how.nodes:
-        node = OpNode(call, kept, (edge,))
-        if STATE.watch is not None:
-            STATE.watch.made(node)
-        edge = node, 0
-        out._node = node
+        out._node = OpNode(call, kept, (edge,))
+        edge = out._node, 0
     return out
 
 

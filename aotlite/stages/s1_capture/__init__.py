@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aotlite.eager.base.modes import STATE, watch_alone
+from aotlite.eager.base.modes import STATE, is_anomaly_enabled
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.eager.subclass.protocol import nesting
@@ -23,7 +23,6 @@ from aotlite.ir.errors import AotliteError, UnsupportedError, noted
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture import ArgumentLeaf, Captured, Containers
-from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s1_capture.hooks.dry_run import HookDryRun
@@ -76,22 +75,21 @@ def _captured(
         faked[index] = fake
     before = STATE.grad_mode
     outer = STATE.recorder, STATE.watch
-    # Hooks of the caller must not see fakes (GEN-8); anomaly mode still covers the function.
-    mode, STATE.recorder, STATE.watch = recorder.outer_mode, recorder, watch_alone(outer[1])
+    STATE.recorder, STATE.watch = recorder, None  # hooks of the caller must not see fakes (GEN-8)
     try:
         with raising_refusals(recorder), observing():
             flat, containers = flatten(call(faked))
             results = [_result(recorder, leaf, leaves) for leaf in flat]
             hooks = recorder.hooks.leaving(results)
         after = STATE.grad_mode
-        if AnomalyModeGuard.now() != mode:
+        if is_anomaly_enabled():
             raise recorder.refuse("set_detect_anomaly", "use detect_anomaly() in a `with` block")
     except AotliteError as error:
         _note_place(error)
         raise
     finally:
         STATE.recorder, STATE.watch = outer
-        STATE.grad_mode, recorder.outer_mode = before, None
+        STATE.grad_mode = before
     recorder.wrapped.check_parts()
     recorder.finish_guards()
     recorder.streams.end_forward()

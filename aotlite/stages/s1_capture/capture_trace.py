@@ -16,7 +16,6 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.access_paths import AccessPath
-from aotlite.stages.records.guards.guard_records import AnomalyModeGuard
 from aotlite.stages.records.trace import Trace
 
 
@@ -33,8 +32,6 @@ class CaptureTrace(Trace, Protocol):
     function: Any
     leaves: list[Any]
     """The arguments, flat."""
-    outer_mode: AnomalyModeGuard | None
-    """The anomaly mode of the call; None when the function has run."""
 
     @property
     def reach(self) -> Extents: ...

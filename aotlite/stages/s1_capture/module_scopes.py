@@ -88,10 +88,8 @@ def backward_in(recorder: CaptureTrace) -> Iterator[None]:
     """A block in which the captured function runs a backward itself (SEQ-1).
 
     Its nodes take the location and scope of the ops that they differentiate, and no sequence
-    numbers. Anomaly mode is guarded: it decides whether such a backward is checked (JNT-8).
+    numbers.
     """
-    if recorder.outer_mode is not None and recorder.outer_mode not in recorder.guards:
-        recorder.guards.append(recorder.outer_mode)
     scopes: Any = recorder.scopes
     before = recorder.origin, recorder.sequence, recorder.counts, scopes.is_backward
     recorder.counts, scopes.is_backward = False, True

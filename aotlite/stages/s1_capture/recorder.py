@@ -35,7 +35,6 @@ from aotlite.ir.provenance.location import Location
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole
 from aotlite.stages.records.guards.access_paths import NOTHING, AccessPath
 from aotlite.stages.records.guards.guard_records import (
-    AnomalyModeGuard,
     Guard,
     HiddenInputGuard,
     SameTensorGuard,
@@ -85,8 +84,6 @@ class CaptureRecorder:
         self.inputs: list[CapturedInput] = []
         self.guards: list[Guard] = []
         self.offset_read: set[InputRole] = set()
-        self.outer_mode: AnomalyModeGuard | None = AnomalyModeGuard.now()
-        """The anomaly mode of the call; None after the function has returned."""
         self.scopes = ModuleScopes()
         self._index = AccessPathIndex(function, leaves)
         self._met = CaptureTables()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from aotlite.eager.autograd.anomaly import notes_of
+from aotlite.eager.autograd.anomaly import known_notes
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.base.unsupported import raising_refusals
@@ -39,16 +39,16 @@ def recording_engine(recorder: Trace, *, create_graph: bool) -> Iterator[None]:
 def recording_backwards(recorder: Trace) -> Iterator[None]:
     """A block that records backwards, in grad mode off.
 
-    Attributes of Modules that users' Python reads are guarded (CAP-5). In anomaly mode errors get
-    a note with the line of the forward op (JNT-8).
+    Attributes of Modules that users' Python reads are guarded (CAP-5). An error that leaves the
+    block has a note with the line of the forward op (JNT-8).
     """
-    watch, recorder.failed = STATE.watch, None
+    recorder.failed = None
     try:
         with recording_engine(recorder, create_graph=False), observing():
             yield
     except Exception as error:
-        if watch is not None and watch.anomaly and recorder.failed is not None:
-            noted(error, *notes_of(recorder.failed))
+        if recorder.failed is not None:
+            noted(error, *known_notes(recorder.failed))
         raise
 
 

@@ -388,28 +388,6 @@ def places_of(saved: Sequence[SavedOperand], asked: Container[Any]) -> dict[int,
     return found
 
 
-def following(
-    graph: Graph,
-    numbers: dict[Node, int],
-    places: Mapping[int, int],
-    arriving: Container[Any],
-) -> Graph:
-    """The graph with only those outputs that depend on saved values and tangents alone."""
-    found: set[Node] = set()
-    for node in graph.nodes[:-1]:
-        is_kept = numbers[node] in places and type(node.meta) is not tuple
-        if node.op == "placeholder":
-            follows = node.role in arriving
-        else:
-            follows = not is_effect(node) and found.issuperset(node.inputs())
-        if is_kept or follows:
-            found.add(node)
-    pairs = zip(graph.output_roles, graph.outputs, strict=True)
-    kept = [(role, value) for role, value in pairs if value in found]
-    closing = output_node([value for _, value in kept], [role for role, _ in kept])
-    return Graph((*graph.nodes[:-1], closing), graph.name)
-
-
 def fed(
     graph: Graph,
     numbers: dict[Node, int],

@@ -15,7 +15,6 @@ import aotlite as al
 
 Call = Callable[..., Any]
 
-LAST = " (of the compiled function the last line alone)"
 _FILES = itertools.count()
 SPECIAL = [0.0, 0.0, 1.0, -1.0, 2.0, float("inf"), -2.0, 0.5]
 
@@ -73,20 +72,21 @@ def leaves(rng: random.Random) -> tuple[Any, ...]:
 
 
 def said(error: Exception) -> tuple[str, str, list[str]]:
-    """The error's type and text, and the lines of its notes."""
-    notes = [
-        [line.strip().replace(LAST, "") for line in note.splitlines() if "  File" not in line]
-        for note in getattr(error, "__notes__", ())
-    ]
-    return type(error).__name__, str(error), [line for note in notes for line in note]
+    """The error's type, text and notes."""
+    return type(error).__name__, str(error), list(getattr(error, "__notes__", ()))
 
 
 def outcome(function: Call, args: tuple[Any, ...], after: Call) -> Any:
-    """The outcome of a backward in anomaly mode: gradients, or the error."""
+    """The outcome of a call and its backward: gradients, or the error."""
     try:
         results = function(*args)
     except al.AotliteError as error:  # not of the backward: notes of a capture are others
         return type(error).__name__, str(error), []
+    return outcome_of(results, args, after)
+
+
+def outcome_of(results: Any, args: tuple[Any, ...], after: Call) -> Any:
+    """The outcome of a backward from these results: gradients, or the error."""
     every = results if isinstance(results, tuple) else (results,)
     roots = [each for each in every if each.requires_grad]
     try:

@@ -137,14 +137,6 @@ class TapeNode:
         """`run` for some of the edges; the gradients of others may be None."""
         return self.run(grads)
 
-    def look_inside(self, grads: Gradients, wanted: Sequence[bool] | None) -> bool:
-        """In anomaly mode, runs the ops inside this node one by one, and raises the error of the
-        first that fails or gives a nan (JNT-8).
-
-        Returns whether it checked everything. `wanted` is None where all gradients are.
-        """
-        return False
-
     def kept_records(self) -> list[Any]:
         """The `SavedTensor`s that `run` unpacks."""
         return []

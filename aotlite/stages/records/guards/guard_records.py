@@ -10,7 +10,6 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.stages.records.guards.access_paths import AccessPath
@@ -93,26 +92,6 @@ class EnvironmentGuard:
         return next(place for place, before, after in pairs if before != after)
 
 
-@attrs.frozen
-class AnomalyModeGuard:
-    """Anomaly mode has this state, as it affects inner backwards (DBL-3, TEN-43)."""
-
-    is_on: bool
-    check_nan: bool
-
-    @classmethod
-    def now(cls) -> AnomalyModeGuard:
-        """Returns the thread's mode; `check_nan` is False if it is off."""
-        watch = STATE.watch
-        is_on = watch is not None and watch.anomaly
-        return cls(is_on, is_on and watch.check_nan)  # type: ignore[union-attr]
-
-    def __str__(self) -> str:
-        if not self.is_on:
-            return "off"
-        return "on" if self.check_nan else "on, without a check for nan"
-
-
 Guard = (
     HiddenInputGuard
     | SameTensorGuard
@@ -120,5 +99,4 @@ Guard = (
     | GradAttributeGuard
     | NoHooksGuard
     | EnvironmentGuard
-    | AnomalyModeGuard
 )

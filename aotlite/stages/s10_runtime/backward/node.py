@@ -26,7 +26,6 @@ from aotlite.ir.errors import AutogradError, noted
 from aotlite.ir.forks import lock
 from aotlite.ir.graph.role import Output
 from aotlite.stages.records.capture_inputs import SourceRole
-from aotlite.stages.s10_runtime.backward.anomaly import copied_error
 from aotlite.stages.s10_runtime.backward.double_backward import FORM, MOVED, forbid_second_order
 from aotlite.stages.s10_runtime.backward.memory.mutations import (
     TensorForm,
@@ -38,7 +37,12 @@ from aotlite.stages.s10_runtime.backward.memory.packed_saves import (
     check_copies,
     copy_before_write,
 )
-from aotlite.stages.s10_runtime.backward.plan import NOTHING_ABSENT, Absent, BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import (
+    NOTHING_ABSENT,
+    Absent,
+    BackwardPlan,
+    copied_error,
+)
 from aotlite.stages.s10_runtime.backward.undefined_tangents import missing
 from aotlite.stages.s10_runtime.subclass_code import dense_gradients, with_history
 
@@ -275,14 +279,6 @@ class CompiledBackward(TapeNode):
         if form is not None:
             return form(grad)
         return grad if self.plan.wrapped[index] else whole(grad)
-
-    def look_inside(self, grads: list[Any], wanted: Sequence[bool] | None) -> bool:
-        checks = self.plan.derivatives.nan_checks
-        if checks is None or self.saved is None:
-            return False
-        if STATE.wrappers:
-            grads = dense_gradients(grads, self.plan.tangents, self.plan.wrapped)
-        return checks.look(self, grads, wanted)
 
     def before_write(self, storage: Storage) -> None:
         copy_before_write(self, storage)

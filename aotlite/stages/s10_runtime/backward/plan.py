@@ -6,6 +6,7 @@ Rules: TAN-1..TAN-9, SAV-1, SAV-2, DBL-1. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -58,23 +59,13 @@ class DifferentiableBackward(Protocol):
         ...
 
 
-class NanChecks(Protocol):
-    """The checks of anomaly mode on the ops within a backward (`backward/anomaly.py`)."""
-
-    def look(self, call: Any, grads: Sequence[Any], wanted: Sequence[bool] | None) -> Any:
-        """Runs the checks for one call of the backward."""
-        ...
-
-
 class BackwardCall(Protocol):
     """The tape node of one call (`backward/node.py`), as its parts see it."""
 
     plan: BackwardPlan
-    saved: list[Value] | None
     saved_versions: Sequence[tuple[Storage, int]]
     memory: tuple[Tensor, ...]
     memory_versions: Sequence[int]
-    _lock: Any
 
     @property
     def sources(self) -> dict[Any, Edge | None]:
@@ -82,8 +73,6 @@ class BackwardCall(Protocol):
         ...
 
     def begin_order(self, made: Any) -> None: ...
-    def check(self, absent: Absent) -> None: ...
-    def absent(self, grads: Sequence[Any]) -> Absent: ...
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -119,7 +108,7 @@ class BackwardFacts:
 
 @attrs.frozen(eq=False, repr=False)
 class Derivatives:
-    """How a backward is differentiated, and what anomaly mode runs in its place."""
+    """How a backward is differentiated."""
 
     orders: DifferentiableBackward | None = None
     """The differentiable backwards (DBL-2); None where differentiating is refused (DBL-1)."""
@@ -127,8 +116,6 @@ class Derivatives:
     """Why it is refused, or why `splits` is False."""
     splits: bool = True
     """A gradient may arrive in parts: the backward is linear in it (DBL-1)."""
-    nan_checks: NanChecks | None = None
-    """The checks of anomaly mode (JNT-8); None where they look at the resulting gradients only."""
     order: int = 1
     """The order of the derivatives that the backward computes (DBL-2)."""
     higher_order_inputs: tuple[SourceRole, ...] = ()
@@ -224,3 +211,17 @@ class BackwardPlan:
             if role not in absent
             for of in self.facts.receiving_inputs[role]
         }
+
+
+def copied_error(error: Exception) -> Exception:
+    """A copy of an error for one call; the same object if a user's class cannot be copied.
+
+    The plan's errors are raised by each call's backward, and notes are added to them there.
+    """
+    try:
+        made = copy.copy(error)
+        if hasattr(error, "__notes__"):
+            made.__notes__ = list(error.__notes__)
+        return made
+    except Exception:  # whatever its __init__ or __reduce__ raises
+        return error

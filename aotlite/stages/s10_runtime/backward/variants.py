@@ -18,8 +18,7 @@ from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect
 from aotlite.stages.records.metadata.subclass_meta import gradient_of
-from aotlite.stages.s10_runtime.backward.anomaly import copied_error
-from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan
+from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan, copied_error
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
 

@@ -1,7 +1,7 @@
 """Writes the backward of a compiled call as straight-line Python.
 
-Used by `variants.py`; `double_backward.py` and `anomaly.py` use parts. Rules: TAN-3, TAN-4, TAN-8,
-SAV-2, SUB-4, SUB-11. Spec: `specs/s10_runtime.md`.
+Used by `variants.py`; `double_backward.py` uses parts. Rules: TAN-3, TAN-4, TAN-8, SAV-2, SUB-4,
+SUB-11. Spec: `specs/s10_runtime.md`.
 """
 
 from __future__ import annotations

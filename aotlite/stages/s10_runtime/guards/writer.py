@@ -30,7 +30,6 @@ from aotlite.stages.records.guards.access_paths import (
     take,
 )
 from aotlite.stages.records.guards.guard_records import (
-    AnomalyModeGuard,
     EnvironmentGuard,
     GradAttributeGuard,
     HiddenInputGuard,
@@ -234,8 +233,11 @@ class _Guards:
         self.check(test, subject, f"words({name})", _words(value))
 
     def modes(self) -> None:
-        """Checks first that no capture runs: its tensors have no facts."""
+        """Checks first that no capture runs: its tensors have no facts. In anomaly mode the
+        function runs eagerly (JNT-8)."""
         self.check("STATE.recorder is None", "a capture", None, "none running")
+        no_anomaly = "(STATE.watch is None or not STATE.watch.anomaly)"
+        self.check(no_anomaly, "anomaly mode", "'on'", "off")
         mode = STATE.grad_mode
         self.check(f"STATE.grad_mode is {mode}", "grad mode", "STATE.grad_mode", str(mode))
 
@@ -254,11 +256,6 @@ class _Guards:
                     self.check(test, str(place), None, guard.expected)
                 case NoHooksGuard(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
-                case AnomalyModeGuard():
-                    expected = self.source.constant(guard, "W", f"anomaly mode {guard}")
-                    self.source.use(AnomalyModeGuard)
-                    shown = "AnomalyModeGuard.now()"
-                    self.check(f"{shown} == {expected}", "anomaly mode", shown, str(guard))
                 case EnvironmentGuard():
                     self._surroundings(guard)
 

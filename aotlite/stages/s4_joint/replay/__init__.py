@@ -1,1 +1,1 @@
-"""Graphs recorded from the kept tape on first use: double backward, anomaly mode."""
+"""Graphs of double backward, recorded from the kept tape on first use."""
