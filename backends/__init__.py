@@ -1,6 +1,6 @@
-"""Code generation: a pure graph becomes an instruction list, C or CUDA.
+"""Code generation: a pure graph becomes Python, C or CUDA.
 
-    reference  graph -> list of kernel calls -> straight-line Python   (bit for bit eager)
+    reference  graph, interpreted -> straight-line Python              (bit for bit eager)
     loops      graph -> loop program -> fused loop program -> NumPy    (the C and CUDA oracle)
     cpu        the same fused loop program -> C -> shared library
     cuda       a loop program fused for a GPU -> CUDA C++ -> cubin, and launch code in Python

@@ -13,14 +13,14 @@ For `return (x * y).sum()` of two f32[3] it writes, where C0 is `np.multiply`:
             return [(b3, 0)]
         except Exception as error: ...             # adds the node of the line that raised
 
-It calls the kernels that the instruction list calls. The exception are pointwise ops that are one
+It calls the kernels that the interpreter calls. The exception are pointwise ops that are one
 function of the array library on operands of the right dtype: that is called without the kernel
 around it. Results are bit for bit the same. Spec: `specs/s9_lower.md`, LOW-10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -29,7 +29,14 @@ import attrs
 import numpy as np
 
 from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
-from aotlite.backends.python_source import PythonSource, unpacked
+from aotlite.backends.python_source import (
+    PythonSource,
+    SourceLine,
+    alive_after,
+    listed,
+    split,
+    unpacked,
+)
 from aotlite.ir.arrays import NUMPY, copied, kernel_on
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
@@ -41,13 +48,14 @@ from aotlite.ir.ops.declare import is_plain_call
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.run.interpreter import explain
 
-LIMIT = 2000
-"""A graph of more nodes stays an instruction list: Python compiles a line in 10 us."""
+CHUNK = 1000
+"""The lines of one function: Python takes long to compile longer ones. A longer graph is several
+functions, which pass the values that are alive between them on in the list `box`."""
 
 
-def straight(graph: Graph) -> tuple[Callable[[list[Value]], list[Value]], str]:
+def straight(graph: Graph, chunk: int = CHUNK) -> tuple[Callable[[list[Value]], list[Value]], str]:
     """Returns `compact` of a graph (`calling_convention`), and its source text."""
-    writer = _Writer(graph)
+    writer = _Writer(graph, chunk)
     text = writer.text()
     writer.source.scope["explained"] = partial(_explained, graph, writer.rows)
     return writer.source.compiled(text, "run", f"<aotlite {graph.name}>"), text
@@ -88,8 +96,9 @@ class _Writer:
     offsets, `r` tuples of results; `C` are constants, which are globals of the function.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, chunk: int) -> None:
         self.graph = graph
+        self.chunk = chunk
         self.source = PythonSource()
         self.source.use(held)
         self.arrays: dict[Node, str] = {}
@@ -115,11 +124,26 @@ class _Writer:
             elif node.op == "call":
                 self._call(node)
         self._now = None
-        results = [self._result(*each) for each in self._outputs()]
-        steps = self.source.with_drops(self._kept)
-        head = unpacked(inputs)
-        lines = [*head, *[step.text for step in steps], f"return [{', '.join(results)}]"]
-        self.rows = [None, None, *[None for _ in head], *[step.origin for step in steps], None]
+        last = f"return [{', '.join([self._result(*each) for each in self._outputs()])}]"
+        parts = split(self.source.with_drops(self._kept), self.chunk)
+        if len(parts) == 1:
+            return self._function("run", inputs, parts[0], last)
+        texts, given = [], inputs
+        for number, steps in enumerate(parts[:-1]):
+            alive = alive_after(given, steps)
+            texts.append(self._function(f"run{number}", given, steps, f"box += {listed(alive)}"))
+            given = alive
+        texts.append(self._function(f"run{len(parts) - 1}", given, parts[-1], last))
+        self.source.lines = [f"run{number}(box)" for number in range(len(parts))]
+        self.source.lines[-1] = f"return {self.source.lines[-1]}"
+        return "".join([*texts, self.source.text("run", "box")])
+
+    def _function(
+        self, name: str, given: Sequence[str], steps: Sequence[SourceLine], last: str
+    ) -> str:
+        """Returns the source of a function of these variables, and notes the nodes of its lines."""
+        head = unpacked(given)
+        lines = [*head, *[step.text for step in steps], last]
         self.source.lines = [
             "try:",
             *[f"    {line}" for line in lines],
@@ -127,7 +151,9 @@ class _Writer:
             "    explained(error)",
             "    raise",
         ]
-        return self.source.text("run", "box")
+        nodes = [step.origin for step in steps]
+        self.rows += [None, None, *[None] * len(head), *nodes, None, None, None, None]
+        return self.source.text(name, "box")
 
     def _outputs(self) -> list[tuple[Any, bool]]:
         return list(zip(self.graph.outputs, returned_as_arrays(self.graph), strict=True))
@@ -355,4 +381,4 @@ def held(result: Any, arrays: Any, meta: TensorMeta) -> tuple[Any, Any]:
     return buffer, arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
 
 
-__all__ = ["LIMIT", "held", "straight"]
+__all__ = ["CHUNK", "held", "straight"]

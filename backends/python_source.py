@@ -110,6 +110,31 @@ class PythonSource:
         return found
 
 
+def split(lines: Sequence[SourceLine], count: int) -> list[list[SourceLine]]:
+    """Returns the lines in parts of at most `count` lines, without the `del`s among them. A part is
+    the body of a function, for a text that is too long for one."""
+    parts: list[list[SourceLine]] = [[]]
+    size = 0
+    for line in lines:
+        if not line.drops:
+            size += 1
+            if size > count:
+                parts.append([])
+                size = 1
+        parts[-1].append(line)
+    return parts
+
+
+def alive_after(given: Sequence[str], lines: Sequence[SourceLine]) -> list[str]:
+    """Returns the variables that exist after these lines, of those before and those they make."""
+    alive = dict.fromkeys(given)
+    for line in lines:
+        alive.update(dict.fromkeys(line.makes))
+        for name in line.drops:
+            del alive[name]
+    return list(alive)
+
+
 def listed(names: Sequence[str]) -> str:
     """Returns the names as a tuple display."""
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"

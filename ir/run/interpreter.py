@@ -34,7 +34,15 @@ from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.provenance.location import place_of
 from aotlite.ir.provenance.scope import TAPE_NODE
 
-__all__ = ["ArrayValue", "Interpreter", "array_value", "call_arrays", "explain", "run_graph"]
+__all__ = [
+    "ArrayValue",
+    "Interpreter",
+    "array_value",
+    "call_arrays",
+    "computed",
+    "explain",
+    "run_graph",
+]
 
 Call = Callable[[Op, tuple[Any, ...]], Any]
 
@@ -117,7 +125,7 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
     """
     match op:
         case PureOp():
-            return _compute(op, args)
+            return computed(op, args, op.infer(args))
         case ViewOp():
             meta = op.infer(args)
             operand = args[0].aligned(meta.dtype.itemsize) if op.recasts else args[0]
@@ -126,7 +134,7 @@ def call_arrays(op: Op, args: tuple[Any, ...]) -> Any:
             return tuple(call_arrays(part, (args[0], *rest)) for part, rest in op.parts(args))
         case InplaceOp():
             target = args[0]
-            value = _compute(op.functional, args)
+            value = computed(op.functional, args, op.functional.infer(args))
             target.meta.device.arrays.copy(target.array, value.array)
             return target
         case GeometryOp():
@@ -143,15 +151,15 @@ def _moved(op: ViewOp, args: tuple[Any, ...]) -> int:
     return op.at(args, args[0].start) - int(args[0].start)
 
 
-def _compute(op: PureOp, args: tuple[Any, ...]) -> Any:
-    metas: Any = op.infer(args)
+def computed(op: PureOp | TokenOp, args: tuple[Any, ...], metas: Any) -> Any:
+    """The result of the op's kernel with this meta; a tuple of results for a tuple of metas."""
     arrays = (metas[0] if type(metas) is tuple else metas).device.arrays
     kernel = kernel_on(arrays, op.kernel)
     result = kernel(arrays, metas, *[_array_of(value) for value in args])
     if type(metas) is not tuple:
         return ArrayValue(arrays.adopt(result, metas), metas)
     pairs = zip(result, metas, strict=True)
-    return tuple([ArrayValue(arrays.adopt(part, meta), meta) for part, meta in pairs])
+    return tuple([ArrayValue(meta.device.arrays.adopt(part, meta), meta) for part, meta in pairs])
 
 
 def _happened(op: EffectOp | TokenOp, args: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""The reference backend's straight-line form does what its instruction list does, bit for bit.
+"""The reference backend's straight-line form does what its interpreter does, bit for bit.
 
 On every op's samples, alone and behind and before other ops, and on the graphs of random programs.
 Also: it keeps nothing alive, writes no operand, and gives no memory away that it was only lent.
@@ -15,7 +15,7 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.calling_convention import is_read, returned_as_arrays, travels_as_array
-from aotlite.backends.generated_python import straight
+from aotlite.backends.generated_python import CHUNK, straight
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import NUMPY
 from aotlite.ir.geometry.layout import span
@@ -79,14 +79,22 @@ def same(a: Any, b: Any) -> bool:
 
 
 def assert_both_forms_agree(graph: Graph, arrays: Sequence[Any], label: str) -> None:
-    run, source = straight(graph)
-    by_list: Any = REFERENCE.compile(graph)
-    mine, its = lent(graph, arrays), lent(graph, arrays)
+    by_nodes: Any = REFERENCE.compile(graph)
+    its = lent(graph, arrays)
+    expected = results(graph, NUMPY.quiet(by_nodes.compact, its))
+    for chunk in (CHUNK, 2) if len(graph.nodes) > 4 else (CHUNK,):
+        _assert_straight(graph, arrays, label, expected, chunk)
+
+
+def _assert_straight(
+    graph: Graph, arrays: Sequence[Any], label: str, expected: list[Any], chunk: int
+) -> None:
+    run, source = straight(graph, chunk)
+    mine = lent(graph, arrays)
     before = [np.copy(buffer_of(value)) for value in mine]
     kept = list(mine)
     found = NUMPY.quiet(run, mine)
-    expected = NUMPY.quiet(by_list.compact, its)
-    pairs = zip(results(graph, expected), results(graph, found), strict=True)
+    pairs = zip(expected, results(graph, found), strict=True)
     for number, (a, b) in enumerate(pairs):
         assert same(a, b), f"{label}: result {number}\n{a}\n{b}\n{source}"
     for value, bytes_ in zip(kept, before, strict=True):
@@ -174,7 +182,8 @@ def test_random_graphs_give_the_same_in_both_forms() -> None:
     assert count > 60
 
 
-def test_values_are_dropped_after_their_last_use() -> None:
+@pytest.mark.parametrize("chunk", [CHUNK, 2, 1])
+def test_values_are_dropped_after_their_last_use(chunk: int) -> None:
     """BOX-1: inputs too, whose list is emptied; what a call made lives as long as its results."""
     meta = al.ones(1000).meta
     build = Builder()
@@ -184,7 +193,8 @@ def test_values_are_dropped_after_their_last_use() -> None:
     value = x
     for _ in range(5):
         value = build.call(probe, (value,))
-    run, _ = straight(build.finish([value]))
+    run, source = straight(build.finish([value]), chunk)
+    assert -(-5 // chunk) == source.count("try:")
     array = np.ones(1000, np.float32)
     _LIVING.clear()
     _LIVING.append(weakref.ref(array))
@@ -215,3 +225,23 @@ def _counting(alive: list[int]) -> Any:
         return result
 
     return kernel
+
+
+def test_an_error_in_a_long_graph_names_its_node() -> None:
+    """Whichever function of the text its line is in."""
+
+    def failing(arrays: Any, meta: Any, operand: Any) -> Any:
+        raise ValueError("at the end")
+
+    build = Builder()
+    value = build.placeholder(al.ones(3).meta)
+    for _ in range(2500):
+        value = build.call(CLONE, (value,))
+    value = build.call(with_kernel(CLONE, failing), (value,))
+    run, source = straight(build.finish([build.call(CLONE, (value,))]))
+    assert 3 == source.count("try:")
+    values = [np.ones(3, np.float32)]
+    with pytest.raises(ValueError) as caught:
+        run(values)
+    assert [] == values
+    assert ["while running: clone_2500 = ops.clone(clone_2499)"] == caught.value.__notes__

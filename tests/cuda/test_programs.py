@@ -61,7 +61,7 @@ def test_values_and_gradients_are_those_of_the_cpu(program, device):
 @pytest.mark.parametrize("grad", [False, True])
 def test_a_compiled_program_is_the_eager_one(program, grad, device):
     compiled = al.compile(program, backend="reference")
-    for _ in range(12):  # from the list of instructions to the straight form
+    for _ in range(12):  # from the interpreter to the straight form
         expected, found = (f(*operands(device, grad)) for f in (program, compiled))
         assert same(expected, found)
     if grad:

@@ -27,7 +27,9 @@ def subset():
 
 
 @pytest.mark.parametrize(
-    "own", ["reference", ReferenceBackend(list_calls=0), nop], ids=["reference", "straight", "nop"]
+    "own",
+    ["reference", ReferenceBackend(interpreted_calls=0), nop],
+    ids=["reference", "straight", "nop"],
 )
 def test_right_backends_obey_every_law(own):
     found = laws.check_backend(own)
@@ -47,7 +49,7 @@ def test_the_reference_obeys_the_laws_on_graphs_of_every_op(name):
     if name in WITHOUT_SAMPLES:
         return
     cases = laws.graphs_of(name, samples_of(name)[:30])
-    for backend in ("reference", ReferenceBackend(list_calls=0)):
+    for backend in ("reference", ReferenceBackend(interpreted_calls=0)):
         found = laws.check_backend(backend, cases)
         assert (len(cases), ()) == (found.cases, found.refused)
 

@@ -66,8 +66,8 @@ def peak(run: Any, make: Any) -> float:
 @settings(max_examples=12)
 @given(plan=plans())
 def test_a_graph_holds_no_more_values_than_it_needs_at_once(plan: list[tuple[int, int]]) -> None:
-    """By the list of instructions, whose kernels may make two values besides, and from
-    the third call on by straight-line Python.
+    """By the interpreter, whose kernels may make two values besides, and from the third call on
+    by straight-line Python.
     """
     graph = graph_of(plan)
     run: Any = REFERENCE.compile(graph)
