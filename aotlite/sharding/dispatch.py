@@ -25,7 +25,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, DataOp, InplaceOp, MultiViewOp, Op, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.collectives import waited
 from aotlite.ir.ops.shape.copies import CLONE, COPY_, FILL, RESTRIDE
-from aotlite.ir.ops.views.view_ops import AS_STRIDED, AS_STRIDED_SCATTER
+from aotlite.ir.ops.views.scatters import AS_STRIDED_SCATTER
+from aotlite.ir.ops.views.view_ops import AS_STRIDED
 from aotlite.sharding.collective_counts import note_implicit
 from aotlite.sharding.mesh import Mesh, Parts
 from aotlite.sharding.placements import Partial, PlacedView, Placement, Replicate, Shard

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir.arrays import ArrayBackend, copied
+from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError
 from aotlite.ir.geometry import layout, sizes
-from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import (
     Cost,
@@ -30,11 +29,10 @@ from aotlite.ir.op import (
 )
 from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import also_named
-from aotlite.ir.op.dims import along, elementwise
-from aotlite.ir.op.schema import inplace_schema, listed
+from aotlite.ir.op.dims import elementwise
+from aotlite.ir.op.schema import inplace_schema
 from aotlite.ir.ops.kinds import FLOAT8, Refused, refuse
 from aotlite.ir.ops.precision import accumulator, cast, number_in
-from aotlite.ir.ops.scatter_loops import stored_over
 
 Formulas = Mapping[str, Callable[..., Any]] | None
 
@@ -400,78 +398,6 @@ def _scatter_put(name: str) -> Callable[..., Any]:
         return parent._do(f"{name}_scatter", value, *args)
 
     return put
-
-
-def scatter_of(
-    viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., Any] | None = None
-) -> PureOp:
-    """Derives `<view>_scatter(self, src, ...)`: a copy of `self` with the viewed part replaced.
-
-    One kernel serves every view: it copies the parent, takes the view of the copy, and writes `src`
-    to it. The copy has the parent's exact strides, gaps included, as in PyTorch. `vjp` is for
-    `as_strided`, whose gradients must have the result's strides.
-    """
-    view_args = viewed.schema.parameters[1:]
-    viewed_names = [parameter.name for parameter in view_args]
-    schema = schema_of(
-        f"{viewed.name}_scatter(Tensor self, Tensor src{listed(view_args)}) -> Tensor"
-    )
-
-    def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
-        seen, start = viewed.rule(self, *args)
-        if seen.shape != src.shape:
-            raise ShapeError(
-                f"{schema.name}: argument 'src' has shape {src.shape}, expected {seen.shape}"
-            )
-        if seen.dtype is not src.dtype:
-            raise DTypeError(
-                f"{schema.name}: argument 'src' has dtype {src.dtype}, expected {seen.dtype}"
-            )
-        if seen.numel and (start < 0 or start + seen.span > self.span):
-            raise ShapeError(
-                f"{schema.name}: the window {seen} at {start} leaves the memory of {self}, "
-                "expected one inside it"
-            )
-        if not self.dense and has_internal_overlap(self.shape, self.stride):
-            return self.with_stride(layout.clone_strides(self.shape, self.stride))
-        return self
-
-    def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
-        buffer = copied(arrays, parent, meta)
-        seen, start = viewed.rule(meta, *args)
-        target = arrays.strided(buffer, seen.dtype, seen.shape, seen.stride, start)
-        arrays.copy(target, src)
-        return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
-
-    op: PureOp = register(
-        PureOp(
-            schema,
-            rule,
-            cost=Cost.INDEXING,
-            kernel=kernel,
-            vjp=parse_vjp(schema, vjp or _scatter_formulas(viewed)),
-            loops=loops or stored_over(viewed),
-            dims=along("dim") if "dim" in viewed_names else None,
-            linear=(("self", "src"),),
-        )
-    )
-    return op
-
-
-def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
-    names = ", ".join(p.name for p in viewed.schema.parameters[1:])
-    scope: dict[str, Any] = {"view_name": viewed.name}
-    # A formula's parameter names say what it reads, so these two are made with the view's own
-    # names.
-    exec(
-        f"def to_self(grad, src_meta, {names}):\n"
-        f"    hole = grad.new_zeros(src_meta.shape)\n"
-        f"    return grad._do(view_name + '_scatter', hole, {names})\n"
-        f"def to_src(grad, {names}):\n"
-        f"    return grad._do(view_name, {names})\n",
-        scope,
-    )
-    return {"self": scope["to_self"], "src": scope["to_src"]}
 
 
 def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:

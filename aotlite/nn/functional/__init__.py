@@ -10,7 +10,7 @@ from aotlite.ir.ops.losses.elementwise import (
     mse_loss,
     smooth_l1_loss,
 )
-from aotlite.ir.ops.nn.convolution_forms import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from aotlite.ir.ops.nn.convolution.forms import conv1d, conv2d, conv_transpose1d, conv_transpose2d
 from aotlite.ir.ops.nn.similarity import (
     cosine_similarity,
     normalize,

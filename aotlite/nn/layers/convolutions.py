@@ -10,7 +10,7 @@ from aotlite.eager.creation.from_data import empty
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.ops.nn.convolution_forms import (
+from aotlite.ir.ops.nn.convolution.forms import (
     conv1d,
     conv2d,
     conv_transpose1d,

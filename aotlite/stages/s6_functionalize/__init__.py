@@ -22,7 +22,7 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Tangent
 from aotlite.ir.op import GeometryOp, InplaceOp, MultiViewOp, PureOp, RandomOp, ViewOp
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views.view_ops import AS_STRIDED_SCATTER
+from aotlite.ir.ops.views.scatters import AS_STRIDED_SCATTER
 from aotlite.stages.s6_functionalize.alias_values import AliasValues
 from aotlite.stages.s6_functionalize.input_memory import unfold_inputs
 from aotlite.stages.s6_functionalize.results import final_values

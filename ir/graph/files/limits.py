@@ -30,7 +30,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import view_ops
+from aotlite.ir.ops.views import scatters, view_ops
 
 __all__ = [
     "DEPTH",
@@ -222,11 +222,11 @@ _CHECKS: Final[dict[Op, Callable[[Work, tuple[Any, ...], Result], Any]]] = {
     view_ops.SPLIT_WITH_SIZES: _split_with_sizes,
     view_ops.UNBIND: _unbind,
     GETITEM: _getitem,
-    view_ops.SELECT_SCATTER: Work.scatter,
-    view_ops.SLICE_SCATTER: Work.scatter,
-    view_ops.DIAGONAL_SCATTER: Work.scatter,
-    view_ops.UNFOLD_SCATTER: Work.scatter,
-    view_ops.AS_STRIDED_SCATTER: Work.scatter,
+    scatters.SELECT_SCATTER: Work.scatter,
+    scatters.SLICE_SCATTER: Work.scatter,
+    scatters.DIAGONAL_SCATTER: Work.scatter,
+    scatters.UNFOLD_SCATTER: Work.scatter,
+    scatters.AS_STRIDED_SCATTER: Work.scatter,
 }
 """Ops whose meta rule may take time that is not linear in the length of its arguments."""
 

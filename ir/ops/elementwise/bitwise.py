@@ -6,7 +6,7 @@ from functools import partial
 
 from aotlite.ir import scalar as s
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOATING, WIDE
-from aotlite.ir.ops.rows import binary, unary
+from aotlite.ir.ops.pointwise_rows import binary, unary
 
 _BITS = FLOATING | COMPLEX
 _SHIFTS = BOOL | WIDE | FLOATING | COMPLEX

@@ -14,8 +14,8 @@ from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
+from aotlite.ir.ops.pointwise_rows import unary
 from aotlite.ir.ops.precision import number_in
-from aotlite.ir.ops.rows import unary
 
 # ------------------------------------------------------------------------------------------ clamp
 _BY_NUMBERS = pointwise_rule("clamp", same, refuses=COMPLEX | STORED)

@@ -23,8 +23,8 @@ from aotlite.ir.ops.declare import (
     to_bool,
 )
 from aotlite.ir.ops.kinds import COMPLEX, NOTHING, STORED
+from aotlite.ir.ops.pointwise_rows import comparison, question
 from aotlite.ir.ops.precision import converted, number_in, taken_by
-from aotlite.ir.ops.rows import comparison, question
 
 # ------------------------------------------------------------------------ comparison and logic
 _ORDERED = COMPLEX | STORED

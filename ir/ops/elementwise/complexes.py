@@ -13,7 +13,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise_rule, real_of, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, FLOATING, INTEGER
-from aotlite.ir.ops.rows import binary, elementary, unary
+from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 
 
 @composite("conj(Tensor self) -> Tensor")

@@ -12,7 +12,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, refuse
-from aotlite.ir.ops.rows import binary, elementary
+from aotlite.ir.ops.pointwise_rows import binary, elementary
 
 _LN2, _LN10 = math.log(2), math.log(10)
 

@@ -10,8 +10,8 @@ from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
 from aotlite.ir.ops.declare import pointwise_rule
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
+from aotlite.ir.ops.pointwise_rows import elementary, unary
 from aotlite.ir.ops.precision import cast, horner, wide, widened
-from aotlite.ir.ops.rows import elementary, unary
 
 # erf(x) is x T(x^2) / U(x^2) up to 1, and 1 - exp(-x^2) P(x) / Q(x) from there on; highest power
 # first. Source: Cephes (Moshier 1984-2000), ndtr.c, good to 4e-16.

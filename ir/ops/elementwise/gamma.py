@@ -14,8 +14,8 @@ from aotlite.ir import scalar as s
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8
+from aotlite.ir.ops.pointwise_rows import elementary
 from aotlite.ir.ops.precision import cast, horner
-from aotlite.ir.ops.rows import elementary
 
 _DOUBLE = dtypes.float64
 

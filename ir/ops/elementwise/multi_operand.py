@@ -13,8 +13,8 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule, same, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, INTEGER, STORED, Refused
+from aotlite.ir.ops.pointwise_rows import binary
 from aotlite.ir.ops.precision import number_in
-from aotlite.ir.ops.rows import binary
 
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(

@@ -12,8 +12,8 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.declare import pointwise_rule, real_of, same, to_float
 from aotlite.ir.ops.expansions import floating
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
+from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 from aotlite.ir.ops.precision import number_in, widened
-from aotlite.ir.ops.rows import binary, elementary, unary
 
 # ------------------------------------------------------------------------------- two operands
 ADD = binary(

@@ -10,7 +10,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
 from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED
-from aotlite.ir.ops.rows import binary, unary
+from aotlite.ir.ops.pointwise_rows import binary, unary
 
 
 def _no_slope(grad: Any) -> Any:

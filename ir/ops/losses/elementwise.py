@@ -18,8 +18,8 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
 from aotlite.ir.ops.kinds import require_floating
+from aotlite.ir.ops.pointwise_rows import binary
 from aotlite.ir.ops.precision import cast, wide, widened
-from aotlite.ir.ops.rows import binary
 
 
 # ---------------------------------------------------------------------------------------- shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -15,10 +16,16 @@ from aotlite.ir.op.workspace import OPERANDS, RESULTS
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.index.positions import taken
 from aotlite.ir.ops.kinds import require_floating
-from aotlite.ir.ops.nn.window import Ints, along_a_line
-from aotlite.ir.ops.pooling.loops import even_maxima, even_means
-from aotlite.ir.ops.pooling.windows import check_grad, check_line, lowest, to_maxima
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.nn.window import FEW, Ints, along_a_line, places_best, places_summed, summed
+from aotlite.ir.ops.pooling.windows import (
+    candidate,
+    check_grad,
+    check_line,
+    lowest,
+    plane_of,
+    to_maxima,
+)
+from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import formatted_like, image_like
 
 Wished = int | Sequence[int | None]
@@ -97,6 +104,83 @@ def _areas(xp: Any, out: Ints, image: Ints, dtype: Any) -> Any:
 
 def _both_sums(xp: Any, a: Any, out: Ints) -> Any:
     return _stretch_sums(xp, _stretch_sums(xp, a, a.ndim - 1, out[1]), a.ndim - 2, out[0])
+
+
+# ----------------------------------------------------------------------- windows that cover evenly
+def _stretch(i: Any, count: int, size: int) -> tuple[Any, Any]:
+    """First and end of stretch i of `count` that cover `size` places evenly."""
+    return i * size // count, ((i + 1) * size + count - 1) // count
+
+
+def _most_places(count: int, size: int) -> int:
+    return max([end - first for first, end in (_stretch(i, count, size) for i in range(count))])
+
+
+def even_maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any) -> Any:
+    """The largest element of each window and its place in the plane."""
+    image, out = a.shape[-2:], metas[0].shape[-2:]
+    if 0 in metas[0].shape:
+        return k.new(metas[0]), k.new(metas[1])
+
+    def parts(row: Any, inner: Any) -> Any:
+        plane, *at = plane_of(row)
+        places, inside = _stretched(k, at, inner, (out, image))
+        return candidate(k, a, (*plane, *places), inside)
+
+    whole = all(size % count == 0 for count, size in zip(out, image, strict=True))
+    return places_best(k, metas, tuple(map(_most_places, out, image)), parts, whole=whole)
+
+
+def _stretched(k: Any, at: Any, inner: Any, sides: tuple[Ints, Ints]) -> tuple[list[Any], Any]:
+    """(row and column at a place of the window at these positions, whether it has that place)."""
+    places, inside = [], []
+    for i, step, count, size in zip(at, inner, *sides, strict=True):
+        first, end = _stretch(i, count, size)
+        places.append(step + first)
+        inside.append(k.position(step + first) < k.position(end))
+    return places, k.all(*inside)
+
+
+def even_means(k: Any, meta: TensorMeta, a: Any, *, backward: bool = False) -> Any:
+    """The mean of each window; or what windows with these values give to each pixel."""
+    formed, here, there = accumulator(meta.dtype), meta.shape[-2:], a.shape[-2:]
+    if 0 in meta.shape or 0 in a.shape:
+        return k.map(meta, lambda *i: 0)
+
+    def term(row: Any, inner: Any) -> Any:
+        plane, *at = plane_of(row)
+        places, inside = _stretched(k, at, inner, (here, there))
+        value = k.cast(a[(*plane, *places)], formed)
+        if backward:
+            value = value / _area(k, places, (there, here), formed)
+        return k.where(inside, value, 0)
+
+    def finish(total: Any, row: Any) -> Any:
+        return total if backward else total / _area(k, row[-2:], (here, there), formed)
+
+    rows, columns = map(_most_places, here, there)
+    if rows * columns > FEW:
+        return places_summed(k, meta, (rows, columns), term, finish)
+
+    def line(row: Any, inner: Any) -> Any:  # as the kernel does, which sums lines first
+        return summed(term, row, [(*inner, step) for step in range(columns)])
+
+    return places_summed(k, meta, (rows,), line, finish)
+
+
+def _area(k: Any, at: Any, sides: tuple[Ints, Ints], dtype: Any) -> Any:
+    """How many places the window at these positions covers."""
+    lengths = []
+    for i, count, size in zip(at, *sides, strict=True):
+        affine = hasattr(i, "extents")
+        first, end = (_stretch if affine else partial(_of_scalar, k))(i, count, size)
+        lengths.append(k.position(end) - k.position(first))
+    return k.cast(lengths[0] * lengths[1], dtype)
+
+
+def _of_scalar(k: Any, i: Any, count: int, size: int) -> tuple[Any, Any]:
+    last = (i + 1) * size + (count - 1)
+    return k.make("idiv", i * size, count), k.make("idiv", last, count)
 
 
 def _mean_kernel(xp: Any, meta: TensorMeta, a: Any, output_size: Ints) -> Any:

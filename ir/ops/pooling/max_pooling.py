@@ -23,15 +23,18 @@ from aotlite.ir.ops.nn.window import (
     held_by_windows,
     lines,
     padded_image,
+    places_best,
 )
-from aotlite.ir.ops.pooling.loops import maxima
 from aotlite.ir.ops.pooling.windows import (
+    candidate,
     check_image,
     check_line,
     lowest,
     on_a_line,
+    plane_of,
     pool_size,
     pool_window,
+    standing,
     to_maxima,
 )
 from aotlite.ir.ops.precision import cast, wide
@@ -94,6 +97,38 @@ def _max_pool_kernel(
 def _held(args: tuple[Any, ...], results: Sequence[TensorMeta]) -> int:
     window = pool_window("max_pool2d", *args[1:5])
     return held_by_windows(args[0].meta.shape, window, results[0].shape[-2:])
+
+
+# ------------------------------------------------------------------------------------- maxima
+def maxima(k: Any, metas: tuple[TensorMeta, TensorMeta], a: Any, window: Window) -> Any:
+    """The largest element of each window and its place in the plane; None where a window stands
+    wholly beside the image.
+    """
+    image, out = a.shape[-2:], metas[0].shape[-2:]
+    if not all(_meets(window, axis, image[axis], out[axis]) for axis in (0, 1)):
+        return None
+
+    def parts(row: Any, inner: Any) -> Any:
+        plane, *at = plane_of(row)
+        y, x = standing(window, at, inner)
+        inside = k.all(k.inside(y, 0, image[0]), k.inside(x, 0, image[1]))
+        return candidate(k, a, (*plane, y, x), inside)
+
+    whole = all(_is_inside(window, axis, image[axis], out[axis]) for axis in (0, 1))
+    return places_best(k, metas, window.kernel, parts, whole=whole)
+
+
+def _is_inside(window: Window, axis: int, size: int, count: int) -> bool:
+    """Whether all windows stand on the image along an axis."""
+    last = (count - 1) * window.stride[axis] + window.extent[axis]
+    return window.padding[axis] == 0 and last <= size
+
+
+def _meets(window: Window, axis: int, size: int, count: int) -> bool:
+    """Whether each window has a place on the image along an axis."""
+    step, pad, gap = window.stride[axis], window.padding[axis], window.dilation[axis]
+    places = range(0, window.kernel[axis] * gap, gap)
+    return all(any(0 <= o * step - pad + p < size for p in places) for o in range(count))
 
 
 MAX_POOL2D_WITH_INDICES: PureOp = pure(

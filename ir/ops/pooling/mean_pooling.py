@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import attrs
+
 from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
@@ -24,17 +26,19 @@ from aotlite.ir.ops.nn.window import (
     held_by_windows,
     lines,
     padded_image,
+    places_summed,
 )
-from aotlite.ir.ops.pooling.loops import Means, means, means_backward
 from aotlite.ir.ops.pooling.windows import (
     check_grad,
     check_image,
     check_line,
     on_a_line,
+    plane_of,
     pool_size,
     pool_window,
+    standing,
 )
-from aotlite.ir.ops.precision import cast, wide
+from aotlite.ir.ops.precision import accumulator, cast, wide
 from aotlite.ir.ops.shape.memory_format import image_like
 
 
@@ -100,6 +104,107 @@ def _quotient(xp: Any, total: Any, divisor: Any) -> Any:
     if total.dtype != dtypes.int64.numpy:
         return total / divisor
     return xp.sign(total) * xp.sign(divisor) * (xp.abs(total) // xp.abs(divisor))
+
+
+# -------------------------------------------------------------------------------------- means
+@attrs.frozen
+class Means:
+    """Windows of which means are taken."""
+
+    window: Window
+    image: Ints
+    out: Ints
+    border: bool
+    """Places on the border count."""
+    divisor: int | None
+    """By what sums are divided, if that is given."""
+
+    def spans(self, axis: int) -> list[int]:
+        """How many rows, or columns, each window covers."""
+        return [end - first for first, end in (self._span(o, axis) for o in range(self.out[axis]))]
+
+    def _span(self, o: int, axis: int) -> tuple[int, int]:
+        first = o * self.window.stride[axis] - self.window.padding[axis]
+        end = min(first + self.window.kernel[axis], self.limit(axis))
+        return (first if self.border else max(first, 0)), end
+
+    def limit(self, axis: int) -> int:
+        """Where what counts ends."""
+        return self.image[axis] + (self.window.padding[axis] if self.border else 0)
+
+
+def means(k: Any, meta: TensorMeta, a: Any, how: Means) -> Any:
+    """The mean of each window."""
+    formed = accumulator(meta.dtype)
+
+    def term(row: Any, inner: Any) -> Any:
+        plane, *at = plane_of(row)
+        y, x = standing(how.window, at, inner)
+        inside = k.all(k.inside(y, 0, how.image[0]), k.inside(x, 0, how.image[1]))
+        return k.where(inside, k.cast(a[(*plane, y, x)], formed), 0)
+
+    def finish(total: Any, row: Any) -> Any:
+        return _divided(k, total, _divisor_at(k, how, *row[-2:]))
+
+    return places_summed(k, meta, how.window.kernel, term, finish)
+
+
+def means_backward(k: Any, meta: TensorMeta, grad: Any, how: Means) -> Any:
+    """The gradient of the image: each pixel's shares of the windows that see it."""
+    formed = accumulator(meta.dtype)
+    over = tuple(
+        [-(-n // step) for n, step in zip(how.window.kernel, how.window.stride, strict=True)]
+    )
+
+    def term(row: Any, inner: Any) -> Any:
+        plane, *pixel = plane_of(row)
+        found, at = [], []
+        for axis in (0, 1):
+            stands, sees = _behind(k, how, axis, pixel[axis], inner[axis])
+            at.append(stands)
+            found.append(sees)
+        value = k.cast(grad[(*plane, *at)], formed)
+        return k.where(k.all(*found), _divided(k, value, _divisor_at(k, how, *at)), 0)
+
+    return places_summed(k, meta, over, term, lambda total, row: total)
+
+
+def _behind(k: Any, how: Means, axis: int, pixel: Any, back: Any) -> tuple[Any, Any]:
+    """(the window that stands `back` before the last one that sees a pixel, whether it sees it)."""
+    step, size = how.window.stride[axis], how.window.kernel[axis]
+    from_border = pixel + how.window.padding[axis]
+    last = from_border if step == 1 else from_border // step
+    stands = -back + last
+    reach = k.position(from_border) - k.position(stands) * step
+    return stands, k.all(k.inside(stands, 0, how.out[axis]), reach < size)
+
+
+def _divisor_at(k: Any, how: Means, y: Any, x: Any) -> Any:
+    """By what the sum of the window at y, x is divided: a number, or an int64."""
+    if how.divisor is not None:
+        return how.divisor
+    rows, columns = _covered_by(k, how, 0, y), _covered_by(k, how, 1, x)
+    if type(rows) is int and type(columns) is int:
+        return max(rows * columns, 1)
+    count = columns * rows if type(rows) is int else rows * columns
+    return k.where(count < 1, 1, count)  # a window on the border alone is 0 anyhow
+
+
+def _covered_by(k: Any, how: Means, axis: int, at: Any) -> Any:
+    """How many rows, or columns, the window at a position covers."""
+    spans = how.spans(axis)
+    if len(set(spans)) == 1:
+        return spans[0]
+    first = k.position(at) * how.window.stride[axis] - how.window.padding[axis]
+    end, limit = first + how.window.kernel[axis], how.limit(axis)
+    end = k.where(end < limit, end, limit)
+    return end - (first if how.border else k.where(first < 0, 0, first))
+
+
+def _divided(k: Any, total: Any, divisor: Any) -> Any:
+    """total / divisor; integers towards zero."""
+    count = k.cast(divisor, total.dtype)
+    return total / count if total.dtype.is_floating_point else k.make("idiv", total, count)
 
 
 def _loops_of(name: str, how: _Means, image: Ints, out: Ints) -> Means:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
@@ -94,3 +96,30 @@ def check_grad(name: str, grad_output: TensorMeta, expected: TensorMeta) -> None
             f"{name}: argument 'grad_output' has dtype {grad_output.dtype}, expected "
             f"{expected.dtype}"
         )
+
+
+_BEYOND = 2**63 - 1
+"""The place of what is beside the image: of equal elements the first one is chosen."""
+
+
+def plane_of(row: Any) -> tuple[tuple[Any, ...], Any, Any]:
+    """(positions before the plane, row, column)."""
+    return row[:-2], row[-2], row[-1]
+
+
+def candidate(k: Any, a: Any, at: tuple[Any, ...], inside: Any) -> tuple[Any, Any]:
+    """(value, place in the plane) of an element, which counts for nothing if it is not inside."""
+    value = k.wide(a[at])
+    least = -np.inf if value.dtype.is_floating_point else np.iinfo(value.dtype.numpy).min
+    row, column = at[-2] * a.shape[-1], at[-1]
+    affine = hasattr(column, "extents")
+    place = k.position(column + row if affine else k.position(row) + column)
+    return k.where(inside, value, least), k.where(inside, place, _BEYOND)
+
+
+def standing(window: Window, at: Any, place: Any) -> list[Any]:
+    """Row and column of the image at a place of the window that stands at these positions."""
+    return [
+        at[axis] * window.stride[axis] + place[axis] * window.dilation[axis] - window.padding[axis]
+        for axis in (0, 1)
+    ]

@@ -20,15 +20,18 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import common_device, common_dtype
 from aotlite.ir.ops.kinds import require_floating
-from aotlite.ir.ops.random.loops import Place, drawn, laid_out, long_words
 from aotlite.ir.ops.random.philox import (
     PhiloxStream,
     consumed,
     draw,
+    drawn,
+    laid_out,
+    long_words,
     philox,
     random_meta,
     unit_loops,
 )
+from aotlite.ir.ops.random.state import Place
 
 _WIDE = {dtypes.float64: dtypes.float64, dtypes.complex128: dtypes.float64}
 

@@ -19,8 +19,14 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, RandomOp, register, schema_of
 from aotlite.ir.ops.creation.factories import check_size
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.random.loops import Place, drawn, is_aligned, laid_out, units
-from aotlite.ir.ops.random.state import check_place, check_position, number
+from aotlite.ir.ops.random.state import (
+    Place,
+    check_place,
+    check_position,
+    is_aligned,
+    number,
+    word_of,
+)
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -90,6 +96,64 @@ class PhiloxStream:
     def after(self, drawn: int) -> PhiloxStream:
         """The stream after `drawn` positions."""
         return attrs.evolve(self, position=self.position + drawn)
+
+
+Words = tuple[Any, Any, Any, Any]
+Philox = Callable[[Words, tuple[Any, Any]], Words]
+
+
+def drawn(
+    k: Any, place: Place, count: int, parts: tuple[Philox, DType, Callable[[Words], Any]]
+) -> Any:
+    """At least `count` numbers of a dtype, flat: as many of each block as the function gives.
+
+    `parts` are the generator, the dtype, and the numbers of a block's words.
+    """
+    philox, dtype, numbers = parts
+    seed, offset, advance = place
+    zero = k.number(0, dtypes.uint64)
+
+    def block(i: Any) -> Any:
+        key = word_of(k, seed)
+        first = (word_of(k, offset) >> 2) + k.number(advance // 4, dtypes.uint64)
+        number = first + k.cast(k.position(i), dtypes.uint64)
+        words = philox((number & _WORD, number >> 32, zero, zero), (key & _WORD, key >> 32))
+        return numbers(words)
+
+    each = len(numbers((zero, zero, zero, zero)))
+    blocks = -(-count // each)
+    flat = k.new(tensor_meta((each * blocks,), None, dtype))
+    k.stores([flat.view((blocks,), (each,), lane) for lane in range(each)], block)
+    return flat
+
+
+def laid_out(k: Any, meta: TensorMeta, flat: Any, element: Callable[..., Any]) -> Any:
+    """The tensor of `element(number, positions)` for the numbers in row-major order."""
+    numbers = flat.view(meta.shape, tensor_meta(meta.shape).stride)
+    return k.map(meta, lambda *i: element(numbers[i], i))
+
+
+def units(k: Any, digits: int, dtype: DType) -> Callable[[Words], Any]:
+    """A block's numbers in [0, 1): four of so many binary digits, or two of float64."""
+    if dtype is dtypes.float64:
+        return lambda w: tuple([_double(k, w[lane], w[lane + 1]) for lane in (0, 2)])
+
+    def number(word: Any) -> Any:
+        value = k.cast(word >> (32 - digits), dtypes.float32) * 2.0**-digits
+        return k.cast(value, dtype)
+
+    return lambda w: tuple([number(word) for word in w])
+
+
+def _double(k: Any, high: Any, low: Any) -> Any:
+    whole = (high >> 5) * (1 << 26) + (low >> 6)
+    return k.cast(whole, dtypes.float64) * 2.0**-53
+
+
+def long_words(words: Words) -> tuple[Any, Any]:
+    """A block's two 64-bit words."""
+    first, second, third, fourth = words
+    return (first << 32) | second, (third << 32) | fourth
 
 
 def consumed(meta: TensorMeta) -> int:

@@ -14,7 +14,6 @@ from aotlite.ir.errors import RngError, noted
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.random.loops import offset_after
 
 OFFSETS = 1 << 63
 """All offsets are below this: the length of a stream."""
@@ -70,6 +69,46 @@ def number(op: str, what: str, value: Any) -> int:
     if type(value) is not int:
         raise noted(RngError(f"{op}: the {what} is {value!r}, expected an integer"), _RULE)
     return value
+
+
+Place = tuple[Any, Any, int]
+"""(seed, offset, positions that earlier draws consumed)."""
+
+
+def word_of(k: Any, value: Any) -> Any:
+    """A seed or an offset, given as a number or as a tensor of one element."""
+    if hasattr(value, "meta"):
+        return k.cast(value[(0,) * value.ndim], dtypes.uint64)
+    return k.number(value % (1 << 64), dtypes.uint64)
+
+
+def is_aligned(k: Any, place: Place) -> bool:
+    """Whether a draw may begin at this offset; the kernel checks one that it reads."""
+    _, offset, advance = place
+    if hasattr(offset, "meta"):
+        _refuse_misplaced(k, offset)
+        return advance % 4 == 0
+    return bool((offset + advance) % 4 == 0 == advance % 4)
+
+
+def _refuse_misplaced(k: Any, offset: Any) -> None:
+    """Makes the kernel check an offset that it reads: a multiple of 4, and below 2**63."""
+    key = "multiple of 4", offset.placed
+    wrong = k.number((1 << 63) | 3, dtypes.uint64)
+    k.refuse((), lambda: k.make("ne", word_of(k, offset) & wrong, 0), once=key)
+
+
+def offset_after(k: Any, meta: TensorMeta, offset: Any, consumed: int) -> Any:
+    """The offset behind what was drawn."""
+
+    def after(*_: Any) -> Any:
+        return word_of(k, offset) + k.number(consumed, dtypes.uint64)
+
+    if hasattr(offset, "meta"):
+        _refuse_misplaced(k, offset)
+        key, end = ("ends", consumed, offset.placed), k.number(1 << 63, dtypes.uint64)
+        k.refuse((), lambda: k.make("ne", after() & end, 0), once=key)
+    return k.map(meta, after)
 
 
 def _advance_rule(offset: Any, consumed: int) -> TensorMeta:

@@ -14,8 +14,7 @@ from aotlite.ir.errors import AliasError, ArgumentError, IndexOutOfRangeError, S
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.ops.declare import geometry_of, multi_view, scatter_of, view
-from aotlite.ir.ops.scatter_loops import diagonal_loops, select_loops, slice_loops
+from aotlite.ir.ops.declare import geometry_of, multi_view, view
 
 Window = tuple[TensorMeta, int]
 Ints = tuple[int, ...]
@@ -458,39 +457,6 @@ def _unbind_parts(self: TensorMeta, dim: int) -> Any:
 
 
 UNBIND = multi_view("unbind(Tensor(a) self, int dim=0) -> Tensor(a)[]", parts=_unbind_parts)
-
-
-# ---------------------------------------------------------------------- derived and companions
-SELECT_SCATTER = scatter_of(SELECT, loops=select_loops)
-SLICE_SCATTER = scatter_of(SLICE, loops=slice_loops(SLICE))
-DIAGONAL_SCATTER = scatter_of(DIAGONAL, loops=diagonal_loops)
-UNFOLD_SCATTER = scatter_of(UNFOLD)
-
-
-def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
-    """The gradient with the strides of `meta`, which `as_strided` refers to; zeros in the gaps."""
-    if meta.dense:
-        return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
-    room = grad.new_zeros((meta.span,))
-    flat = room._do("as_strided_scatter", grad, meta.shape, meta.stride, 0)
-    return window_on_operand(flat, meta.shape, meta.stride, 0)
-
-
-def _window_to_self(
-    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
-) -> Any:
-    hole = grad.new_zeros(size)
-    memory = _in_memory_of(grad, result_meta)
-    return memory._do("as_strided_scatter", hole, size, stride, offset)
-
-
-def _window_to_src(
-    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
-) -> Any:
-    return window_on_operand(_in_memory_of(grad, result_meta), size, stride, offset)
-
-
-AS_STRIDED_SCATTER = scatter_of(AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src})
 
 T_ = geometry_of(T, "t_")
 TRANSPOSE_ = geometry_of(TRANSPOSE, "transpose_")

@@ -1,0 +1,1 @@
+"""Convolution, its two gradients, and the forms that users call."""

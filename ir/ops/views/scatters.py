@@ -1,0 +1,211 @@
+"""Scatters of views: `select_scatter` and its like, which replace a part of a copy.
+
+As loops: where a condition on positions decides whether an element is in the part, one kernel
+selects, which fuses with the producers of both. Else the part is stored over the copy. Spec:
+`specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aotlite.ir.arrays import ArrayBackend, copied
+from aotlite.ir.errors import (
+    DTypeError,
+    ShapeError,
+)
+from aotlite.ir.geometry import layout, sizes
+from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import (
+    Cost,
+    PureOp,
+    ViewOp,
+    parse_vjp,
+    register,
+    schema_of,
+)
+from aotlite.ir.op.dims import along
+from aotlite.ir.op.schema import listed
+from aotlite.ir.ops.declare import Formulas
+from aotlite.ir.ops.views.view_ops import (
+    AS_STRIDED,
+    DIAGONAL,
+    SELECT,
+    SLICE,
+    UNFOLD,
+    Ints,
+    window_on_operand,
+)
+
+
+def scatter_of(
+    viewed: ViewOp, *, vjp: Formulas = None, loops: Callable[..., Any] | None = None
+) -> PureOp:
+    """Derives `<view>_scatter(self, src, ...)`: a copy of `self` with the viewed part replaced.
+
+    One kernel serves every view: it copies the parent, takes the view of the copy, and writes `src`
+    to it. The copy has the parent's exact strides, gaps included, as in PyTorch. `vjp` is for
+    `as_strided`, whose gradients must have the result's strides.
+    """
+    view_args = viewed.schema.parameters[1:]
+    viewed_names = [parameter.name for parameter in view_args]
+    schema = schema_of(
+        f"{viewed.name}_scatter(Tensor self, Tensor src{listed(view_args)}) -> Tensor"
+    )
+
+    def rule(self: TensorMeta, src: TensorMeta, *args: Any) -> TensorMeta:
+        seen, start = viewed.rule(self, *args)
+        if seen.shape != src.shape:
+            raise ShapeError(
+                f"{schema.name}: argument 'src' has shape {src.shape}, expected {seen.shape}"
+            )
+        if seen.dtype is not src.dtype:
+            raise DTypeError(
+                f"{schema.name}: argument 'src' has dtype {src.dtype}, expected {seen.dtype}"
+            )
+        if seen.numel and (start < 0 or start + seen.span > self.span):
+            raise ShapeError(
+                f"{schema.name}: the window {seen} at {start} leaves the memory of {self}, "
+                "expected one inside it"
+            )
+        if not self.dense and has_internal_overlap(self.shape, self.stride):
+            return self.with_stride(layout.clone_strides(self.shape, self.stride))
+        return self
+
+    def kernel(arrays: ArrayBackend, meta: TensorMeta, parent: Any, src: Any, *args: Any) -> Any:
+        buffer = copied(arrays, parent, meta)
+        seen, start = viewed.rule(meta, *args)
+        target = arrays.strided(buffer, seen.dtype, seen.shape, seen.stride, start)
+        arrays.copy(target, src)
+        return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
+
+    op: PureOp = register(
+        PureOp(
+            schema,
+            rule,
+            cost=Cost.INDEXING,
+            kernel=kernel,
+            vjp=parse_vjp(schema, vjp or _scatter_formulas(viewed)),
+            loops=loops or stored_over(viewed),
+            dims=along("dim") if "dim" in viewed_names else None,
+            linear=(("self", "src"),),
+        )
+    )
+    return op
+
+
+def _scatter_formulas(viewed: ViewOp) -> dict[str, Callable[..., Any]]:
+    names = ", ".join(p.name for p in viewed.schema.parameters[1:])
+    scope: dict[str, Any] = {"view_name": viewed.name}
+    # A formula's parameter names say what it reads, so these two are made with the view's own
+    # names.
+    exec(
+        f"def to_self(grad, src_meta, {names}):\n"
+        f"    hole = grad.new_zeros(src_meta.shape)\n"
+        f"    return grad._do(view_name + '_scatter', hole, {names})\n"
+        f"def to_src(grad, {names}):\n"
+        f"    return grad._do(view_name, {names})\n",
+        scope,
+    )
+    return {"self": scope["to_self"], "src": scope["to_src"]}
+
+
+Loops = Callable[..., Any]
+
+
+def stored_over(viewed: ViewOp) -> Loops:
+    """The loops of the scatter of a view: copies the whole, then stores the part over it."""
+
+    def loops(k: Any, meta: TensorMeta, whole: Any, part: Any, *args: Any) -> Any:
+        seen, start = viewed.rule(meta, *args)
+        # A view that sees a place twice may have as many elements and leave others out.
+        is_all = seen.numel == meta.numel and seen.dense and meta.dense
+        out = k.new(meta) if is_all else k.map(meta, lambda *i: whole[i])
+        k.store(out.view(seen.shape, seen.stride, start), lambda *i: part[i])
+        return out
+
+    return loops
+
+
+def select_loops(k: Any, meta: TensorMeta, whole: Any, part: Any, dim: int, index: int) -> Any:
+    """Element `index` of a dimension is the part."""
+    dim, index = dim % meta.ndim, index % meta.shape[dim]
+
+    def element(*i: Any) -> Any:
+        rest = i[:dim] + i[dim + 1 :]
+        return k.where(k.inside(i[dim], index, index + 1), part[rest], whole[i])
+
+    return k.map(meta, element)
+
+
+def slice_loops(viewed: ViewOp) -> Loops:
+    """A run of positions of a dimension is the part."""
+
+    def loops(
+        k: Any, meta: TensorMeta, whole: Any, part: Any, dim: int, start: Any, end: Any, step: int
+    ) -> Any:
+        dim = dim % meta.ndim
+        first, last = sizes.slice_bounds(start, end, meta.shape[dim])
+        if step > 1 and last - first > 1:
+            return stored_over(viewed)(k, meta, whole, part, dim, start, end, step)
+
+        def element(*i: Any) -> Any:
+            at = (*i[:dim], i[dim] - first, *i[dim + 1 :])
+            stop = first + part.shape[dim]
+            return k.where(k.inside(i[dim], first, stop), part[at], whole[i])
+
+        return k.map(meta, element)
+
+    return loops
+
+
+def diagonal_loops(
+    k: Any, meta: TensorMeta, whole: Any, part: Any, offset: int, dim1: int, dim2: int
+) -> Any:
+    """Where two positions are `offset` apart the part is."""
+    rows, columns = dim1 % meta.ndim, dim2 % meta.ndim
+    if not part.shape[-1]:
+        return k.map(meta, lambda *i: whole[i])
+
+    def element(*i: Any) -> Any:
+        rest = [x for dim, x in enumerate(i) if dim not in (rows, columns)]
+        place = i[rows] if offset >= 0 else i[columns]
+        on_it = (i[columns] - i[rows]).equals(offset)
+        return k.where(on_it, part[(*rest, place)], whole[i])
+
+    return k.map(meta, element)
+
+
+# ---------------------------------------------------------------------- derived and companions
+SELECT_SCATTER = scatter_of(SELECT, loops=select_loops)
+SLICE_SCATTER = scatter_of(SLICE, loops=slice_loops(SLICE))
+DIAGONAL_SCATTER = scatter_of(DIAGONAL, loops=diagonal_loops)
+UNFOLD_SCATTER = scatter_of(UNFOLD)
+
+
+def _in_memory_of(grad: Any, meta: TensorMeta) -> Any:
+    """The gradient with the strides of `meta`, which `as_strided` refers to; zeros in the gaps."""
+    if meta.dense:
+        return grad if grad.meta.stride == meta.stride else grad.restride(meta.stride)
+    room = grad.new_zeros((meta.span,))
+    flat = room._do("as_strided_scatter", grad, meta.shape, meta.stride, 0)
+    return window_on_operand(flat, meta.shape, meta.stride, 0)
+
+
+def _window_to_self(
+    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Any:
+    hole = grad.new_zeros(size)
+    memory = _in_memory_of(grad, result_meta)
+    return memory._do("as_strided_scatter", hole, size, stride, offset)
+
+
+def _window_to_src(
+    grad: Any, result_meta: TensorMeta, size: Ints, stride: Ints, offset: int
+) -> Any:
+    return window_on_operand(_in_memory_of(grad, result_meta), size, stride, offset)
+
+
+AS_STRIDED_SCATTER = scatter_of(AS_STRIDED, vjp={"self": _window_to_self, "src": _window_to_src})
