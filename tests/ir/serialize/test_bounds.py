@@ -21,6 +21,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.files.limits import _CHECKS, overlap_steps
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, MultiViewOp, ViewOp
+from aotlite.ir.ops.views import scatters
 from tests.ir.serialize.test_hostile import DOCUMENT, MEBIBYTE, TEXT, check, refusal, within
 
 
