@@ -6,6 +6,9 @@ it reads, so that a tape saves exactly that. For `mul(Tensor self, Tensor|Scalar
     self=lambda grad, other: grad * conj(other)     reads the cotangent; saves `other`
     other=lambda grad, self: grad * conj(self)      reads the cotangent; saves `self`
 
+Of an op with several results, a cotangent that does not arrive is zeros, or None for a formula
+whose parameter says so: `grad_var=None`.
+
 Spec: `specs/op_declaration.md`.
 """
 
@@ -27,6 +30,8 @@ class Source(enum.Enum):
     """The kinds of values that a gradient formula can read."""
 
     GRAD = "grad"
+    GRAD_OR_NONE = "grad or None"
+    """The gradient of a result; None if it is absent, where `GRAD` gives zeros."""
     GRADS = "grads"
     OPERAND = "operand"
     OPERAND_META = "operand meta"
@@ -81,6 +86,7 @@ def parse_vjp(schema: Schema, formulas: Mapping[str, Callable[..., Any]] | None)
 
 def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
     names = _formula_names(schema)
+    optional = _optional_names(function)
     sources = []
     for name in _parameter_names(function):
         if name not in names:
@@ -88,7 +94,10 @@ def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
                 f"{schema.name}: a gradient formula has the parameter {name!r}, expected one of "
                 f"{', '.join(sorted(names))}"
             )
-        sources.append(names[name])
+        source, index = names[name]
+        if name in optional and source is Source.GRAD:
+            source = Source.GRAD_OR_NONE
+        sources.append((source, index))
     return Formula(function, tuple(sources))
 
 
@@ -97,6 +106,14 @@ def _parameter_names(function: Callable[..., object]) -> Iterable[str]:
         code = function.__code__
         return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     return inspect.signature(function).parameters
+
+
+def _optional_names(function: Callable[..., object]) -> Iterable[str]:
+    """The parameters with a default: of such a gradient the formula is told that it is absent."""
+    if type(function) is FunctionType and function.__defaults__ is None and not vars(function):
+        return ()
+    parameters = inspect.signature(function).parameters
+    return [name for name, each in parameters.items() if each.default is None]
 
 
 def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:

@@ -129,17 +129,29 @@ def _read_by_derivatives(
     Of a call with several results those that are used.
     """
     differentiable = _differentiable(graph, requires)
+    parts = _parts(graph)
     found = dict.fromkeys(met)
     for node in _passed(met, differentiable):
-        every = reads is Reads.OPERANDS
-        read = node.inputs() if every else read_by_formulas(node, differentiable)
-        found.update(dict.fromkeys(read))
+        if reads is Reads.OPERANDS:
+            found.update(dict.fromkeys(node.inputs()))
+            continue
+        for value in read_by_formulas(node, differentiable):
+            read = [value]
+            if type(value.meta) is tuple:
+                numbers = node.target.vjp.saves(_positions(node, differentiable))[1]
+                read = [each for each in parts.get(value, ()) if each.args[1] in numbers]
+            found.update(dict.fromkeys(read))
+    several = [parts.get(v, []) if type(v.meta) is tuple else [v] for v in found]
+    return list(dict.fromkeys([each for values in several for each in values]))
+
+
+def _parts(graph: Graph) -> dict[Node, list[Node]]:
+    """The used results of each call with several results."""
     parts: dict[Node, list[Node]] = {}
     for node in graph.calls:
         if node.target is GETITEM:
             parts.setdefault(node.args[0], []).append(node)
-    several = [parts.get(v, []) if type(v.meta) is tuple else [v] for v in found]
-    return list(dict.fromkeys([each for values in several for each in values]))
+    return parts
 
 
 def _passed(starts: Iterable[Node], differentiable: Container[Node]) -> Iterator[Node]:

@@ -6,6 +6,8 @@ Source: Ioffe and Szegedy, "Batch normalization" (ICML 2015).
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 from aotlite.ir.meta import TensorMeta, tensor_meta
@@ -60,25 +62,34 @@ def _unit(input: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
 
 
 def _train_to_input(
-    grad_output: Any,
-    grad_mean: Any,
-    grad_var: Any,
     input: Any,
     weight: Any,
     eps: float,
+    grad_output: Any = None,
+    grad_mean: Any = None,
+    grad_var: Any = None,
 ) -> Any:
     rank, dims = input.ndim, (0, *range(2, input.ndim))
     wider = widened(input)
     centered = wider - wider.mean(dims, True)
-    scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
-    unit = centered * scale
-    grad = widened(grad_output)
-    if weight is not None:
-        grad = grad * by_channel(weight, rank)
-    rest = grad - grad.mean(dims, True) - unit * (grad * unit).mean(dims, True)
+    terms = []
+    if grad_output is not None:
+        scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
+        unit = centered * scale
+        grad = widened(grad_output)
+        if weight is not None:
+            grad = grad * by_channel(weight, rank)
+        rest = grad - grad.mean(dims, True) - unit * (grad * unit).mean(dims, True)
+        terms.append(rest * scale)
     count = max(input.numel() // max(input.shape[1], 1), 1)
-    statistics = by_channel(grad_mean, rank) + by_channel(grad_var, rank) * centered * 2.0
-    return rest * scale + statistics / count
+    statistics = []
+    if grad_mean is not None:
+        statistics.append(by_channel(grad_mean, rank))
+    if grad_var is not None:
+        statistics.append(by_channel(grad_var, rank) * centered * 2.0)
+    if statistics:
+        terms.append((reduce(add, statistics) / count).expand(input.shape))
+    return reduce(add, terms)
 
 
 def _train_to_weight(grad_output: Any, input: Any, mean: Any, var: Any, eps: float) -> Any:

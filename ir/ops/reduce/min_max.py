@@ -94,7 +94,13 @@ def _aminmax_kernel(xp: Any, metas: Any, a: Any, dim: int | None, keepdim: bool)
 
 
 def _aminmax_vjp(
-    grad_min: Any, grad_max: Any, self: Any, min: Any, max: Any, dim: int | None, keepdim: bool
+    self: Any,
+    min: Any,
+    max: Any,
+    dim: int | None,
+    keepdim: bool,
+    grad_min: Any = None,
+    grad_max: Any = None,
 ) -> Any:
     pairs = [(grad_min, min), (grad_max, max)]
     parts = [_extreme_vjp(g, self, end, dim, keepdim) for g, end in pairs if g is not None]

@@ -305,6 +305,10 @@ def _grad(node: OpNode, grads: Gradients, index: int) -> Any:
     return grad
 
 
+def _grad_or_none(node: OpNode, grads: Gradients, index: int) -> object:
+    return grads[index]
+
+
 def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
     return [_grad(node, grads, k) for k in range(node.results())]
 
@@ -347,6 +351,7 @@ def _result_meta(node: OpNode, grads: Gradients, index: int) -> Any:
 
 _FETCH: dict[Source, Fetch] = {
     Source.GRAD: _grad,
+    Source.GRAD_OR_NONE: _grad_or_none,
     Source.GRADS: _grads,
     Source.OPERAND: operand_of,
     Source.OPERAND_META: _operand_meta,

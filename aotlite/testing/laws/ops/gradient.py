@@ -291,6 +291,7 @@ def _apply(
     grads, key = weights_of(outs), op.key(args)
     given: dict[Source, Any] = {
         Source.GRAD: grads,
+        Source.GRAD_OR_NONE: grads,
         Source.GRADS: [grads],
         Source.OPERAND: args,
         Source.OPERAND_META: key,
