@@ -47,6 +47,11 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.backward.partition import Partition, SavedValue
+from aotlite.stages.s8_partition.formula_reads import (
+    operands_with_gradient,
+    read_by_formulas,
+    results_of_calls,
+)
 from aotlite.stages.shared.value_numbering import ValueNumbering, are_known
 
 _REASON = "derivatives of the backward read it, or what it is computed from"
@@ -129,29 +134,15 @@ def _read_by_derivatives(
     Of a call with several results those that are used.
     """
     differentiable = _differentiable(graph, requires)
-    parts = _parts(graph)
+    parts = results_of_calls(graph)
     found = dict.fromkeys(met)
     for node in _passed(met, differentiable):
         if reads is Reads.OPERANDS:
             found.update(dict.fromkeys(node.inputs()))
-            continue
-        for value in read_by_formulas(node, differentiable):
-            read = [value]
-            if type(value.meta) is tuple:
-                numbers = node.target.vjp.saves(_positions(node, differentiable))[1]
-                read = [each for each in parts.get(value, ()) if each.args[1] in numbers]
-            found.update(dict.fromkeys(read))
+        else:
+            found.update(dict.fromkeys(read_by_formulas(node, differentiable, parts)))
     several = [parts.get(v, []) if type(v.meta) is tuple else [v] for v in found]
     return list(dict.fromkeys([each for values in several for each in values]))
-
-
-def _parts(graph: Graph) -> dict[Node, list[Node]]:
-    """The used results of each call with several results."""
-    parts: dict[Node, list[Node]] = {}
-    for node in graph.calls:
-        if node.target is GETITEM:
-            parts.setdefault(node.args[0], []).append(node)
-    return parts
 
 
 def _passed(starts: Iterable[Node], differentiable: Container[Node]) -> Iterator[Node]:
@@ -283,7 +274,7 @@ def _differentiable(forward: Graph, requires: Callable[[Any], bool]) -> set[Node
                 found.add(node)
         elif node.op == "call" and any(value in found for value in node.inputs()):
             is_part = node.target is GETITEM
-            if is_part or _positions(node, found):
+            if is_part or operands_with_gradient(node, found):
                 found.add(node)
     return found
 
@@ -293,35 +284,6 @@ def _may_require(node: Node, requires: Callable[[Any], bool]) -> bool:
     if not node.dtype.is_differentiable:
         return False
     return isinstance(role, (SyntheticBase, Kept, Incoming)) or (is_given(role) and requires(role))
-
-
-def _positions(node: Node, differentiable: Container[Node]) -> tuple[int, ...]:
-    """The indices of a call's operands that get gradients."""
-    vjp = getattr(node.target, "vjp", None)
-    if vjp is None:
-        return ()
-    return tuple([i for i in vjp.positions if _holds(node.args[i], differentiable)])
-
-
-def _holds(argument: Any, values: Container[Node]) -> bool:
-    if type(argument) is tuple:
-        return any(type(item) is Node and item in values for item in argument)
-    return type(argument) is Node and argument in values
-
-
-def read_by_formulas(node: Node, differentiable: Container[Node]) -> Iterator[Node]:
-    """The operands and results that a call's gradient formulas read (OPS-4)."""
-    needed = _positions(node, differentiable)
-    if not needed:
-        return
-    operands, results = node.target.vjp.saves(needed)
-    for i in operands:
-        argument = node.args[i]
-        for item in argument if type(argument) is tuple else (argument,):
-            if type(item) is Node:
-                yield item
-    if results:
-        yield node
 
 
 def _extended(

@@ -18,7 +18,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.s8_partition.double_backward_saves import read_by_formulas
+from aotlite.stages.s8_partition.formula_reads import read_by_formulas, results_of_calls
 
 
 def inputs_read(graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> frozenset[Any]:
@@ -110,6 +110,7 @@ class _Memory:
     def read(self) -> Iterator[Node]:
         """The values that the backward reads, and those that gradient formulas on its way read."""
         late: set[Node] = set()
+        results = results_of_calls(self.graph)
         leaving = [v for v in (*self.graph.outputs, *self.graph.placeholders) if type(v) is Node]
         live = self.behind(set(map(self.of, leaving)))
         for node in self.graph.nodes[:-1]:
@@ -120,7 +121,7 @@ class _Memory:
                 yield from [value for value in inputs if value not in late]
             elif self.of(node) in live and not self.differentiable.isdisjoint(inputs):
                 if not _writes(node):
-                    yield from read_by_formulas(node, self.differentiable)
+                    yield from read_by_formulas(node, self.differentiable, results)
                 elif node.grad_mode:
                     yield from inputs
         for _, value in self.graph.outputs_with(Gradient):
