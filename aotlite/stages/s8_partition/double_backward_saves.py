@@ -47,7 +47,7 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.backward.partition import Partition, SavedValue
-from aotlite.stages.s8_partition.formula_reads import (
+from aotlite.stages.shared.formula_reads import (
     operands_with_gradient,
     read_by_formulas,
     results_of_calls,

@@ -18,7 +18,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.capture import Captured
-from aotlite.stages.s8_partition.formula_reads import read_by_formulas, results_of_calls
+from aotlite.stages.shared.formula_reads import read_by_formulas, results_of_calls
 
 
 def inputs_read(graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> frozenset[Any]:

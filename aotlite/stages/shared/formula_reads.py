@@ -1,6 +1,6 @@
 """The operands and results that the gradient formulas of a graph's calls read, by declaration.
 
-Used by stage 8 for the values that a double backward may read. Rules: OPS-4, DBL-2.
+Used by stage 8, to find the values that a double backward may read. Rules: OPS-4, DBL-2.
 Spec: `specs/higher_orders.md`.
 """
 
