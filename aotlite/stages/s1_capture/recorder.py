@@ -422,8 +422,8 @@ class CaptureRecorder:
 
     def guard_surroundings(self) -> None:
         """Adds guards for all that the function can reach by name and did not change."""
-        tensors = [self._met.reals[id(g.fake)] for g in self.inputs if isinstance(g.role, Primal)]
-        self.around.guard(self, tensors)
+        inputs = [given for given in self.inputs if isinstance(given.role, (Primal, Hidden))]
+        self.around.guard(self, {given.role: self.real_of(given.fake) for given in inputs})
 
     def compared(self) -> list[Any]:
         """The functions whose variables the guards compare at each call."""

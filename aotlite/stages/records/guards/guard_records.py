@@ -6,14 +6,11 @@ call. Spec: `specs/s1_capture.md`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 
-from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.stages.records.guards.access_paths import AccessPath
-from aotlite.stages.records.guards.snapshots import Snapshotter
+from aotlite.stages.records.guards.snapshots import Snapshot
 
 
 @attrs.frozen(eq=False)
@@ -34,10 +31,10 @@ class SameTensorGuard:
 
 @attrs.frozen(eq=False)
 class ValueGuard:
-    """The value at `place` equals `frozen` (numbers, flags, the form of containers)."""
+    """The value at `place` is as in its snapshot (numbers, flags, the form of containers)."""
 
     place: AccessPath
-    frozen: Any
+    snapshot: Snapshot
 
 
 @attrs.frozen(eq=False)
@@ -66,30 +63,15 @@ class NoHooksGuard:
 
 @attrs.frozen(eq=False)
 class EnvironmentGuard:
-    """The values at `places` have these images, in which equal numbers mean the same object.
+    """The values at `places` are as in one snapshot, which knows the inputs with these roles.
 
-    The places are all values that the function can reach by name, and the Modules among its
-    arguments.
+    The places are those of all tensors, containers, Modules and optimizers that the function can
+    reach by name, and of the Modules among its arguments.
     """
 
     places: tuple[AccessPath, ...]
-    images: tuple[Any, ...]
-
-    @classmethod
-    def at(
-        cls, places: tuple[AccessPath, ...], leaves: list[Any], tensors: list[Tensor]
-    ) -> EnvironmentGuard:
-        """Returns the guard of the present values, for the arguments' leaves and tensors."""
-        freezer = Snapshotter(tensors, deep=True)
-        return cls(places, tuple([freezer.image(place.resolve(leaves)) for place in places]))
-
-    def changed(self, leaves: list[Any], tensors: list[Tensor]) -> AccessPath | None:
-        """Returns the first place whose value has changed; None if none has."""
-        now = EnvironmentGuard.at(self.places, leaves, tensors).images
-        if now == self.images:
-            return None
-        pairs = zip(self.places, self.images, now, strict=True)
-        return next(place for place, before, after in pairs if before != after)
+    roles: tuple[Primal | Hidden | Part, ...]
+    snapshot: Snapshot
 
 
 Guard = (

@@ -1,9 +1,20 @@
-"""Comparable images of Python values, by which a compiled entry guards the values that it read.
+"""Snapshots of Python values: flat lists of tests, by which a compiled entry guards what it read.
 
-Two images are equal iff a function that only reads cannot tell the values apart, as far as capture
-compares: numbers by type and value, containers by form and content, tensors and Modules by
-identity. Used by stage 1, and at each call by `aotlite.pipeline.arguments`.
-Rules: CAP-3, CAP-5. Spec: `specs/s1_capture.md`.
+A snapshot holds for values iff a function that only reads cannot tell them from the values of which
+it was made, as far as capture compares: numbers by type and value, containers by form and content,
+tensors and Modules by the pattern of identities. A `Snapshotter` walks the values in reading order
+and writes one test, a *look*, for each; `Snapshot.first_change` runs them. The snapshot of the list
+`[x, {"by": 2.0}, x]` has five looks:
+
+    holder  key   test
+    0       0     a list of 3 items: becomes holder 1, and number 0 of the objects met
+    1       0     a tensor of this class and meta: becomes number 1 of the objects met
+    1       1     a dict with the key "by": becomes holder 2, and number 2 of the objects met
+    2       "by"  a float of these bits
+    1       2     object number 1
+
+Used by stage 1, and by the guards of an entry. Rules: CAP-3, CAP-5, CAP-12. Spec:
+`specs/s1_capture.md`.
 """
 
 from __future__ import annotations
@@ -13,9 +24,10 @@ import functools
 import numbers
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from aotlite.eager.base.tensor import Tensor
@@ -28,12 +40,322 @@ from aotlite.stages.records.guards.access_paths import attributes_of
 
 PLAIN = (int, float, complex, bool, str, type(None), bytes)
 _EXACT = frozenset((int, bool, str, type(None), bytes))
-CALLED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
+_CALLED = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)
 """The types of attributes of a Module that may be called in place of a method."""
+COMPOUND = (Tensor, TrackedObject, list, tuple, dict)
+"""The types of values that a snapshot opens, or numbers."""
 MANY = 512
 IN_ALL = 4096
-"""The image of a container with more than `MANY` items, or after `IN_ALL` items in all, is its type
-and length."""
+"""Of a container with more than `MANY` items, or after `IN_ALL` items in all, only the type and
+length are compared."""
+
+Look = tuple[int, Any, Callable[..., bool] | None, Any, int]
+"""(holder, key in it, test, expected value, number of the value that it is part of); holder 0 is
+the sequence of values. Without a test, the object is the one with the expected number."""
+_Items = Iterator[tuple[int, Any, Any, bool]]
+"""(holder, key, value, whether it is inside a Module) of each."""
+
+
+class Snapshot:
+    """Tests that values are as they were; equal to another iff both were made of equal values."""
+
+    __slots__ = ("_looks", "_start", "_values_of_met")
+
+    def __init__(
+        self, values: Sequence[Any], tensors: Sequence[Tensor] = (), *, deep: bool
+    ) -> None:
+        """`tensors` are different objects, met before the values; other guards check them.
+
+        With `deep`, the attributes of a Module and the parts of a wrapper are compared, too:
+        tensors, Modules and containers, since plain values are guarded where they are read.
+        """
+        walk = Snapshotter(tensors, deep=deep)
+        for number, value in enumerate(values):
+            walk.add(number, value)
+        self._looks = tuple(walk.looks)
+        self._values_of_met = walk.values_of_met
+        self._start = 0 if walk.has_tensors else len(tensors)
+
+    def holds(self, value: Any) -> bool:
+        """Whether the snapshot, which is one of one value, holds for this one."""
+        return self.first_change((value,)) is None
+
+    def first_change(self, values: Sequence[Any], tensors: Sequence[Tensor] = ()) -> int | None:
+        """Returns the number of the first value that is not as it was; None if all are."""
+        holders: list[Any] = [values]
+        met: list[Any] = list(tensors)
+        number = 0
+        try:
+            for holder, key, test, expected, number in self._looks:
+                value = holders[holder][key]
+                if test is None:
+                    if value is not met[expected]:
+                        return number
+                elif not test(value, expected, holders, met):
+                    return number
+        except (KeyError, IndexError, AttributeError):  # an object is missing
+            return number
+        new = met[self._start :]
+        return None if len(set(map(id, new))) == len(new) else self._first_repeated(met)
+
+    def _first_repeated(self, met: list[Any]) -> int:
+        """The number of the first value with an object that it did not share, and now does."""
+        ids = list(map(id, met))
+        first = len(met) - len(self._values_of_met)
+        pairs = enumerate(self._values_of_met, first)
+        return next((number for i, number in pairs if ids[i] in ids[:i]), 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and self._looks == other._looks
+
+    def __hash__(self) -> int:
+        return hash(self._looks)
+
+
+def snapshot_of(value: Any) -> Snapshot:
+    """The snapshot of one value, in which Modules are compared by their class."""
+    return Snapshot((value,), deep=False)
+
+
+# ------------------------------------------------------------------------------------- the tests
+def _is_exact(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    return type(value) is expected[0] and value == expected[1]
+
+
+def _is_leaf(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    return bool(_leaf(value) == expected)
+
+
+def _is_tensor(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    met.append(value)
+    return type(value) is expected[0] and value.meta is expected[1]
+
+
+def _is_wrapper(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    kind, meta, names, spec = expected
+    if type(value) is not kind or value.meta is not meta:
+        return False
+    found, its = value.__tensor_flatten__()
+    if (*found,) != names or Spec(its) != spec:
+        return False
+    holders.append({name: getattr(value, name) for name in names})
+    met.append(value)
+    return True
+
+
+def _is_module(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    if type(value) is not expected.kind:
+        return False
+    own = _attribute_of(value, "__dict__")
+    outline = tuple(own), tuple(map(type, own.values()))
+    if outline not in expected.accepted:
+        # Plain attributes are guarded where they are read: they may come and go.
+        if _parts(own) != expected.parts:
+            return False
+        if len(expected.accepted) < 8:
+            expected.accepted.add(outline)
+    holders.append(own)
+    met.append(value)
+    return True
+
+
+_attribute_of = object.__getattribute__
+"""Reads an attribute of a Module, which a capture does not note."""
+
+
+def _is_sequence(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    kind, count = expected
+    if type(value) is not kind or len(value) != count:
+        return False
+    holders.append(value)
+    if not isinstance(value, tuple):
+        met.append(value)
+    return True
+
+
+def _is_dict(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    kind, keys, key_kinds = expected
+    if type(value) is not kind or tuple(value) != keys or tuple(map(type, value)) != key_kinds:
+        return False
+    holders.append(value)
+    met.append(value)
+    return True
+
+
+def _is_long(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    return type(value) is expected[0] and len(value) == expected[1]
+
+
+def _is_kind(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    return type(value) is expected
+
+
+def _is_plain_value(value: Any, expected: Any, holders: list[Any], met: list[Any]) -> bool:
+    return not isinstance(value, (*COMPOUND, *_CALLED)) and (value is None) is expected
+
+
+@attrs.frozen
+class _ModuleForm:
+    """The form of a Module: its class, and the names and types of attributes that count."""
+
+    kind: type
+    parts: tuple[tuple[str, type], ...]
+    accepted: set[Any] = attrs.field(eq=False)
+    """Names and types of all attributes, as they were found with these parts."""
+
+    @classmethod
+    def of(cls, value: Any, own: dict[str, Any]) -> _ModuleForm:
+        return cls(type(value), _parts(own), {(tuple(own), tuple(map(type, own.values())))})
+
+
+def _parts(own: dict[str, Any]) -> tuple[tuple[str, type], ...]:
+    """The attributes of a Module that are no plain values, in order, with their types."""
+    kinds = (*COMPOUND, type(None), *_CALLED)
+    return tuple([(name, type(value)) for name, value in own.items() if isinstance(value, kinds)])
+
+
+# ------------------------------------------------------------------------------------- the walk
+class Snapshotter:
+    """Walks values in reading order, and writes a look for each; it numbers the objects it meets.
+
+    A value inside a Module, and inside containers in it, is compared by its form alone.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
+        self.looks: list[Look] = []
+        self.values_of_met: list[int] = []
+        """The value that each object met is part of."""
+        self.has_tensors = False
+        self._deep = deep
+        self._met: dict[int, int] = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self._holders = 1
+        self._containers: set[int] = set()
+        """Holders that are containers."""
+        self._left = IN_ALL
+        self._number = 0
+
+    def add(self, number: int, value: Any) -> None:
+        """Adds the looks of a value, with its number."""
+        self._number = number
+        items = self._look(0, number, value, inside=False)
+        stack = [] if items is None else [items]
+        while stack:
+            for holder, key, item, inside in stack[-1]:
+                items = self._look(holder, key, item, inside=inside)
+                if items is not None:
+                    stack.append(items)
+                    break
+            else:
+                stack.pop()
+
+    def _look(self, holder: int, key: Any, value: Any, *, inside: bool) -> _Items | None:
+        """Adds the look of a value; returns the items in it."""
+        kind = type(value)
+        if kind in _EXACT and not inside:
+            return self._add(holder, key, _is_exact, (kind, value))
+        known = self._met.get(id(value))
+        if known is not None:
+            return self._add(holder, key, None, known)
+        if isinstance(value, Tensor):
+            return self._tensor(holder, key, value)
+        if isinstance(value, TrackedObject):
+            return self._module(holder, key, value)
+        if isinstance(value, (list, tuple, dict)):
+            return self._container(holder, key, value, inside=inside)
+        if not inside:
+            return self._add(holder, key, _is_leaf, _leaf(value))
+        if holder in self._containers:  # an attribute is part of the Module's form
+            if isinstance(value, _CALLED):  # in an instance, it hides the method of the class
+                return self._add(holder, key, _is_kind, kind)
+            return self._add(holder, key, _is_plain_value, value is None)
+        return None
+
+    def _add(self, holder: int, key: Any, test: Any, expected: Any) -> None:
+        self.looks.append((holder, key, test, expected, self._number))
+
+    def _tensor(self, holder: int, key: Any, value: Tensor) -> _Items | None:
+        """Of a wrapper also the spec and parts, which a program can read without an op."""
+        self.has_tensors = True
+        kind, meta = type(value), value.meta
+        if self._deep and _is_apart(value):
+            parts, spec = inner_tensors(value), Spec(flatten(value)[1])
+            expected = kind, meta, (*parts,), spec
+            return self._open(holder, key, value, _is_wrapper, expected, parts.items())
+        self._meet(value)
+        return self._add(holder, key, _is_tensor, (kind, meta))
+
+    def _module(self, holder: int, key: Any, value: TrackedObject) -> _Items | None:
+        if not self._deep:
+            return self._add(holder, key, _is_kind, type(value))
+        own = dict(attributes_of(value))
+        form = _ModuleForm.of(value, own)
+        return self._open(holder, key, value, _is_module, form, own.items(), inside=True)
+
+    def _container(self, holder: int, key: Any, value: Any, *, inside: bool) -> _Items | None:
+        kind = type(value)
+        if len(value) > min(MANY, self._left):
+            return self._add(holder, key, _is_long, (kind, len(value)))
+        self._left -= len(value)
+        self._containers.add(self._holders)
+        if not isinstance(value, dict):
+            items, expected = list(enumerate(value)), (kind, len(value))
+            return self._open(holder, key, value, _is_sequence, expected, items, inside=inside)
+        keys = tuple(value)
+        expected, items = (kind, keys, tuple(map(type, keys))), list(value.items())
+        return self._open(holder, key, value, _is_dict, expected, items, inside=inside)
+
+    def _open(
+        self,
+        holder: int,
+        key: Any,
+        value: Any,
+        test: Any,
+        expected: Any,
+        items: Any,
+        *,
+        inside: bool = False,
+    ) -> _Items:
+        self._add(holder, key, test, expected)
+        if not isinstance(value, tuple):
+            self._meet(value)
+        mine = self._holders
+        self._holders += 1
+        return ((mine, name, item, inside) for name, item in items)
+
+    def _meet(self, value: Any) -> None:
+        self._met[id(value)] = len(self._met)
+        self.values_of_met.append(self._number)
+
+
+def _is_apart(tensor: Tensor) -> bool:
+    """Whether a tensor is a wrapper with parts: a capture's wrappers have none."""
+    return is_wrapper(tensor) and tensor.storage.capture is None
+
+
+# ------------------------------------------------------------------------------------- the leaves
+def _leaf(value: Any) -> Any:
+    """The image of a value that is neither tensor nor Module nor a known container."""
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if kind is float:
+        return kind, value.hex()
+    if kind is complex:
+        return kind, value.real.hex(), value.imag.hex()
+    if kind is ArrayStandIn:
+        return Same(value)  # it claims to be an ndarray, but has no memory
+    if isinstance(value, np.generic):
+        return kind, value.tobytes()
+    if isinstance(value, np.ndarray):
+        small = value.nbytes <= 4096 and value.dtype != object
+        return (kind, str(value.dtype), value.shape, value.tobytes()) if small else Same(value)
+    if isinstance(value, (enum.Enum, DType, Device, type, types.FunctionType)):
+        return Same(value)
+    if isinstance(value, (set, frozenset)):
+        return kind, frozenset((type(item), item) for item in value)
+    if isinstance(value, (range, slice, numbers.Number)):
+        return kind, repr(value)
+    return Same(value)
 
 
 class Same:
@@ -72,137 +394,3 @@ class Spec:
         return isinstance(other, Spec) and same_spec(self._spec, other._spec)
 
     __hash__ = None  # type: ignore[assignment]
-
-
-class Snapshotter:
-    """Makes images that share one numbering of the objects met so far.
-
-    With `deep`, a Module's image has the form of its attributes (their values are guarded one by
-    one, as they are read); without, its class alone. The image of a container is flat: one entry
-    for each value in it, however deep, in reading order.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor] = (), *, deep: bool) -> None:
-        self.met: dict[int, int] = {id(tensor): i for i, tensor in enumerate(tensors)}
-        self.deep = deep
-        self.left = IN_ALL
-
-    def image(self, value: Any) -> Any:
-        """The image of a value."""
-        entry, items = self._entry(value, inside=False)
-        if items is None:
-            return entry
-        found = [entry]
-        stack = [iter(items)]
-        while stack:
-            for label, item, inside in stack[-1]:
-                entry, items = self._entry(item, inside=inside)
-                if entry is False and label is not None and label[0] is _FORM:
-                    continue  # a plain value is no part of the form: its own guard checks it
-                found.append(entry if label is None else (label, entry))
-                if items is not None:
-                    stack.append(iter(items))
-                    break
-            else:
-                stack.pop()
-                found.append(_END)
-        return tuple(found)
-
-    def _entry(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
-        """Returns the entry of a value, and the items that follow in its image.
-
-        Of a value `inside` a Module only the form counts.
-        """
-        kind = type(value)
-        if kind in _EXACT:
-            return (value is None if inside else (kind, value)), None
-        if isinstance(value, Tensor):
-            return self._tensor(value)
-        if isinstance(value, TrackedObject):
-            return self._observed(value)
-        if isinstance(value, (list, tuple, dict)):
-            return self._container(value, inside=inside)
-        if inside and isinstance(value, CALLED):
-            return kind, None  # in an instance, it hides the method of the class
-        return (False if inside else _leaf(value)), None
-
-    def _number(self, thing: Any) -> tuple[int, bool]:
-        known = self.met.get(id(thing))
-        if known is not None:
-            return known, True
-        self.met[id(thing)] = len(self.met)
-        return len(self.met) - 1, False
-
-    def _tensor(self, value: Tensor) -> tuple[Any, list[_Item] | None]:
-        """The entry of a tensor: class, number and meta; for a wrapper, also its spec and parts."""
-        kind = type(value)
-        number, known = self._number(value)
-        if known or not self.deep or not is_apart(value):
-            return (kind, number, value.meta), None
-        parts = [(name, part, False) for name, part in inner_tensors(value).items()]
-        return (kind, number, value.meta, Spec(flatten(value)[1])), parts
-
-    def _observed(self, value: TrackedObject) -> tuple[Any, list[_Item] | None]:
-        if not self.deep:
-            return type(value), None
-        number, known = self._number(value)
-        if known:
-            return number, None
-        own = attributes_of(value)
-        return type(value), [((_FORM, name), item, True) for name, item in own.items()]
-
-    def _container(self, value: Any, *, inside: bool) -> tuple[Any, list[_Item] | None]:
-        kind = type(value)
-        if len(value) > min(MANY, self.left):
-            return (kind, len(value)), None
-        self.left -= len(value)
-        if kind is not tuple:
-            number, known = self._number(value)
-            if known:
-                return (kind, _AGAIN, number), None
-        if isinstance(value, dict):
-            return kind, [((type(key), key), item, inside) for key, item in value.items()]
-        return kind, [(None, item, inside) for item in value]
-
-
-def is_apart(tensor: Tensor) -> bool:
-    """Whether a tensor is a wrapper with parts: a capture's wrappers have none."""
-    return is_wrapper(tensor) and tensor.storage.capture is None
-
-
-_Item = tuple[Any, Any, bool]
-"""The label of an entry, the value, and whether it is inside a Module."""
-_FORM, _AGAIN, _END = "attribute of a Module", "a container met before", "the end of a container"
-
-
-def _leaf(value: Any) -> Any:
-    """The image of a value that is neither tensor nor Module nor a known container."""
-    kind = type(value)
-    if kind is float:
-        return kind, value.hex()
-    if kind is complex:
-        return kind, value.real.hex(), value.imag.hex()
-    if kind is ArrayStandIn:
-        return Same(value)  # it claims to be an ndarray, but has no memory
-    if isinstance(value, np.generic):
-        return kind, value.tobytes()
-    if isinstance(value, np.ndarray):
-        small = value.nbytes <= 4096 and value.dtype != object
-        return (kind, str(value.dtype), value.shape, value.tobytes()) if small else Same(value)
-    if isinstance(value, (enum.Enum, DType, Device, type, types.FunctionType)):
-        return Same(value)
-    if isinstance(value, (set, frozenset)):
-        return kind, frozenset((type(item), item) for item in value)
-    if isinstance(value, (range, slice, numbers.Number)):
-        return kind, repr(value)
-    return Same(value)
-
-
-def snapshot_of(value: Any) -> Any:
-    """The image of one value, Modules by their class."""
-    return Snapshotter(deep=False).image(value)
-
-
-def deep_snapshot_of(value: Any) -> Any:
-    """The image of one value, Modules by the form of their attributes."""
-    return Snapshotter(deep=True).image(value)

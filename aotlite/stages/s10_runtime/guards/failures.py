@@ -11,7 +11,6 @@ from typing import Any
 
 import attrs
 
-from aotlite.stages.records.guards.guard_records import EnvironmentGuard
 from aotlite.stages.records.guards.snapshots import PLAIN
 
 GUARD_ERRORS = (AttributeError, KeyError, IndexError, TypeError, ValueError)
@@ -89,10 +88,7 @@ def outlined(value: Any) -> str:
     return f"a {kind} of {len(value)}"
 
 
-def changed_words(guard: EnvironmentGuard, before: list[str], leaves: Any, tensors: Any) -> str:
-    """The value now at the first place that changed, and the value before."""
-    place = guard.changed(leaves, tensors)
-    if place is None:
-        return "something else"
-    now, then = outlined(place.resolve(list(leaves))), before[guard.places.index(place)]
+def changed_words(before: Sequence[str], number: int, values: Sequence[Any]) -> str:
+    """The value that changed, and what it was before."""
+    now, then = outlined(values[number]), before[number]
     return f"{now} with another form or other contents" if now == then else f"{now}, not {then}"

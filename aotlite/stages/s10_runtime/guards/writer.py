@@ -37,8 +37,7 @@ from aotlite.stages.records.guards.guard_records import (
     SameTensorGuard,
     ValueGuard,
 )
-from aotlite.stages.records.guards.snapshots import PLAIN, snapshot_of
-from aotlite.stages.s10_runtime.guards.environment import EnvironmentTests
+from aotlite.stages.records.guards.snapshots import PLAIN, Snapshot, snapshot_of
 from aotlite.stages.s10_runtime.guards.failures import (
     GUARD_ERRORS,
     GuardCheck,
@@ -70,7 +69,7 @@ def write_guards(
     writer.arguments(marks=marks)
     writer.outside()
     writer.memory()
-    source.use(facts_of, are_recognized, snapshot_of, is_watched, take)
+    source.use(facts_of, are_recognized, is_watched, take)
     source.scope.update(
         words=_words, STATE=STATE, MISS=MISS, GUARD_ERRORS=GUARD_ERRORS, NOTHING=NOTHING
     )
@@ -226,10 +225,10 @@ class _Guards:
         test = f"({name}.facts is {expected} or facts_of({name}) is {expected})"
         self.check(test, subject, f"words({name})", str(facts))
 
-    def _plain(self, name: str, value: Any, subject: str, frozen: Any) -> None:
+    def _plain(self, name: str, value: Any, subject: str, snapshot: Snapshot) -> None:
         test = _exact_test(name, value)
         if test is None:
-            test = f"snapshot_of({name}) == {self.source.constant(frozen, 'V', _words(value))}"
+            test = f"{self.source.constant(snapshot, 'V', _words(value))}.holds({name})"
         self.check(test, subject, f"words({name})", _words(value))
 
     def modes(self) -> None:
@@ -249,61 +248,37 @@ class _Guards:
                 case SameTensorGuard(place, role):
                     what = f"the object that is {role}"
                     self.check(f"{self._at(place)} is {name_of(role)}", str(place), None, what)
-                case ValueGuard(place, frozen):
-                    self._plain_at(place, frozen)
+                case ValueGuard(place, snapshot):
+                    self._plain_at(place, snapshot)
                 case GradAttributeGuard(place):
                     test = f"{self._at(place)} {guard.test}"
                     self.check(test, str(place), None, guard.expected)
                 case NoHooksGuard(role):
                     self.check(f"not is_watched({name_of(role)})", str(role), None, "without hooks")
                 case EnvironmentGuard():
-                    self._surroundings(guard)
+                    self._environment(guard)
 
-    def _plain_at(self, place: AccessPath, frozen: Any) -> None:
+    def _plain_at(self, place: AccessPath, snapshot: Snapshot) -> None:
         value = place.resolve(list(self.values.leaves))
         if value is NOTHING:
             *_, (kind, key) = place.path
             owner = self._at(AccessPath(place.argument, place.function, place.path[:-1]))
             test = f"take({owner}, {kind!r}, {self._key(key)}) is NOTHING"
             self.check(test, str(place), None, "nothing there")
-        else:
-            self._plain(self._at(place), value, str(place), frozen)
+        elif not self._identity(place, value):
+            self._plain(self._at(place), value, str(place), snapshot)
 
-    def _surroundings(self, guard: EnvironmentGuard) -> None:
-        """Checks immutable objects one by one; containers, Modules and tensors by a snapshot."""
-        rest: list[tuple[AccessPath, Any]] = []
-        leaves = list(self.values.leaves)
-        for place, image in zip(guard.places, guard.images, strict=True):
-            value = place.resolve(leaves)
-            if value is NOTHING or isinstance(value, (Tensor, TrackedObject, list, tuple, dict)):
-                rest.append((place, image))
-            elif not self._identity(place, value):
-                self._plain(self._at(place), value, str(place), image)
-        absent = [place for place, _ in rest if place.resolve(leaves) is NOTHING]
-        for place in absent:
-            self._plain_at(place, None)
-        kept = [each for each in rest if each[0] not in absent]
-        if kept:
-            places, images = zip(*kept, strict=True)
-            self._forms(EnvironmentGuard(places, images))
-
-    def _forms(self, guard: EnvironmentGuard) -> None:
-        """Checks the form of containers and Modules quickly, without finding the place."""
-        tensors = self.values.tensors()
-        leaves = list(self.values.leaves)
-        values = [place.resolve(leaves) for place in guard.places]
+    def _environment(self, guard: EnvironmentGuard) -> None:
+        """Checks containers, Modules and tensors by one snapshot of them all."""
+        leaves, source = list(self.values.leaves), self.source
         what = _places_text(guard.places)
-        name = self.source.constant(EnvironmentTests(values, list(tensors.values())), "S", what)
-        roots = listed([self._at(place) for place in guard.places])
-        test = f"{name}.hold({roots}, {listed([name_of(role) for role in tensors])})"
-        images = self.source.constant(guard, "S", f"the images of {what}")
-        arguments = listed([name_of(role) for role in self.values.arguments])
-        culprit = f"{images}.changed(leaves, {arguments}) or {what!r}"
-        before = [outlined(value) for value in values]
-        looks = self.source.constant(
-            partial(changed_words, guard, before), "V", "what changed, in words"
-        )
-        shown = f"{looks}(leaves, {arguments})"
+        known = listed([name_of(role) for role in guard.roles])
+        values = listed([self._at(place) for place in guard.places])
+        change = f"{source.constant(guard.snapshot, 'S', what)}.first_change({values}, {known})"
+        culprit = f"{source.constant(guard.places, 'P', 'the paths of these')}[{change}]"
+        before = [outlined(place.resolve(leaves)) for place in guard.places]
+        words = source.constant(partial(changed_words, before), "V", "what changed, in words")
+        test, shown = f"{change} is None", f"{words}({change}, {values})"
         self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=culprit))
 
     def _identity(self, place: AccessPath, value: Any) -> bool:

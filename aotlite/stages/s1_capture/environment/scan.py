@@ -1,6 +1,6 @@
-"""Snapshots of a function's environment (closure, globals, Modules), before and after its run.
+"""Snapshots of a function's environment (closure, globals, Modules), made before its run.
 
-Values that are equal in both become guards: the graph may depend on them. Called by stage 1.
+A value that the run did not change becomes a guard: the graph may depend on it. Called by stage 1.
 Rules: CAP-12, CAP-14, GRD-3. Spec: `specs/s1_capture.md`.
 """
 
@@ -14,9 +14,15 @@ import attrs
 from aotlite.eager.autograd.nodes.retained_grads import is_watched
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.tracked_objects import TrackedObject
+from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.records.guards.access_paths import AccessPath
-from aotlite.stages.records.guards.guard_records import EnvironmentGuard, NoHooksGuard
-from aotlite.stages.records.guards.snapshots import deep_snapshot_of
+from aotlite.stages.records.guards.guard_records import (
+    EnvironmentGuard,
+    Guard,
+    NoHooksGuard,
+    ValueGuard,
+)
+from aotlite.stages.records.guards.snapshots import COMPOUND, Snapshot
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
 
@@ -25,15 +31,15 @@ from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumb
 class EnvironmentBefore:
     """The environment as it was before the function ran, and the guards made of it."""
 
-    _before: list[tuple[AccessPath, Any]] = attrs.field(factory=list)
+    _before: list[tuple[AccessPath, Snapshot]] = attrs.field(factory=list)
     _changed: set[int] = attrs.field(factory=set)
     """Indices of places that hooks may change: their values are not guarded."""
-    _guard: EnvironmentGuard | None = None
+    _guards: list[Guard] = attrs.field(factory=list)
     numbers: SelfChangedNumbers = attrs.field(factory=SelfChangedNumbers)
 
     def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Takes the snapshots, before the function runs."""
-        self._before = [(place, deep_snapshot_of(place.resolve(leaves))) for place in places]
+        self._before = [(place, Snapshot((place.resolve(leaves),), deep=True)) for place in places]
         self.numbers.look(places, leaves)
 
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
@@ -43,29 +49,36 @@ class EnvironmentBefore:
             if id(place.resolve(leaves)) in ids:
                 self._changed.add(number)
 
-    def guard(self, recorder: CaptureTrace, tensors: list[Tensor]) -> None:
-        """Adds one guard for all values that neither the function nor its hooks change.
+    def guard(self, recorder: CaptureTrace, tensors: dict[InputRole, Tensor]) -> None:
+        """Adds guards of all values that neither the function nor its hooks change.
 
         A value that the function changed itself, such as a list that it appends to, is not guarded:
         a compiled call does not repeat the change, and nothing may read it (CAP-14). A change of a
         Module's attributes is refused.
         """
-        leaves, kept = recorder.leaves, []
+        kept: dict[AccessPath, Any] = {}
+        guards: list[Guard] = []
         for number, (place, before) in enumerate(self._before):
-            if deep_snapshot_of(place.resolve(leaves)) == before:
-                if number not in self._changed:
-                    kept.append(place)
-            elif isinstance(place.resolve(leaves), TrackedObject):
+            value = place.resolve(recorder.leaves)
+            if before.holds(value):
+                if number in self._changed:
+                    continue
+                if isinstance(value, COMPOUND):
+                    kept[place] = value
+                else:
+                    guards.append(ValueGuard(place, before))
+            elif isinstance(value, TrackedObject):
                 raise recorder.refuse(
                     f"a change of what {place} holds",
                     "keep what changes in a buffer and write it in place, or change the object "
                     "outside the compiled function",
                 )
-        if self._guard is not None:
-            recorder.guards.remove(self._guard)
-        self._guard = EnvironmentGuard.at(tuple(kept), leaves, tensors) if kept else None
-        if self._guard is not None:
-            recorder.guards.append(self._guard)
+        if kept:
+            snapshot = Snapshot(tuple(kept.values()), list(tensors.values()), deep=True)
+            guards.append(EnvironmentGuard(tuple(kept), tuple(tensors), snapshot))
+        stale = set(map(id, self._guards))
+        recorder.guards[:] = [each for each in recorder.guards if id(each) not in stale] + guards
+        self._guards = guards
 
 
 def check_unwatched(recorder: CaptureTrace, inputs: Sequence[Any]) -> None:
