@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite import nn
-from aotlite.stages.records.guards.snapshots import Snapshot
+from aotlite.stages.records.guards.snapshots import snapshot_of_all
 
 Spec = Any
 """A form: "tensor", a plain value, or ("list" | "tuple" | "dict" | "module", forms)."""
@@ -253,11 +253,11 @@ def _check_that_they_agree(spec: Spec, steps: list[Any], known: int) -> None:
     """Checks it after each step; as many of the tensors are arguments as are known."""
     box = made(spec)
     tensors = list(_tensors(box))[:known]
-    before = Snapshot((box,), tensors, deep=True)
+    before = snapshot_of_all((box,), tensors, deep=True)
     assert before.first_change((box,), tensors) is None
     for step in steps:
         change(box, *step)
-        is_as_it_was = Snapshot((box,), tensors, deep=True) == before
+        is_as_it_was = snapshot_of_all((box,), tensors, deep=True) == before
         assert (before.first_change((box,), tensors) is None) == is_as_it_was, step
 
 

@@ -46,3 +46,29 @@ def test_what_requires_grad_at_one_call_only_is_compiled_again(grad):
         result = compiled(al.ones(2, requires_grad=requires_grad))
         assert requires_grad == result.requires_grad
     assert 2 == len(compiled.entries)
+
+
+@pytest.mark.rules("CAP-12", "GRD-4")
+def test_a_value_that_shares_an_object_of_another_is_named():
+    first, second, third = [al.ones(2)], [al.ones(2)], [al.ones(2)]
+    compiled = al.compile(lambda x: x * len(first) + len(second) * len(third))
+    compiled(al.ones(2))
+    second[0] = first[0]
+    failure = compiled.entries[0].guarded.why_not([al.ones(2)])
+    assert "second is a list of 1 with another form or other contents, expected as it was" == str(
+        failure
+    ).replace("closure of <lambda>, cell 1", "second")
+
+
+@pytest.mark.rules("CAP-12", "GRD-3")
+def test_a_container_that_a_pass_changes_is_no_silent_assumption():
+    """The graph has the length of before the pass, so it may not serve the calls after it."""
+    box = [1.0]
+
+    def grow(graph):
+        box.append(2.0)
+        return graph
+
+    compiled = al.compile(lambda x: x * len(box), passes=[grow])
+    with pytest.raises(al.UnsupportedError, match="changed .*cell 0 while it was captured"):
+        compiled(al.ones(2))

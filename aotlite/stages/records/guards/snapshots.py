@@ -61,20 +61,12 @@ class Snapshot:
 
     __slots__ = ("_looks", "_start", "_values_of_met")
 
-    def __init__(
-        self, values: Sequence[Any], tensors: Sequence[Tensor] = (), *, deep: bool
-    ) -> None:
-        """`tensors` are different objects, met before the values; other guards check them.
+    def __init__(self, looks: Sequence[Look], values_of_met: Sequence[int], start: int) -> None:
+        """`values_of_met` is by object met the number of the value that it is part of.
 
-        With `deep`, the attributes of a Module and the parts of a wrapper are compared, too:
-        tensors, Modules and containers, since plain values are guarded where they are read.
+        Objects met before number `start` are known to be different.
         """
-        walk = Snapshotter(tensors, deep=deep)
-        for number, value in enumerate(values):
-            walk.add(number, value)
-        self._looks = tuple(walk.looks)
-        self._values_of_met = walk.values_of_met
-        self._start = 0 if walk.has_tensors else len(tensors)
+        self._looks, self._values_of_met, self._start = tuple(looks), values_of_met, start
 
     def holds(self, value: Any) -> bool:
         """Whether the snapshot, which is one of one value, holds for this one."""
@@ -112,9 +104,27 @@ class Snapshot:
         return hash(self._looks)
 
 
-def snapshot_of(value: Any) -> Snapshot:
-    """The snapshot of one value, in which Modules are compared by their class."""
-    return Snapshot((value,), deep=False)
+def snapshot_of(value: Any, *, deep: bool = False) -> Snapshot:
+    """The snapshot of one value."""
+    if isinstance(value, COMPOUND):
+        return snapshot_of_all((value,), deep=deep)
+    test = _is_exact if type(value) in _EXACT else _is_leaf
+    return Snapshot(((0, 0, test, _leaf(value), 0),), (), 0)
+
+
+def snapshot_of_all(
+    values: Sequence[Any], tensors: Sequence[Tensor] = (), *, deep: bool
+) -> Snapshot:
+    """The snapshot of values; `tensors` are different objects, which other guards check.
+
+    With `deep`, the attributes of a Module and the parts of a wrapper are compared, too: tensors,
+    Modules and containers, since plain values are guarded where they are read. Without, Modules are
+    compared by their class, and wrappers as tensors.
+    """
+    walk = Snapshotter(tensors, deep=deep)
+    for number, value in enumerate(values):
+        walk.add(number, value)
+    return Snapshot(walk.looks, walk.values_of_met, 0 if walk.has_tensors else len(tensors))
 
 
 # ------------------------------------------------------------------------------------- the tests

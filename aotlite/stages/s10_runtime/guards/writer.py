@@ -275,11 +275,11 @@ class _Guards:
         known = listed([name_of(role) for role in guard.roles])
         values = listed([self._at(place) for place in guard.places])
         change = f"{source.constant(guard.snapshot, 'S', what)}.first_change({values}, {known})"
-        culprit = f"{source.constant(guard.places, 'P', 'the paths of these')}[{change}]"
+        paths = source.constant(guard.places, "P", f"the paths of {what}")
         before = [outlined(place.resolve(leaves)) for place in guard.places]
         words = source.constant(partial(changed_words, before), "V", "what changed, in words")
         test, shown = f"{change} is None", f"{words}({change}, {values})"
-        self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=culprit))
+        self.checks.append(GuardCheck(test, what, shown, "as it was", culprit=f"{paths}[{change}]"))
 
     def _identity(self, place: AccessPath, value: Any) -> bool:
         """Checks modules, functions and classes by identity."""

@@ -278,7 +278,7 @@ def _changes(before: _World, after: _World) -> Iterator[tuple[AccessPath, Items,
         one, other = (each[1] if each is not None else {} for each in (was, now))
         for items in dict.fromkeys((*one, *other)):
             a, b = one.get(items, NOTHING), other.get(items, NOTHING)
-            if _image(a) != _image(b):
+            if a is not b and _image(a) != _image(b):
                 yield place, items, a, b
 
 

@@ -22,7 +22,7 @@ from aotlite.stages.records.guards.guard_records import (
     NoHooksGuard,
     ValueGuard,
 )
-from aotlite.stages.records.guards.snapshots import COMPOUND, Snapshot
+from aotlite.stages.records.guards.snapshots import COMPOUND, Snapshot, snapshot_of, snapshot_of_all
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.s1_capture.environment.python_numbers import SelfChangedNumbers
 
@@ -39,7 +39,7 @@ class EnvironmentBefore:
 
     def look(self, places: Sequence[AccessPath], leaves: list[Any]) -> None:
         """Takes the snapshots, before the function runs."""
-        self._before = [(place, Snapshot((place.resolve(leaves),), deep=True)) for place in places]
+        self._before = [(place, snapshot_of(place.resolve(leaves), deep=True)) for place in places]
         self.numbers.look(places, leaves)
 
     def note_reached(self, things: Sequence[Any], leaves: list[Any]) -> None:
@@ -74,7 +74,7 @@ class EnvironmentBefore:
                     "outside the compiled function",
                 )
         if kept:
-            snapshot = Snapshot(tuple(kept.values()), list(tensors.values()), deep=True)
+            snapshot = snapshot_of_all(list(kept.values()), list(tensors.values()), deep=True)
             guards.append(EnvironmentGuard(tuple(kept), tuple(tensors), snapshot))
         stale = set(map(id, self._guards))
         recorder.guards[:] = [each for each in recorder.guards if id(each) not in stale] + guards
