@@ -27,6 +27,12 @@ def check_size(op: str, size: tuple[int, ...]) -> None:
         raise ShapeError(f"{op}: size is {size}, expected no negative number")
 
 
+def _factory(head: str, **parts: Any) -> PureOp:
+    """Declares an op of these parameters, and of the dtype and device of what it makes."""
+    schema = f"{head}, *, dtype? dtype=None, device? device=None) -> Tensor"
+    return pure(schema, vjp=None, cost=Cost.FACTORY, **parts)
+
+
 def _full_rule(
     size: tuple[int, ...], fill_value: type, dtype: DType | None, device: Any
 ) -> TensorMeta:
@@ -40,15 +46,13 @@ def _full_kernel(xp: Any, meta: TensorMeta, size: Any, value: Any, dtype: Any, d
     return xp.full(meta.shape, fitted("full", value, meta.dtype), dtype=meta.dtype.numpy)
 
 
-FULL: PureOp = pure(
-    "full(int[] size, Scalar fill_value, *, dtype? dtype=None, device? device=None) -> Tensor",
+FULL = _factory(
+    "full(int[] size, Scalar fill_value",
     meta=_full_rule,
     kernel=_full_kernel,
     loops=lambda k, meta, size, value, *_: k.map(
         meta, lambda *i: fitted("full", value, meta.dtype)
     ),
-    vjp=None,
-    cost=Cost.FACTORY,
 )
 
 
@@ -83,14 +87,11 @@ def _arange_loops(k: Any, meta: TensorMeta, count: int, start: Any, step: Any, *
     return k.map(meta, lambda i: k.cast(k.cast(k.position(i), wide) * step + start, meta.dtype))
 
 
-ARANGE: PureOp = pure(
-    "arange_of(int count, Scalar start, Scalar step, *, dtype? dtype=None, device? device=None)"
-    " -> Tensor",
+ARANGE = _factory(
+    "arange_of(int count, Scalar start, Scalar step",
     meta=_arange_rule,
     kernel=_arange_kernel,
     loops=_arange_loops,
-    vjp=None,
-    cost=Cost.FACTORY,
 )
 """start, start + step, ...: `count` numbers. The public `arange` computes the count."""
 
@@ -151,16 +152,13 @@ def _linspace_loops(
     return k.map(meta, lambda i: k.cast(_spaced_element(k, meta, start, end, i), meta.dtype))
 
 
-LINSPACE: PureOp = pure(
-    "linspace(Scalar start, Scalar end, int steps, *, dtype? dtype=None, device? device=None)"
-    " -> Tensor",
+LINSPACE = _factory(
+    "linspace(Scalar start, Scalar end, int steps",
     meta=lambda start, end, steps, dtype, device: _spaced_meta(
         "linspace", (start, end), steps, dtype, device
     ),
     kernel=_linspace_kernel,
     loops=_linspace_loops,
-    vjp=None,
-    cost=Cost.FACTORY,
 )
 """`steps` numbers evenly spaced from `start` to `end`, both included."""
 
@@ -185,16 +183,13 @@ def _logspace_loops(
     return k.map(meta, element)
 
 
-LOGSPACE: PureOp = pure(
-    "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, dtype? dtype=None, "
-    "device? device=None) -> Tensor",
+LOGSPACE = _factory(
+    "logspace(Scalar start, Scalar end, int steps, float base=10.0",
     meta=lambda start, end, steps, base, dtype, device: _spaced_meta(
         "logspace", (start, end), steps, dtype, device
     ),
     kernel=_logspace_kernel,
     loops=_logspace_loops,
-    vjp=None,
-    cost=Cost.FACTORY,
 )
 """`base` to the powers that `linspace` gives."""
 
@@ -205,14 +200,12 @@ def _eye_rule(n: int, m: int | None, dtype: DType | None, device: Any) -> Tensor
     return tensor_meta(size, None, dtype or dtypes.default_dtype, device or CPU)
 
 
-EYE: PureOp = pure(
-    "eye(int n, int? m=None, *, dtype? dtype=None, device? device=None) -> Tensor",
+EYE = _factory(
+    "eye(int n, int? m=None",
     meta=_eye_rule,
     kernel=lambda xp, meta, n, m, dtype, device: xp.eye(*meta.shape, dtype=meta.dtype.numpy),
     loops=lambda k, meta, *_: k.map(
         meta, lambda i, j: k.where((j - i).equals(0), k.number(1, meta.dtype), 0)
     ),
-    vjp=None,
-    cost=Cost.FACTORY,
 )
 """The (n, m) matrix with ones on the diagonal and zeros elsewhere; m is n by default."""

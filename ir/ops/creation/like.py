@@ -6,11 +6,12 @@ dense; those named `new_*` its dtype and device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aotlite.ir.dtypes import DType
 from aotlite.ir.geometry.memory_format import MemoryFormat, strides_in
-from aotlite.ir.op.composite import composite
+from aotlite.ir.op.composite import COMPOSITES, composite
 
 _WISHES = "dtype? dtype=None, device? device=None, bool requires_grad=False"
 _LIKE = f"{_WISHES}, memory_format? memory_format=None"
@@ -27,104 +28,52 @@ def made_like(
     return made.requires_grad_() if requires_grad else made
 
 
-def _filled_like(
-    op: str,
-    self: Any,
-    value: Any,
-    dtype: DType | None,
-    device: Any,
-    rest: tuple[bool, MemoryFormat | None],
-) -> Any:
-    made = _filled(self, self.shape, value, dtype, device)
-    return made_like(self, made, op, *rest)
+def _declare(
+    schema: str, value: Any, doc: str, *, like: bool = False, spread: bool = False
+) -> Callable[..., Any]:
+    """Declares, and returns, `name(Tensor self, ...)`: one value, of a size or `like` self.
+
+    `value` is None where the call gives it, after the size if it gives that, too.
+    """
+    name = schema.partition("(")[0]
+
+    def make(self: Any, *args: Any) -> Any:
+        size, *fill = (self.shape, *args) if like else args
+        fill_value = fill.pop(0) if value is None else value
+        dtype, device, requires_grad, *memory_format = fill
+        made = self._filled(size, fill_value, dtype or self.dtype, device or self.device)
+        if like:
+            return made_like(self, made, name, requires_grad, *memory_format)
+        return made.requires_grad_() if requires_grad else made
+
+    make.__doc__ = doc
+    rest = _LIKE if like else _WISHES
+    composite(f"{schema}, *, {rest}) -> Tensor", is_method=not like, spread=spread)(make)
+    return COMPOSITES[name].call
 
 
-def _filled(self: Any, size: Size, value: Any, dtype: DType | None, device: Any) -> Any:
-    return self._filled(size, value, dtype or self.dtype, device or self.device)
+OF_SELF = "with the shape, dtype, device and, where dense, the strides of a tensor."
+_UNSPECIFIED = "with unspecified values; here zeros, so that runs are reproducible."
 
-
-@composite(f"zeros_like(Tensor self, *, {_LIKE}) -> Tensor", is_method=False)
-def zeros_like(
-    self: Any,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Any:
-    """Zeros with the shape, dtype, device and, where dense, the strides of a tensor."""
-    return _filled_like("zeros_like", self, 0, dtype, device, (requires_grad, memory_format))
-
-
-@composite(f"ones_like(Tensor self, *, {_LIKE}) -> Tensor", is_method=False)
-def ones_like(
-    self: Any,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Any:
-    """Ones with the shape, dtype, device and, where dense, the strides of a tensor."""
-    return _filled_like("ones_like", self, 1, dtype, device, (requires_grad, memory_format))
-
-
-@composite(f"empty_like(Tensor self, *, {_LIKE}) -> Tensor", is_method=False)
-def empty_like(
-    self: Any,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Any:
-    """A tensor like another with unspecified values; here zeros, so that runs are reproducible."""
-    return _filled_like("empty_like", self, 0, dtype, device, (requires_grad, memory_format))
-
-
-@composite(f"full_like(Tensor self, Scalar fill_value, *, {_LIKE}) -> Tensor", is_method=False)
-def full_like(
-    self: Any,
-    fill_value: Any,
-    dtype: DType | None,
-    device: Any,
-    requires_grad: bool,
-    memory_format: MemoryFormat | None,
-) -> Any:
-    """One value everywhere, with the shape, dtype, device and strides of a tensor."""
-    rest = (requires_grad, memory_format)
-    return _filled_like("full_like", self, fill_value, dtype, device, rest)
-
-
-# --------------------------------------------------------------------------------------- new_*
-def _new(
-    self: Any, size: Size, value: Any, dtype: DType | None, device: Any, requires_grad: bool
-) -> Any:
-    made = _filled(self, size, value, dtype, device)
-    return made.requires_grad_() if requires_grad else made
-
-
-@composite(f"new_full(Tensor self, int[] size, Scalar fill_value, *, {_WISHES}) -> Tensor")
-def new_full(
-    self: Any, size: Size, fill_value: Any, dtype: DType | None, device: Any, requires_grad: bool
-) -> Any:
-    """A tensor of this size filled with a value, of this one's dtype and device."""
-    return _new(self, size, fill_value, dtype, device, requires_grad)
-
-
-@composite(f"new_zeros(Tensor self, int[] size, *, {_WISHES}) -> Tensor", spread=True)
-def new_zeros(self: Any, size: Size, dtype: DType | None, device: Any, requires_grad: bool) -> Any:
-    """Zeros of this size, of this tensor's dtype and device."""
-    return _new(self, size, 0, dtype, device, requires_grad)
-
-
-@composite(f"new_ones(Tensor self, int[] size, *, {_WISHES}) -> Tensor", spread=True)
-def new_ones(self: Any, size: Size, dtype: DType | None, device: Any, requires_grad: bool) -> Any:
-    """Ones of this size, of this tensor's dtype and device."""
-    return _new(self, size, 1, dtype, device, requires_grad)
-
-
-@composite(f"new_empty(Tensor self, int[] size, *, {_WISHES}) -> Tensor", spread=True)
-def new_empty(self: Any, size: Size, dtype: DType | None, device: Any, requires_grad: bool) -> Any:
-    """A tensor of this size with unspecified values; here zeros, so that runs are reproducible."""
-    return _new(self, size, 0, dtype, device, requires_grad)
+zeros_like = _declare("zeros_like(Tensor self", 0, f"Zeros {OF_SELF}", like=True)
+ones_like = _declare("ones_like(Tensor self", 1, f"Ones {OF_SELF}", like=True)
+_declare("empty_like(Tensor self", 0, f"A tensor like another {_UNSPECIFIED}", like=True)
+_declare(
+    "full_like(Tensor self, Scalar fill_value",
+    None,
+    "One value everywhere, with the shape, dtype, device and strides of a tensor.",
+    like=True,
+)
+_declare(
+    "new_full(Tensor self, int[] size, Scalar fill_value",
+    None,
+    "A tensor of this size filled with a value, of this one's dtype and device.",
+)
+_SIZE = "(Tensor self, int[] size"
+_OF_SIZE = "of this size, of this tensor's dtype and device."
+_declare("new_zeros" + _SIZE, 0, f"Zeros {_OF_SIZE}", spread=True)
+_declare("new_ones" + _SIZE, 1, f"Ones {_OF_SIZE}", spread=True)
+_declare("new_empty" + _SIZE, 0, f"A tensor of this size {_UNSPECIFIED}", spread=True)
 
 
 @composite(f"new_empty_strided(Tensor self, int[] size, int[] stride, *, {_WISHES}) -> Tensor")
@@ -132,5 +81,6 @@ def new_empty_strided(
     self: Any, size: Size, stride: Size, dtype: DType | None, device: Any, requires_grad: bool
 ) -> Any:
     """`new_empty` with these strides."""
-    made = _filled(self, size, 0, dtype, device)._do("restride", stride)
+    made = self._filled(size, 0, dtype or self.dtype, device or self.device)
+    made = made._do("restride", stride)
     return made.requires_grad_() if requires_grad else made

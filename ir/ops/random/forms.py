@@ -13,7 +13,7 @@ from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.op import OPS
 from aotlite.ir.op.composite import composite
-from aotlite.ir.ops.creation.like import made_like
+from aotlite.ir.ops.creation.like import OF_SELF, made_like
 from aotlite.ir.ops.kinds import require_floating, require_inexact
 from aotlite.ir.ops.random.distributions import whole_range
 
@@ -39,18 +39,17 @@ def _with_history(operand: Any, result: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------- like another
-@composite(f"rand_like(Tensor self, {_LIKE}) -> Tensor", is_method=False)
-def rand_like(self: Any, generator: Any, dtype: DType | None, device: Any, *rest: Any) -> Any:
-    """Uniform numbers with the shape, dtype, device and, where dense, the strides of a tensor."""
-    args = (self.shape, dtype or self.dtype, device or self.device)
-    return made_like(self, _of_size(self, "rand", args, generator), "rand_like", *rest)
+def _declare_like(op: str, numbers: str) -> None:
+    def make(self: Any, generator: Any, dtype: DType | None, device: Any, *rest: Any) -> Any:
+        args = (self.shape, dtype or self.dtype, device or self.device)
+        return made_like(self, _of_size(self, op, args, generator), f"{op}_like", *rest)
+
+    make.__doc__ = f"{numbers} numbers {OF_SELF}"
+    composite(f"{op}_like(Tensor self, {_LIKE}) -> Tensor", is_method=False)(make)
 
 
-@composite(f"randn_like(Tensor self, {_LIKE}) -> Tensor", is_method=False)
-def randn_like(self: Any, generator: Any, dtype: DType | None, device: Any, *rest: Any) -> Any:
-    """Normal numbers with the shape, dtype, device and, where dense, the strides of a tensor."""
-    args = (self.shape, dtype or self.dtype, device or self.device)
-    return made_like(self, _of_size(self, "randn", args, generator), "randn_like", *rest)
+_declare_like("rand", "Uniform")
+_declare_like("randn", "Normal")
 
 
 def _of_size(self: Any, name: str, args: tuple[Any, ...], generator: Any) -> Any:

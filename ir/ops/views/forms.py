@@ -91,28 +91,16 @@ def permute(self: Any, dims: tuple[int, ...]) -> Any:
     return self._run("permute", dims)
 
 
-@composite("swapaxes(Tensor self, int axis0, int axis1) -> Tensor")
-def swapaxes(self: Any, axis0: int, axis1: int) -> Any:
+@composite("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", inplace="`transpose_`.")
+def swapaxes(self: Any, axis0: int, axis1: int, end: str = "") -> Any:
     """`transpose`."""
-    return self._do("transpose", axis0, axis1)
+    return self._do("transpose" + end, axis0, axis1)
 
 
-@composite("swapdims(Tensor self, int dim0, int dim1) -> Tensor")
-def swapdims(self: Any, dim0: int, dim1: int) -> Any:
+@composite("swapdims(Tensor self, int dim0, int dim1) -> Tensor", inplace="`transpose_`.")
+def swapdims(self: Any, dim0: int, dim1: int, end: str = "") -> Any:
     """`transpose`."""
-    return self._do("transpose", dim0, dim1)
-
-
-@composite("swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)")
-def swapaxes_(self: Any, axis0: int, axis1: int) -> Any:
-    """`transpose_`."""
-    return self._do("transpose_", axis0, axis1)
-
-
-@composite("swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)")
-def swapdims_(self: Any, dim0: int, dim1: int) -> Any:
-    """`transpose_`."""
-    return self._do("transpose_", dim0, dim1)
+    return self._do("transpose" + end, dim0, dim1)
 
 
 @composite("movedim(Tensor self, int[] source, int[] destination) -> Tensor")
