@@ -16,6 +16,7 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import Args, Dims, Labels, Metas, spelled
+from aotlite.ir.ops.composed import composed
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
@@ -281,29 +282,21 @@ def _cross_rule(self: TensorMeta, other: TensorMeta, dim: int) -> TensorMeta:
     return tensor_meta(shape, None, self.dtype, common_device(op, [self, other]))
 
 
-def _cross_kernel(xp: Any, meta: TensorMeta, a: Any, b: Any, dim: int) -> Any:
-    a, b = wide(xp, a, meta.dtype), wide(xp, b, meta.dtype)
-    turned = [xp.roll(v, -k, axis=dim) for v in (a, b) for k in (1, 2)]
-    result = turned[0] * turned[3] - turned[1] * turned[2]
-    return cast(xp, result, meta.dtype)
-
-
-def _cross_expanded(self: Any, other: Any, *, dim: int = -1) -> Any:
+def _cross(self: Any, other: Any, *, dim: int = -1) -> Any:
     a, b = widened(self), widened(other)
     turned = [v.roll((-k,), (dim,)) for v in (a, b) for k in (1, 2)]
     return (turned[0] * turned[3] - turned[1] * turned[2]).to(self.dtype)
 
 
-LINALG_CROSS: PureOp = pure(
+LINALG_CROSS: PureOp = composed(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
     meta=_cross_rule,
-    kernel=_cross_kernel,
     vjp={
         "self": lambda grad, other, dim: conj(other).linalg_cross(grad, dim=dim),
         "other": lambda grad, self, dim: grad.linalg_cross(conj(self), dim=dim),
     },
     cost=Cost.INDEXING,
-    expands=_cross_expanded,
+    as_=_cross,
 )
 """The vectors, three elements along `dim` each, that are normal to those of both operands."""
 

@@ -13,15 +13,13 @@ from typing import Any
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.ops import expansions
+from aotlite.ir.ops.composed import composed
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.nn.normalize import (
-    affine,
     by_channel,
     channel_sum,
     check_affine,
     check_channels,
-    moments,
-    per_channel,
 )
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 from aotlite.ir.ops.shape.memory_format import image_like
@@ -41,17 +39,6 @@ def _train_rule(
     _check(input, weight=weight, bias=bias)
     value = tensor_meta(input.shape[1:2], None, accumulator(input.dtype), input.device)
     return image_like(input, input.shape), value, value
-
-
-def _train_kernel(
-    xp: Any, metas: tuple[TensorMeta, ...], a: Any, weight: Any, bias: Any, eps: float
-) -> tuple[Any, Any, Any]:
-    dtype, rank, channels = metas[0].dtype, a.ndim, metas[1].shape
-    axes = (0, *range(2, rank))
-    centered, mean, var = moments(xp, wide(xp, a, dtype), axes)
-    unit = centered * xp.reciprocal(xp.sqrt(var + eps))
-    result = affine(xp, unit, per_channel(xp, weight, rank), per_channel(xp, bias, rank), dtype)
-    return result, xp.reshape(mean, channels), xp.reshape(var, channels)
 
 
 def _unit(input: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
@@ -97,7 +84,7 @@ def _train_to_weight(grad_output: Any, input: Any, mean: Any, var: Any, eps: flo
     return channel_sum(widened(grad_output) * unit)
 
 
-def _train_expanded(
+def _train(
     input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-05
 ) -> tuple[Any, Any, Any]:
     dims = (0, *range(2, input.ndim))
@@ -107,18 +94,17 @@ def _train_expanded(
     return result, mean.view(input.shape[1:2]), var.view(input.shape[1:2])
 
 
-BATCH_NORM_TRAIN: PureOp = pure(
+BATCH_NORM_TRAIN: PureOp = composed(
     "batch_norm_train(Tensor input, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) "
     "-> (Tensor output, Tensor mean, Tensor var)",
     meta=_train_rule,
-    kernel=_train_kernel,
     vjp={
         "input": _train_to_input,
         "weight": _train_to_weight,
         "bias": lambda grad_output: channel_sum(grad_output),
     },
     cost=Cost.REDUCTION,
-    expands=_train_expanded,
+    as_=_train,
 )
 """(n, c, *) normalized by the batch, and the mean and biased variance of each channel, (c,)."""
 
@@ -137,20 +123,17 @@ def _eval_rule(
 
 
 def _eval_kernel(
-    xp: Any,
-    meta: TensorMeta,
-    a: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    eps: float,
+    xp: Any, meta: TensorMeta, a: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
-    dtype, rank = meta.dtype, a.ndim
-    scale = xp.reciprocal(xp.sqrt(wide(xp, running_var, dtype) + eps))
-    centered = wide(xp, a, dtype) - per_channel(xp, wide(xp, running_mean, dtype), rank)
-    unit = centered * per_channel(xp, cast(xp, scale, accumulator(dtype)), rank)
-    return affine(xp, unit, per_channel(xp, weight, rank), per_channel(xp, bias, rank), dtype)
+    """`_eval` on arrays: as a composition it takes half as long again for few numbers."""
+    sizes = (1, -1, *[1] * (a.ndim - 2))
+    mean, var, weight, bias = (
+        None if v is None else xp.reshape(wide(xp, v, meta.dtype), sizes)
+        for v in (mean, var, weight, bias)
+    )
+    unit = (wide(xp, a, meta.dtype) - mean) * xp.reciprocal(xp.sqrt(var + eps))
+    unit = unit if weight is None else unit * weight
+    return cast(xp, unit if bias is None else unit + bias, meta.dtype)
 
 
 def _eval_to_input(grad: Any, running_var: Any, weight: Any, eps: float) -> Any:
@@ -176,7 +159,7 @@ def _eval_to_var(
     return moved * -0.5
 
 
-def _eval_expanded(
+def _eval(
     input: Any,
     running_mean: Any,
     running_var: Any,
@@ -194,7 +177,6 @@ BATCH_NORM_EVAL: PureOp = pure(
     "batch_norm_eval(Tensor input, Tensor running_mean, Tensor running_var, "
     "Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor",
     meta=_eval_rule,
-    kernel=_eval_kernel,
     vjp={
         "input": _eval_to_input,
         "running_mean": _eval_to_mean,
@@ -203,6 +185,7 @@ BATCH_NORM_EVAL: PureOp = pure(
         "bias": lambda grad: channel_sum(grad),
     },
     cost=Cost.REDUCTION,
-    expands=_eval_expanded,
+    kernel=_eval_kernel,
+    expands=_eval,
 )
 """(n, c, *) normalized by given statistics."""

@@ -12,11 +12,11 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import spelled, trailing
 from aotlite.ir.ops import expansions
-from aotlite.ir.ops.declare import common_device, pure
+from aotlite.ir.ops.composed import composed
+from aotlite.ir.ops.declare import common_device
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.kinds import require_floating, require_inexact
-from aotlite.ir.ops.precision import accumulator, cast, wide, widened
-from aotlite.ir.ops.reduce.blocked_sums import sum_over
+from aotlite.ir.ops.precision import accumulator, widened
 from aotlite.ir.ops.shape.memory_format import image_like
 
 Ints = tuple[int, ...]
@@ -58,38 +58,6 @@ def check_affine(
     common_device(name, [input, meta])
 
 
-def _layer_norm_kernel(
-    xp: Any, meta: TensorMeta, a: Any, normalized_shape: Ints, weight: Any, bias: Any, eps: float
-) -> Any:
-    a = wide(xp, a, meta.dtype)
-    axes = tuple(range(-len(normalized_shape), 0))
-    return affine(xp, standard(xp, a, axes, eps), weight, bias, meta.dtype)
-
-
-def moments(xp: Any, a: Any, axes: Ints) -> tuple[Any, Any, Any]:
-    """(a - mean, mean, biased variance) over these axes, which are kept."""
-    # An array, not the bare number: the mean of nothing is nan, and a Python 0 would raise.
-    count = xp.full((), sizes.numel([a.shape[axis] for axis in axes]), dtype=a.dtype)
-    mean = xp.divide(sum_over(xp, a, axes, keepdims=True), count)
-    centered = a - mean
-    return centered, mean, xp.divide(sum_over(xp, centered * centered, axes, keepdims=True), count)
-
-
-def standard(xp: Any, a: Any, axes: Ints, eps: float) -> Any:
-    """The array with mean 0 and variance 1 over these axes."""
-    centered, _, var = moments(xp, a, axes)
-    return centered * xp.reciprocal(xp.sqrt(var + eps))
-
-
-def affine(xp: Any, a: Any, weight: Any, bias: Any, dtype: DType) -> Any:
-    """The array times weight, plus bias, rounded to the dtype."""
-    if weight is not None:
-        a = a * wide(xp, weight, dtype)
-    if bias is not None:
-        a = a + wide(xp, bias, dtype)
-    return cast(xp, a, dtype)
-
-
 def _normalized(input: Any, dims: Ints, eps: float) -> tuple[Any, Any]:
     """The input with mean 0 and variance 1, and what it was multiplied by.
 
@@ -124,7 +92,7 @@ def _to_bias(grad: Any, input: Any, normalized_shape: Ints, weight: Any, bias: A
     return grad.sum_to(normalized_shape)
 
 
-def _layer_norm_expanded(
+def _layer_norm(
     input: Any,
     normalized_shape: Ints,
     weight: Any = None,
@@ -136,15 +104,14 @@ def _layer_norm_expanded(
     return expansions.affine(unit, weight, bias).to(input.dtype)
 
 
-LAYER_NORM: PureOp = pure(
+LAYER_NORM: PureOp = composed(
     "layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05) -> Tensor",
     meta=_layer_norm_rule,
-    kernel=_layer_norm_kernel,
     vjp={"input": _to_input, "weight": _to_weight, "bias": _to_bias},
     cost=Cost.REDUCTION,
     dims=trailing("normalized_shape", "weight", "bias"),
-    expands=_layer_norm_expanded,
+    as_=_layer_norm,
 )
 """(input - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
 
@@ -182,21 +149,6 @@ def check_channels(name: str, input: TensorMeta) -> None:
     require_floating(name, input.dtype)
 
 
-def per_channel(xp: Any, values: Any, rank: int) -> Any:
-    """(c,) -> (1, c, 1, ...), to go with an array of this rank; None stays None."""
-    return None if values is None else xp.reshape(values, (1, -1, *[1] * (rank - 2)))
-
-
-def _group_norm_kernel(
-    xp: Any, meta: TensorMeta, a: Any, num_groups: int, weight: Any, bias: Any, eps: float
-) -> Any:
-    batch, channels, *rest = a.shape
-    rows = (batch, num_groups, channels // num_groups * sizes.numel(rest))
-    unit = standard(xp, xp.reshape(wide(xp, a, meta.dtype), rows), (-1,), eps)
-    weight, bias = (per_channel(xp, values, a.ndim) for values in (weight, bias))
-    return affine(xp, xp.reshape(unit, a.shape), weight, bias, meta.dtype)
-
-
 def _in_groups(tensor: Any, num_groups: int) -> Any:
     batch, channels, *rest = tensor.shape
     return tensor.reshape(batch, num_groups, channels // num_groups * sizes.numel(rest))
@@ -225,7 +177,7 @@ def channel_sum(grad: Any) -> Any:
     return grad.sum((0, *range(2, grad.ndim)))
 
 
-def _group_norm_expanded(
+def _group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-05
 ) -> Any:
     rows = _in_groups(widened(input), num_groups)
@@ -234,11 +186,10 @@ def _group_norm_expanded(
     return expansions.affine(unit, weight, bias).to(input.dtype)
 
 
-GROUP_NORM: PureOp = pure(
+GROUP_NORM: PureOp = composed(
     "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
     "float eps=1e-05) -> Tensor",
     meta=_group_norm_rule,
-    kernel=_group_norm_kernel,
     vjp={
         "input": _group_to_input,
         "weight": _group_to_weight,
@@ -246,7 +197,7 @@ GROUP_NORM: PureOp = pure(
     },
     cost=Cost.REDUCTION,
     dims=spelled("n,.,.->n", joins=None),
-    expands=_group_norm_expanded,
+    as_=_group_norm,
 )
 """layer_norm of the channels in groups: (n, c, *) with weight and bias (c,).
 
@@ -276,16 +227,6 @@ def smallest(dtype: DType, eps: float | None) -> float:
     return 2.0**-52 if dtype in (dtypes.float64, dtypes.complex128) else 2.0**-23
 
 
-def _rms_norm_kernel(
-    xp: Any, meta: TensorMeta, a: Any, normalized_shape: Ints, weight: Any, eps: float | None
-) -> Any:
-    a, axes = wide(xp, a, meta.dtype), tuple(range(-len(normalized_shape), 0))
-    count = xp.full((), sizes.numel(normalized_shape), dtype=a.dtype)
-    squares = xp.divide(sum_over(xp, a * a, axes, keepdims=True), count)
-    scale = xp.reciprocal(xp.sqrt(squares + smallest(meta.dtype, eps)))
-    return affine(xp, a * scale, weight, None, meta.dtype)
-
-
 def _rms_scale(input: Any, normalized_shape: Ints, eps: float | None) -> tuple[Any, Any, Ints]:
     dims = tuple(range(-len(normalized_shape), 0))
     small = smallest(input.dtype, eps)
@@ -307,7 +248,7 @@ def _rms_to_weight(grad: Any, input: Any, normalized_shape: Ints, eps: float | N
     return (widened(grad) * (wider * scale)).sum_to(normalized_shape)
 
 
-def _rms_norm_expanded(
+def _rms_norm(
     input: Any, normalized_shape: Ints, weight: Any = None, eps: float | None = None
 ) -> Any:
     dims = tuple(range(input.ndim - len(normalized_shape), input.ndim))
@@ -318,15 +259,14 @@ def _rms_norm_expanded(
     return expansions.affine(value * scale, weight, None).to(input.dtype)
 
 
-RMS_NORM: PureOp = pure(
+RMS_NORM: PureOp = composed(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) "
     "-> Tensor",
     meta=_rms_norm_rule,
-    kernel=_rms_norm_kernel,
     vjp={"input": _rms_to_input, "weight": _rms_to_weight},
     cost=Cost.REDUCTION,
     dims=trailing("normalized_shape", "weight"),
-    expands=_rms_norm_expanded,
+    as_=_rms_norm,
 )
 """input / sqrt(mean square + eps) * weight over the last dimensions.
 

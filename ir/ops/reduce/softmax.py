@@ -11,7 +11,8 @@ from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import along, reduced_over
-from aotlite.ir.ops.declare import Formulas, pure, to_float
+from aotlite.ir.ops.composed import composed
+from aotlite.ir.ops.declare import pure, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
 from aotlite.ir.ops.expansions import dims_of, floating, total
 from aotlite.ir.ops.kinds import require_floating
@@ -74,40 +75,20 @@ LOGSUMEXP: PureOp = pure(
 )
 
 
-def _softmax_op(
-    name: str, compute: Callable[..., Any], vjp: Formulas, expands: Callable[..., Any]
-) -> PureOp:
+def _softmax_op(name: str, vjp: Callable[..., Any], as_: Callable[..., Any]) -> PureOp:
     def rule(self: TensorMeta, dim: int, dtype: DType | None) -> TensorMeta:
         sizes.wrap_dim(dim, len(self.shape), op=name)
         dtype = require_floating(name, dtype or self.dtype)
         return tensor_meta(self.shape, None, dtype, self.device)
 
-    def kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, dtype: Any) -> Any:
-        a = wide(xp, a, meta.dtype)
-        if 0 in a.shape:
-            return cast(xp, a, meta.dtype)
-        axes = (dim,) if a.shape else ()
-        shifted = a - xp.max(a, axis=axes, keepdims=True)
-        return cast(xp, compute(xp, shifted, axes), meta.dtype)
-
-    return pure(
+    return composed(
         f"{name}(Tensor self, int dim, dtype? dtype=None) -> Tensor",
         meta=rule,
-        kernel=kernel,
-        vjp=vjp,
+        vjp={"self": vjp},
         cost=Cost.REDUCTION,
         dims=along("dim"),
-        expands=expands,
+        as_=as_,
     )
-
-
-def _softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
-    raised = xp.exp(shifted)
-    return raised / sum_over(xp, raised, axes, keepdims=True)
-
-
-def _log_softmax(xp: Any, shifted: Any, axes: tuple[int, ...]) -> Any:
-    return shifted - xp.log(sum_over(xp, xp.exp(shifted), axes, keepdims=True))
 
 
 def _softmax_vjp(grad: Any, result: Any, dim: int) -> Any:
@@ -125,7 +106,7 @@ def _shifted(x: Any, dim: int, dtype: DType) -> Any:
     return value - value.amax((dim,), True) if x.ndim else value - value
 
 
-def _softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+def _softmax(self: Any, dim: int, dtype: DType | None = None) -> Any:
     final = dtype or self.dtype
     if 0 in self.shape:
         return self.to(final)
@@ -133,7 +114,7 @@ def _softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
     return (raised / raised.sum((dim,) if self.ndim else None, True)).to(final)
 
 
-def _log_softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> Any:
+def _log_softmax(self: Any, dim: int, dtype: DType | None = None) -> Any:
     final = dtype or self.dtype
     if 0 in self.shape:
         return self.to(final)
@@ -142,7 +123,5 @@ def _log_softmax_expanded(self: Any, dim: int, dtype: DType | None = None) -> An
     return (shifted - logs).to(final)
 
 
-SOFTMAX = _softmax_op("softmax", _softmax, {"self": _softmax_vjp}, _softmax_expanded)
-LOG_SOFTMAX = _softmax_op(
-    "log_softmax", _log_softmax, {"self": _log_softmax_vjp}, _log_softmax_expanded
-)
+SOFTMAX = _softmax_op("softmax", _softmax_vjp, _softmax)
+LOG_SOFTMAX = _softmax_op("log_softmax", _log_softmax_vjp, _log_softmax)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.ir import dtypes
 from aotlite.ir.errors import ArgumentError
-from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
-from aotlite.ir.ops.declare import pure, real_of
+from aotlite.ir.ops.composed import composed
+from aotlite.ir.ops.declare import real_of
 from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact
-from aotlite.ir.ops.precision import cast, wide, widened
-from aotlite.ir.ops.reduce.blocked_sums import sum_over
+from aotlite.ir.ops.precision import widened
 from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims
 
 
@@ -24,36 +22,11 @@ def _degrees(count: Any, correction: Any) -> Any:
     return max(count - (1 if correction is None else correction), 0)
 
 
-def _variance(xp: Any, a: Any, dim: Dims, correction: Any, keepdim: bool) -> Any:
-    """The variance in the dtype in which it is formed."""
-    axes = reduced_dims("var", dim, len(a.shape))
-    a = wide(xp, a, dtypes.from_numpy(a.dtype))
-    # Floats, not integers, and the namespace's division: by 0 it is nan, of numbers it would raise.
-    size = float(sizes.numel([a.shape[i] for i in axes]))
-    off = a - xp.divide(sum_over(xp, a, axes, keepdims=True), size)
-    if off.dtype.kind == "c":
-        off = xp.abs(off)
-    whole = sum_over(xp, off * off, axes, keepdims=keepdim)
-    return xp.divide(whole, float(_degrees(size, correction)))
-
-
-def _var_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:
-    return cast(xp, _variance(xp, a, dim, *rest), meta.dtype)
-
-
-def _std_kernel(xp: Any, meta: TensorMeta, a: Any, dim: Dims, *rest: Any) -> Any:
-    return cast(xp, xp.sqrt(_variance(xp, a, dim, *rest)), meta.dtype)
-
-
-def _var_expanded(
-    self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def _var(self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance_of(self, dim, correction, keepdim).to_kind(real_of(self.dtype))
 
 
-def _std_expanded(
-    self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def _std(self: Any, dim: Dims = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance_of(self, dim, correction, keepdim).sqrt().to_kind(real_of(self.dtype))
 
 
@@ -79,26 +52,25 @@ def _std_vjp(grad: Any, self: Any, result: Any, dim: Dims, correction: Any, keep
     return _var_vjp(of_variance, self, dim, correction, keepdim)
 
 
-def _spread_op(name: str, kernel: Any, vjp: Any, expands: Any) -> PureOp:
+def _spread_op(name: str, as_: Any, vjp: Any) -> PureOp:
     def rule(self: TensorMeta, dim: Dims, correction: type | None, keepdim: bool) -> TensorMeta:
         dims = reduced_dims(name, dim, len(self.shape))
         return reduced(self, dims, keepdim, real_of(require_inexact(name, self.dtype)))
 
-    return pure(
+    return composed(
         f"{name}(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False)"
         " -> Tensor",
         meta=rule,
-        kernel=kernel,
         vjp={"self": vjp},
         cost=Cost.REDUCTION,
         dims=reduced_over(None),
-        expands=expands,
+        as_=as_,
     )
 
 
-VAR = _spread_op("var", _var_kernel, _var_vjp, _var_expanded)
+VAR = _spread_op("var", _var, _var_vjp)
 """Mean squared distance from the mean, divided by n - correction (default 1)."""
-STD = _spread_op("std", _std_kernel, _std_vjp, _std_expanded)
+STD = _spread_op("std", _std, _std_vjp)
 """The root of the variance."""
 
 

@@ -1,0 +1,127 @@
+"""`composed`: declares an op that is made of simpler ones, and has no kernel of its own.
+
+The composition is a function in operand methods. Backends and passes call it on nodes, which makes
+the op's decomposition (`PureOp.expands`); its kernel calls it on arrays, as `ArrayOperand`s. Spec:
+`specs/op_declaration.md`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.op import PureOp, schema_of
+from aotlite.ir.ops.declare import pure
+from aotlite.ir.ops.precision import cast
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
+
+Array = Any
+Composition = Callable[..., Any]
+
+
+class ArrayOperand:
+    """An array with the operand methods that compositions call, computed as the ops' kernels do.
+
+    It knows no meta and binds no arguments, so that a method costs little more than the function of
+    the array library. Compositions widen 16-bit floats first.
+    """
+
+    __slots__ = ("array", "xp")
+
+    def __init__(self, xp: Any, array: Array) -> None:
+        self.xp, self.array = xp, array
+
+    @property
+    def dtype(self) -> DType:
+        return dtypes.from_numpy(self.array.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.array.shape)
+
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
+
+    def to(self, dtype: DType) -> ArrayOperand:
+        if self.array.dtype == dtype.numpy:
+            return self
+        return ArrayOperand(self.xp, cast(self.xp, self.array, dtype))
+
+    to_kind = to
+
+    def new_full(self, size: tuple[int, ...], value: Any) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.full(size, value, dtype=self.array.dtype))
+
+    def view(self, *size: Any) -> ArrayOperand:
+        xp = self.xp
+        return ArrayOperand(xp, xp.reshape(self.array, size if type(size[0]) is int else size[0]))
+
+    reshape = view
+
+    def roll(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.roll(self.array, shifts, axis=dims))
+
+    def rsqrt(self) -> ArrayOperand:
+        xp = self.xp
+        return ArrayOperand(xp, xp.reciprocal(xp.sqrt(self.array)))
+
+    def sum(self, dim: Any, keepdim: bool = False) -> ArrayOperand:
+        axes = tuple(range(self.ndim)) if dim is None else dim
+        return ArrayOperand(self.xp, sum_over(self.xp, self.array, axes, keepdims=keepdim))
+
+    def mean(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
+        # A float, not an integer: an empty mean is nan, and of numbers a division by 0 would raise.
+        xp, a = self.xp, self.array
+        size = float(prod([a.shape[i] for i in dim]))
+        return ArrayOperand(xp, xp.divide(sum_over(xp, a, dim, keepdims=keepdim), size))
+
+    def amax(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
+        return ArrayOperand(self.xp, self.xp.max(self.array, axis=dim, keepdims=keepdim))
+
+
+def _unary(name: str) -> Callable[[ArrayOperand], ArrayOperand]:
+    def method(self: ArrayOperand) -> ArrayOperand:
+        return ArrayOperand(self.xp, getattr(self.xp, name)(self.array))
+
+    return method
+
+
+def _binary(function: Callable[[Array, Any], Array]) -> Callable[..., ArrayOperand]:
+    def method(self: ArrayOperand, other: Any) -> ArrayOperand:
+        if type(other) is ArrayOperand:
+            other = other.array
+        return ArrayOperand(self.xp, function(self.array, other))
+
+    return method
+
+
+for _name in ("exp", "log", "sqrt", "reciprocal", "abs"):
+    setattr(ArrayOperand, _name, _unary(_name))
+for _name in ("add", "sub", "mul", "truediv"):
+    setattr(ArrayOperand, f"__{_name}__", _binary(getattr(operator, _name)))
+
+
+def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
+    """Declares an op by its composition `as_`, a function of its parameters in operand methods.
+
+    `parts` are the other arguments of `pure`.
+    """
+    parameters = schema_of(schema).parameters
+    count = sum(not parameter.keyword_only for parameter in parameters)
+    names = [parameter.name for parameter in parameters[count:]]
+
+    def kernel(xp: Any, meta: Any, *args: Any) -> Any:
+        operands = [ArrayOperand(xp, a) if hasattr(a, "dtype") else a for a in args]
+        named = dict(zip(names, operands[count:], strict=True)) if names else {}
+        found = as_(*operands[:count], **named)
+        return tuple([each.array for each in found]) if type(found) is tuple else found.array
+
+    return pure(schema, kernel=kernel, expands=as_, **parts)
