@@ -23,6 +23,19 @@ Array = Any
 Composition = Callable[..., Any]
 
 
+def _unary(name: str) -> Callable[[Any], ArrayOperand]:
+    return lambda self: ArrayOperand(self.xp, getattr(self.xp, name)(self.array))
+
+
+def _binary(function: Callable[[Array, Any], Array]) -> Callable[[Any, Any], ArrayOperand]:
+    def method(self: ArrayOperand, other: Any) -> ArrayOperand:
+        if type(other) is ArrayOperand:
+            other = other.array
+        return ArrayOperand(self.xp, function(self.array, other))
+
+    return method
+
+
 class ArrayOperand:
     """An array with the operand methods that compositions call, computed as the ops' kernels do.
 
@@ -86,27 +99,15 @@ class ArrayOperand:
     def amax(self, dim: tuple[int, ...], keepdim: bool = False) -> ArrayOperand:
         return ArrayOperand(self.xp, self.xp.max(self.array, axis=dim, keepdims=keepdim))
 
-
-def _unary(name: str) -> Callable[[ArrayOperand], ArrayOperand]:
-    def method(self: ArrayOperand) -> ArrayOperand:
-        return ArrayOperand(self.xp, getattr(self.xp, name)(self.array))
-
-    return method
-
-
-def _binary(function: Callable[[Array, Any], Array]) -> Callable[..., ArrayOperand]:
-    def method(self: ArrayOperand, other: Any) -> ArrayOperand:
-        if type(other) is ArrayOperand:
-            other = other.array
-        return ArrayOperand(self.xp, function(self.array, other))
-
-    return method
-
-
-for _name in ("exp", "log", "sqrt", "reciprocal", "abs"):
-    setattr(ArrayOperand, _name, _unary(_name))
-for _name in ("add", "sub", "mul", "truediv"):
-    setattr(ArrayOperand, f"__{_name}__", _binary(getattr(operator, _name)))
+    exp = _unary("exp")
+    log = _unary("log")
+    sqrt = _unary("sqrt")
+    reciprocal = _unary("reciprocal")
+    abs = _unary("abs")
+    __add__ = _binary(operator.add)
+    __sub__ = _binary(operator.sub)
+    __mul__ = _binary(operator.mul)
+    __truediv__ = _binary(operator.truediv)
 
 
 def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
