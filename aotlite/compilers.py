@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotlite.backends.calling_convention import Window
 from aotlite.backends.functions import ExampleInput, GraphFunction, graph_function
-from aotlite.backends.protocol import Window
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.graph import Graph
 from aotlite.ir.run.interpreter import ArrayValue, Interpreter

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.backend import CPU, is_of_cpu, problem
 from aotlite.backends.native.compiler import failure_reports
 from aotlite.backends.native.compiler.toolchain import is_known
 from aotlite.backends.native.warn_once import warn_once
-from aotlite.backends.protocol import Run
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.deferred import deferred
 from aotlite.ir.errors import BackendError, MissingExtraError
@@ -41,7 +41,6 @@ class AutoBackend:
     """The backend for CUDA devices; None: the default `cuda`."""
 
     name = "auto"
-    is_compact = True
     trusted = True
 
     def without_waiting(self) -> AutoBackend:

@@ -1,27 +1,73 @@
-"""The second calling convention, `compact`: contiguous values are passed as arrays (LOW-9).
+"""The calling convention of compiled graphs: `run.call(values)` gives values (LOW-9).
 
-A backend's callable takes and returns windows (`protocol`). Its callable may have an attribute
-`compact` besides, a function in which a value whose memory is its elements in order is passed as an
-array without a window around it, and inputs that nothing reads are left out:
+A value whose memory is its elements in order travels as an array. Another one travels as a window,
+(buffer, start): the buffer of a storage, and the element of it at which the value starts. Inputs
+that nothing reads are left out. For y strided, and z a result:
 
-    run([(x, 0), (unused, 0), (y, 5)])  ->  [(saved, 0), (z, 0)]     # windows
-    run.compact([x, (y, 5)])            ->  [saved, (z, 0)]          # y is strided, z is a result
+    run.call([x, (y, 5)])                       ->  [saved, (z, 0)]
 
-Stage 10 uses it, since making and taking apart windows costs more than a small kernel. Spec:
-`specs/s9_lower.md`.
+Making a window and taking it apart costs more than a small kernel. A backend may also give a
+function on windows alone; stage 9 puts it into a `Run` (`protocol.WindowRun`). The other way round,
+a `Run` that is called itself takes and returns windows, of all inputs:
+
+    run([(x, 0), (unused, 0), (y, 5)])          ->  [(saved, 0), (z, 0)]
+
+Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import compress
+from typing import Any, TypeVar
 
-from aotlite.ir.arrays import NUMPY
+from aotlite.ir.arrays import NUMPY, array_over
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import MutatedInput, Saved
 from aotlite.ir.meta import TensorMeta
 
+T = TypeVar("T")
+
+Window = tuple[Any, int]
 Value = Any
 """An array that has the meta's shape and strides, or a window."""
+
+
+class Run:
+    """A compiled graph, as aotlite's backends make them."""
+
+    call: Callable[[list[Value]], list[Value]]
+    """Computes the values of the outputs from those of the inputs that are read, and empties the
+    list of these (BOX-1). It may be replaced between calls."""
+    runs_user_code = False
+    """Whether it calls a user's functions: then NumPy's warnings and grad mode are theirs."""
+    output_strides: Sequence[Any] | None = None
+    """For each output its strides, or None for those of the graph (SAV-6)."""
+    kernels: Any
+    """What it is made of, for users who print it; some backends have none."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.reads = is_read(graph)
+        """For each input whether `call` takes its value."""
+
+    def __call__(self, windows: list[Window]) -> list[Window | None]:
+        """Returns the results as windows, for a window on each input."""
+        pairs = zip(self.graph.placeholders, windows, strict=True)
+        values = [as_value(window, node.meta) for node, window in compress(pairs, self.reads)]
+        windows.clear()
+        return [None if value is None else window_of(value) for value in self.called(values)]
+
+    def called(self, values: list[Value]) -> list[Value]:
+        """Returns the results of `call`, without NumPy's warnings about numbers."""
+        if self.runs_user_code:
+            return self.call(values)
+        found: list[Value] = NUMPY.quiet(self.call, values)
+        return found
+
+    def read_among(self, items: Sequence[T]) -> list[T]:
+        """Returns, of an item for each input, those of the inputs that are read."""
+        return list(compress(items, self.reads))
 
 
 def travels_as_array(meta: TensorMeta) -> bool:
@@ -35,7 +81,7 @@ def travels_as_array(meta: TensorMeta) -> bool:
 
 
 def returned_as_arrays(graph: Graph) -> list[bool]:
-    """Returns, for each output, whether `compact` returns it as an array.
+    """Returns, for each output, whether it is returned as an array.
 
     These are saved values and new values of inputs, which stage 10 only reads. Another output
     becomes the storage of a tensor, for which stage 10 needs a window.
@@ -47,10 +93,38 @@ def returned_as_arrays(graph: Graph) -> list[bool]:
 
 
 def is_read(graph: Graph) -> list[bool]:
-    """Returns, for each placeholder, whether a node or an output reads it.
-
-    `compact` takes the values of these placeholders and of no others.
-    """
+    """Returns, for each placeholder, whether a node or an output reads it."""
     read = {value for node in graph.nodes for value in node.inputs()}
     read |= {value for value in graph.outputs if type(value) is Node}
     return [node in read for node in graph.placeholders]
+
+
+# --------------------------------------------------------------------------------- arrays, windows
+def window_of(value: Value) -> Window:
+    """Returns a value as a window."""
+    return value if type(value) is tuple else (value, 0)
+
+
+def array_of(value: Value, meta: TensorMeta) -> Any:
+    """Returns a value as an array with the shape and strides of its meta."""
+    if type(value) is not tuple:
+        return value
+    return array_over(meta.device.arrays, value[0], meta, value[1])
+
+
+def as_value(value: Value, meta: Any) -> Value:
+    """Returns an array or window as the value of an input with this meta."""
+    return array_of(value, meta) if travels_as_array(meta) else window_of(value)
+
+
+__all__ = [
+    "Run",
+    "Value",
+    "Window",
+    "array_of",
+    "as_value",
+    "is_read",
+    "returned_as_arrays",
+    "travels_as_array",
+    "window_of",
+]

@@ -14,15 +14,13 @@ Spec: `specs/s9_lower.md`. Rule: FUN-22.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 
-from aotlite.backends.protocol import Run, Window
+from aotlite.backends.calling_convention import Run, Value, array_of
 from aotlite.ir.graph import Graph, Node, output_node
 from aotlite.ir.graph.role import MutatedInput
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.shape.copies import COPY_
-
-Copy = tuple[int, TensorMeta, TensorMeta]
-"""(index of the input that is written, its meta, meta of its new value)."""
 
 
 def has_copies(graph: Graph) -> bool:
@@ -32,41 +30,43 @@ def has_copies(graph: Graph) -> bool:
 
 
 def compiled_with_copies(graph: Graph, compile_pure: Callable[[Graph], Run]) -> Run:
-    """Returns the callable of a graph with closing copies; `compile_pure` compiles the rest."""
+    """Returns the run of a graph with closing copies; `compile_pure` compiles the rest."""
     nodes = [node for node in graph.nodes[:-1] if node.target is not COPY_]
     copies = [node for node in graph.nodes if node.target is COPY_]
     values = [node.args[1] for node in copies]
     roles = [MutatedInput(node.args[0].role) for node in copies]
     closing = output_node([*graph.outputs, *values], [*graph.output_roles, *roles])
-    run = compile_pure(Graph((*nodes, closing), graph.name))
-    places = {node: index for index, node in enumerate(graph.placeholders)}
-    return _closing(run, len(graph.outputs), [_copy(node, places) for node in copies])
+    return CopyingRun(graph, compile_pure(Graph((*nodes, closing), graph.name)), copies)
 
 
-def _copy(node: Node, places: dict[Node, int]) -> Copy:
+class CopyingRun(Run):
+    """Runs the pure rest of a graph, and then its copies."""
+
+    def __init__(self, graph: Graph, pure: Run, copies: list[Node]) -> None:
+        super().__init__(graph)
+        self.pure = pure
+        places = {node: place for place, node in enumerate(self.read_among(graph.placeholders))}
+        self._copies = [(places[node.args[0]], *_metas(node)) for node in copies]
+        """(place among the inputs that are read, its meta, meta of its new value)."""
+        self._read_by_pure = self.read_among(pure.reads)
+        self._count = len(graph.outputs)
+
+    def call(self, values: list[Value]) -> list[Value]:
+        targets = [values[place] for place, _, _ in self._copies]
+        given = list(compress(values, self._read_by_pure))
+        values.clear()
+        results = self.pure.call(given)
+        news = results[self._count :]
+        for target, new, (_, meta, new_meta) in zip(targets, news, self._copies, strict=True):
+            write(target, meta, new, new_meta)
+        return results[: self._count]
+
+
+def _metas(node: Node) -> tuple[TensorMeta, TensorMeta]:
     target, value = node.args
-    return places[target], target.meta, value.meta
+    return target.meta, value.meta
 
 
-def _closing(run: Run, count: int, copies: list[Copy]) -> Run:
-    def call(windows: list[Window]) -> list[Window | None]:
-        targets = [windows[index] for index, _, _ in copies]
-        results = run(windows)
-        for target, value, (_, meta, value_meta) in zip(
-            targets, results[count:], copies, strict=True
-        ):
-            write(target, meta, value, value_meta)
-        return results[:count]
-
-    return call
-
-
-def write(target: Window, meta: TensorMeta, value: Window | None, value_meta: TensorMeta) -> None:
-    """Copies the window `value` into the window `target`."""
-    assert value is not None
-    arrays = meta.device.arrays
-    into = arrays.strided(target[0], meta.dtype, meta.shape, meta.stride, target[1])
-    arrays.copy(
-        into,
-        arrays.strided(value[0], value_meta.dtype, value_meta.shape, value_meta.stride, value[1]),
-    )
+def write(target: Value, meta: TensorMeta, value: Value, value_meta: TensorMeta) -> None:
+    """Copies a value into another one."""
+    meta.device.arrays.copy(array_of(target, meta), array_of(value, value_meta))

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.protocol import Run, Window, ran
+from aotlite.backends.calling_convention import Run, Value, array_of, returned_as_arrays
+from aotlite.backends.protocol import WindowFunction, ran
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays import copied
 from aotlite.ir.errors import ArgumentError, BackendError, UnsupportedError
@@ -94,7 +95,7 @@ class ArrayFunctionBackend:
         """Returns this backend with these roles marked in the example inputs."""
         return ArrayFunctionBackend(self._function, self._option, static, donated)
 
-    def compile(self, graph: Graph) -> Run:
+    def compile(self, graph: Graph) -> Run | WindowFunction:
         function = self._function(graph, *([self._examples(graph)] if self._takes_inputs else []))
         if isinstance(function, Graph):
             _check_same(self.name, graph, function)
@@ -107,7 +108,7 @@ class ArrayFunctionBackend:
                 f"backend: {self.name!r} gave {function!r} for graph {graph.name}, expected a "
                 "function of arrays"
             )
-        return _ArrayRun(self.name, graph, function)
+        return ArrayRun(self.name, graph, function)
 
     def _examples(self, graph: Graph) -> list[ExampleInput]:
         return [
@@ -153,7 +154,7 @@ class GraphFunction:
 
     _boxed_call = True
 
-    def __init__(self, graph: Graph, run: Run) -> None:
+    def __init__(self, graph: Graph, run: WindowFunction) -> None:
         self.graph = graph
         self.run = run
 
@@ -181,9 +182,10 @@ class GraphFunction:
         written = {n.args[0] for n in self.graph.calls if isinstance(n.target, InplaceOp)}
         for node, array, buffer in zip(self.graph.placeholders, given, buffers, strict=True):
             if node in written:
-                node.meta.device.arrays.copy(array, _array(node.meta, (buffer, 0)))  # type: ignore[union-attr]
-        pairs = zip(results, self.graph.outputs, strict=True)
-        return [None if window is None else _array(value.meta, window) for window, value in pairs]
+                meta: Any = node.meta
+                meta.device.arrays.copy(array, array_of((buffer, 0), meta))
+        outs = [value.meta if type(value) is Node else None for value in self.graph.outputs]
+        return [None if w is None else array_of(w, m) for w, m in zip(results, outs, strict=True)]  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<compiled graph {self.graph.name}>"
@@ -222,23 +224,28 @@ def _signature(values: Sequence[Any]) -> list[Any]:
 
 
 # --------------------------------------------------------------------------- functions of arrays
-class _ArrayRun:
-    """A user's function of arrays as a callable on windows, with its results checked."""
+class ArrayRun(Run):
+    """A user's function of arrays as a `Run`, with its results checked. It gets all inputs."""
+
+    runs_user_code = True
 
     def __init__(self, name: str, graph: Graph, function: Callable[..., Any]) -> None:
+        super().__init__(graph)
         self.name = name
-        self.graph = graph
+        self.reads = [True] * len(graph.placeholders)
         self.function = function
         self.boxed = bool(getattr(function, "_boxed_call", False))
         self.ins = [node.meta for node in graph.placeholders]
         self.outs: list[Any] = [v.meta if type(v) is Node else None for v in graph.outputs]
+        self.as_arrays = returned_as_arrays(graph)
         written = {n.args[0] for n in graph.calls if isinstance(n.target, InplaceOp)}
         self.read_only = [node not in written for node in graph.placeholders]
 
-    def __call__(self, windows: list[Window]) -> list[Window | None]:
-        arrays = [_array(meta, window) for meta, window in zip(self.ins, windows, strict=True)]
+    def call(self, values: list[Value]) -> list[Value]:
+        """Calls the function with an array for each input."""
+        arrays = [array_of(value, meta) for meta, value in zip(self.ins, values, strict=True)]
+        values.clear()
         self._protect(arrays)
-        windows.clear()
         try:
             results = self.function(arrays) if self.boxed else self.function(*arrays)
         except Exception as error:
@@ -251,7 +258,7 @@ class _ArrayRun:
         # A result that the function keeps, or returns twice, is copied: it may be written later.
         # The reference count tells: with more references than ours, somebody else holds it.
         kept = _holders(results) > _LISTED
-        found: list[Window | None] = []
+        found: list[Value] = []
         for index, meta in enumerate(self.outs):
             result = results[index]
             if meta is None:
@@ -260,14 +267,18 @@ class _ArrayRun:
                 found.append((copied(meta.device.arrays, result, meta), 0))
             else:
                 found.append((meta.device.arrays.adopt(result, meta), 0))
-        return found
+        return [
+            array_of(value, meta) if as_array else value
+            for value, meta, as_array in zip(found, self.outs, self.as_arrays, strict=True)
+        ]
 
     def _protect(self, arrays: list[Any]) -> None:
         """Makes arrays read-only that the graph does not write: they are tensors of the caller or
-        saved values."""
-        for array, read_only in zip(arrays, self.read_only, strict=True):
-            if read_only and type(array) is np.ndarray:
-                array.setflags(write=False)
+        saved values. They are views then: the arrays themselves can be written."""
+        for place, read_only in enumerate(self.read_only):
+            if read_only and type(arrays[place]) is np.ndarray:
+                arrays[place] = arrays[place].view()
+                arrays[place].setflags(write=False)
 
     def _check(self, results: Any) -> None:
         """Raises BackendError unless number, shapes and dtypes of the results are the graph's."""
@@ -306,8 +317,3 @@ def _counted() -> tuple[int, int]:
 
 
 _LISTED, _RESULT = _counted()
-
-
-def _array(meta: Any, window: Window) -> Any:
-    buffer, start = window
-    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)

@@ -54,7 +54,7 @@ functions, which pass the values that are alive between them on in the list `box
 
 
 def straight(graph: Graph, chunk: int = CHUNK) -> tuple[Callable[[list[Value]], list[Value]], str]:
-    """Returns `compact` of a graph (`calling_convention`), and its source text."""
+    """Returns `call` of a graph's run (`calling_convention`), and its source text."""
     writer = _Writer(graph, chunk)
     text = writer.text()
     writer.source.scope["explained"] = partial(_explained, graph, writer.rows)

@@ -14,14 +14,11 @@ straight-line Python (`generated_python`), which costs more to make than some ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import compress
 from typing import Any
 
-from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays
+from aotlite.backends.calling_convention import Run, Value, returned_as_arrays, window_of
 from aotlite.backends.closing_copies import compiled_with_copies, has_copies
 from aotlite.backends.generated_python import straight
-from aotlite.backends.protocol import Run, Window
-from aotlite.ir.arrays import NUMPY
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
@@ -37,8 +34,6 @@ class ReferenceBackend:
     """
 
     name = "reference"
-    is_compact = True
-    """Its callables have `compact` (`calling_convention`)."""
 
     def __init__(self, interpreted_calls: int = 2) -> None:
         self.interpreted_calls = interpreted_calls
@@ -67,38 +62,24 @@ def _check_pure(graph: Graph) -> None:
             )
 
 
-class ReferenceRun:
-    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
+class ReferenceRun(Run):
+    """A graph that is interpreted at first, and runs as straight-line Python later."""
 
     def __init__(self, graph: Graph, interpreted_calls: int) -> None:
-        self.graph = graph
-        self.reads = is_read(graph)
-        """For each input whether it is read: `compact` takes these inputs alone."""
-        self.reads_all = all(self.reads)
+        super().__init__(graph)
         self.source: str | None = None
         """The text of the straight-line form, once there is one."""
-        self.compact: Callable[[list[Value]], list[Value]] = self._interpreted
+        self.call: Callable[[list[Value]], list[Value]] = self._interpreted
         self._calls_left = interpreted_calls
 
-    def __call__(self, given: list[Window]) -> list[Window | None]:
-        values = self.read_of(given)
-        given.clear()
-        found = NUMPY.quiet(_KernelInterpreter(self.graph).results, values)
-        return [None if value is None else (value.buffer, value.start) for value in found]
-
-    # --- compact
-    def read_of(self, values: list[Value]) -> list[Value]:
-        """Returns, of the values of all inputs, those that `compact` takes."""
-        return list(compress(values, self.reads))
-
     def _interpreted(self, values: list[Value]) -> list[Value]:
-        """`compact` of the first calls: interprets the graph, and replaces itself by straight-line
+        """`call` of the first calls: interprets the graph, and replaces itself by straight-line
         Python when the graph has been called often enough to pay for compiling that."""
         self._calls_left -= 1
         if self._calls_left < 0:
-            self.compact, self.source = straight(self.graph)
-            return self.compact(values)
-        found = _KernelInterpreter(self.graph).results(values)
+            self.call, self.source = straight(self.graph)
+            return self.call(values)
+        found = _KernelInterpreter(self.graph).results(values, self.reads)
         return [
             None if value is None else value.array if as_array else (value.buffer, value.start)
             for value, as_array in zip(found, returned_as_arrays(self.graph), strict=True)
@@ -109,20 +90,19 @@ class _KernelInterpreter(Interpreter):
     """Runs a pure graph by the ops' kernels. Results have the metas of the graph's nodes, which
     need not be those that ops infer: stage 9 chooses strides."""
 
-    def results(self, values: list[Value]) -> list[ArrayValue | None]:
+    def results(self, values: list[Value], reads: list[bool]) -> list[ArrayValue | None]:
         """Returns the graph's outputs for the values of the inputs that are read. Empties the list
         (BOX-1)."""
         rest = iter(values)
-        self._inputs = [next(rest) if read else None for read in is_read(self.graph)][::-1]
+        self._inputs = [next(rest) if read else None for read in reads][::-1]
         values.clear()
         found: list[ArrayValue | None] = self._run_nodes()
         return found
 
     def placeholder(self, target: Any, args: tuple[Any, ...]) -> Any:
         """The next input. One that nothing reads has no memory."""
-        value, meta = self._inputs.pop(), self.node.meta
-        buffer, start = value if type(value) is tuple else (value, 0)
-        return ArrayValue(buffer, meta, start)  # type: ignore[arg-type]
+        buffer, start = window_of(self._inputs.pop())
+        return ArrayValue(buffer, self.node.meta, start)  # type: ignore[arg-type]
 
     def call(self, target: Any, args: tuple[Any, ...]) -> Any:
         """The result of an op, with the meta of its node."""

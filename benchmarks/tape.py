@@ -115,8 +115,8 @@ def measure(blocks: int, rounds: int, backend: str) -> dict[str, float]:
         _backward(model, tapes)
     matcher = tapes._recent[0]
     whole: Any = matcher.whole
-    kernels = whole.call
-    compute = kernels.compact if whole.is_compact else kernels
+    kernels = whole.kernels
+    compute = kernels.called
     for _ in range(rounds):
         roots = _roots(model.loss())
         again = partial(matcher.match, roots, None, True, True)
@@ -133,7 +133,7 @@ def measure(blocks: int, rounds: int, backend: str) -> dict[str, float]:
         note("replay", min(replays))
         _compute_by(whole, _stop)
         note("match", min([_timed(partial(_stopped, again)) for _ in range(20)]))
-        whole.call = kernels
+        whole.kernels = kernels
     medians = {name: statistics.median(of) / count for name, of in found.items()}
     return {"nodes": count, **medians}
 
@@ -154,7 +154,7 @@ def _looked(roots: Any) -> None:
 
 def _compute_by(whole: Any, function: Callable[..., Any]) -> None:
     """Makes a known tape call `compute` in place of its kernels."""
-    whole.call = SimpleNamespace(compact=function) if whole.is_compact else function
+    whole.kernels = SimpleNamespace(called=function)
 
 
 def _results_of(whole: Any, compute: Callable[..., Any], run: Callable[[], Any]) -> Any:

@@ -230,8 +230,3 @@ def saved_roles(node: CompiledBackward) -> list[Saved]:
     """The roles of a compiled call's saved values, in the order of its slots."""
     variants: Any = node.plan.variants
     return [each.role for each in variants.graph.placeholders if isinstance(each.role, Saved)]
-
-
-def window_of(value: Any) -> tuple[Any, int]:
-    """The window of a compiled call's saved value, which may be a bare array."""
-    return value if type(value) is tuple else (value, 0)

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import attrs
 
+from aotlite.backends.calling_convention import Run, Value, as_value, window_of
 from aotlite.compiled_autograd.dynamic.sizes import Numbers
-from aotlite.compiled_autograd.node_signatures import is_released, records_of, saver_of, window_of
+from aotlite.compiled_autograd.node_signatures import is_released, records_of, saver_of
 from aotlite.compiled_autograd.recorder import Place, note_forward
 from aotlite.eager.autograd.nodes.op_nodes import replay
 from aotlite.eager.autograd.nodes.saved_tensors import SavedTensor
@@ -104,7 +105,7 @@ class SegmentRecording:
 class Segment(SegmentRecording):
     """A recording whose graph is pure and compiled."""
 
-    run: Callable[[list[Any]], list[Any]] | None
+    run: Run | None
     shared: bool
     """Whether a result may be on memory of an input."""
 
@@ -113,16 +114,16 @@ class Segment(SegmentRecording):
 
         Raises AutogradError, before anything has changed, for a saved value that was written.
         """
-        windows = self._windows(nodes, state)
+        values = self._values(nodes, state)
         metas = [value.meta for value in self.graph.outputs] if self.graph is not None else []
         if not state.retain:
             for number, _ in self.kept:
                 nodes[number].release()
         found: list[Any] = []
         if self.run is not None:
-            buffers = {id(window[0]) for window in windows} if self.shared else ()
+            buffers = {id(window_of(value)[0]) for value in values} if self.shared else ()
             try:
-                results = self.run(windows)
+                results = self.run.called(values)
             except Exception as error:
                 note_forward(error, [(number, nodes[number]) for number in self.numbers])
                 raise
@@ -132,29 +133,34 @@ class Segment(SegmentRecording):
             del results
         self._deliver(nodes, state, found)
 
-    def _windows(self, nodes: Sequence[TapeNode], state: State) -> list[Any]:
+    def _values(self, nodes: Sequence[TapeNode], state: State) -> list[Value]:
+        """The values of the graph's inputs that are read (`backends.calling_convention`)."""
         for number, absent in self.kept:
             node = nodes[number]
             if is_released(node):
                 raise released(node.name())
             if type(node) is CompiledBackward:
                 node.check(absent)
+        if self.run is None or self.graph is None:
+            return []
         saved: dict[int, Any] = {}
-        windows = []
-        for place in self.places:
+        values = []
+        inputs = zip(self.places, self.graph.placeholders, self.run.reads, strict=True)
+        for place, of, read in inputs:
             if place[0] != "saved":
                 tensor = state.at(place)
+                value = tensor.storage.buffer, tensor.offset
             else:
                 number = place[1]
                 if number not in saved:
                     saved[number] = saved_by(nodes[number])
                 value = saved[number][place[2]]
-                if type(value) is not SavedTensor:
-                    windows.append(window_of(value))
-                    continue
-                tensor = value.unpack(nodes[number])
-            windows.append((tensor.storage.buffer, tensor.offset))
-        return windows
+                if type(value) is SavedTensor:
+                    tensor = value.unpack(nodes[number])
+                    value = tensor.storage.buffer, tensor.offset
+            if read:
+                values.append(as_value(value, of.meta))
+        return values
 
     def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Any]) -> None:
         values = _Delivered(found, state)

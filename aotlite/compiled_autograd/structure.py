@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.calling_convention import window_of
 from aotlite.compiled_autograd.node_signatures import (
     CLOSED,
     Form,
@@ -27,7 +28,6 @@ from aotlite.compiled_autograd.node_signatures import (
     is_plain,
     records_of,
     saver_of,
-    window_of,
 )
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.base.tape.node import LAST, Edge, TapeNode

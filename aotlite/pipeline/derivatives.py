@@ -155,8 +155,6 @@ def orders_of(
     bases: Sequence[Any],
     derivable: Derivable,
     compilation: Compilation,
-    *,
-    is_compact: bool,
 ) -> Derivatives:
     """The higher orders of a backward, or the reason why it has none."""
     if compilation.options.saved_hooks is not None:
@@ -167,7 +165,7 @@ def orders_of(
     if partition.backward is None:
         return Derivatives()
     alone = compilation.of_derivatives()
-    higher = HigherOrders(alone, bases, derivable.reads, is_compact)
+    higher = HigherOrders(alone, bases, derivable.reads)
     splits = derivable.is_linear
     orders = higher.of(both.kept_tape, partition, {}, both.backward.reads, splits=splits)
     return Derivatives(orders, "" if splits else NOT_LINEAR, splits)
@@ -186,8 +184,6 @@ class HigherOrders:
     """The synthetic bases of its convention."""
     reads: Reads
     """Which forward values derivatives may read."""
-    is_compact: bool
-    """Saved values are passed as arrays, not windows (`backends.calling_convention`)."""
     numbering: ValueNumbering = attrs.field(init=False, factory=ValueNumbering)
     _lock: Any = attrs.field(init=False, factory=lock)
 
@@ -324,7 +320,6 @@ class HigherOrders:
             Joint(graph, known, layouts=layouts),
             (),
             (),
-            is_compact=self.is_compact,
             copied_on_write=partition.copied_on_write,
             byte_checked=partition.byte_checked,
             derivatives=Derivatives(

@@ -33,7 +33,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Run
+from aotlite.backends.calling_convention import Run
 from aotlite.eager.base.modes import outside_regions
 from aotlite.eager.base.unsupported import raising_refusals
 from aotlite.ir.collector import collector_paused
@@ -126,7 +126,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
     # 9 and 10: callables, and the entry that calls them
     guarded_values = guarded_values_of(request.leaves, captured, meta, calling.bases, partition)
     lowered = _lowered(partition, meta, both, calling, derivable, compilation)
-    partition, run, is_compact, backward = lowered
+    partition, run, backward = lowered
     meta = attrs.evolve(meta, bases=tuple([attrs.evolve(b, node=None) for b in meta.bases]))
     guarded = stages["runtime"](
         RuntimePlan(
@@ -139,7 +139,6 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             sets_generator=calling.sets_generator,
             forward=partition.forward,
             run=run,
-            is_compact=is_compact,
             fast_paths=options.fast_paths,
             backward=backward,
             result_spec=captured.containers.spec,
@@ -192,19 +191,14 @@ def _lowered(
     calling: Convention,
     derivable: derivatives.Derivable,
     compilation: Compilation,
-) -> tuple[Partition, Run, bool, BackwardPlan | None]:
-    """Stage 9: the partition with reported strides, the forward as a callable, whether both halves
-    take arrays in place of windows, and the plan of the backward, which is lowered when it runs."""
+) -> tuple[Partition, Run, BackwardPlan | None]:
+    """Stage 9: the partition with reported strides, the compiled forward, and the plan of the
+    backward, which is lowered when it runs."""
     partition, run = lowering.lowered_forward(partition, meta, compilation)
     compiler = lowering.backward_compiler(partition, compilation)
-    is_compact = lowering.is_compact(run, compiler, compilation.options)
-    orders = derivatives.orders_of(
-        both, partition, calling.bases, derivable, compilation, is_compact=is_compact
-    )
-    backward = lowering.planned_backward(
-        partition, meta, both, compiler, compilation, orders, is_compact=is_compact
-    )
-    return partition, run, is_compact, backward
+    orders = derivatives.orders_of(both, partition, calling.bases, derivable, compilation)
+    backward = lowering.planned_backward(partition, meta, both, compiler, compilation, orders)
+    return partition, run, backward
 
 
 def _failure(both: Joint) -> str:

@@ -13,7 +13,6 @@ from aotlite.backends.functions import ArrayFunctionBackend
 from aotlite.backends.protocol import Backend
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Primal, Saved
-from aotlite.pipeline.options import Options
 from aotlite.pipeline.partitioning import static_roles
 from aotlite.pipeline.request import Compilation
 from aotlite.stages.records.backward.joint import Joint
@@ -81,12 +80,6 @@ def lowered_forward(
     return with_reported_strides(backend.name, partition, run), run
 
 
-def is_compact(run: Any, compiler: Backend, options: Options) -> bool:
-    """Whether entries call both halves by `compact`, with arrays (`calling_convention`)."""
-    is_asked = options.fast_paths and hasattr(run, "compact")
-    return is_asked and getattr(compiler, "is_compact", False)
-
-
 def planned_backward(
     partition: Partition,
     meta: FunctionMeta,
@@ -94,8 +87,6 @@ def planned_backward(
     compiler: Backend,
     compilation: Compilation,
     derivatives: Derivatives,
-    *,
-    is_compact: bool,
 ) -> BackwardPlan | None:
     """The plan of a partition's backward, for the runtime; None without one.
     `derivatives` come from `orders_of`."""
@@ -108,7 +99,6 @@ def planned_backward(
         meta.families,
         copied_on_write=partition.copied_on_write,
         byte_checked=partition.byte_checked,
-        is_compact=is_compact,
         derivatives=derivatives,
         number=compilation.number,
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.cpu.compiled_program import execution, key_of_text, text_of
 from aotlite.backends.cpu.emit.c_text import ProgramText
 from aotlite.backends.cpu.graph_cache import remember, remembered
@@ -32,7 +33,6 @@ from aotlite.backends.native.compiler import failure_reports
 from aotlite.backends.native.compiler.toolchain import compiler_problem, find_compiler, is_known
 from aotlite.backends.native.libraries.background import in_background
 from aotlite.backends.native.warn_once import warn_once
-from aotlite.backends.protocol import Run
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.arrays.device import CPU as CPU_DEVICE
 from aotlite.ir.deferred import deferred
@@ -63,8 +63,6 @@ class CpuBackend:
     contract: bool = attrs.field(default=True, kw_only=True)
 
     name = "cpu"
-    is_compact = True
-    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.cuda.driver.driver_protocol import Driver
 from aotlite.backends.cuda.driver.driver_registry import device_of, driver_of
 from aotlite.backends.cuda.driver.nvrtc import FLAGS
@@ -28,7 +29,6 @@ from aotlite.backends.cuda.passes.mixed_precision_products import narrowed
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.backends.loops.program import LoopProgram
-from aotlite.backends.protocol import Run
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
@@ -62,8 +62,6 @@ class CudaBackend:
     graphs: DeviceGraphs | None = attrs.field(default=None, kw_only=True)
 
     name = "cuda"
-    is_compact = True
-    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

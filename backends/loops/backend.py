@@ -6,13 +6,13 @@ It needs no compiler, and is the oracle with which compiled kernels are compared
 
 from __future__ import annotations
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.loops.interpreter.program_interpreter import interpreted
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.lowering.expansion import expand
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import LoopProgram
 from aotlite.backends.loops.program_run import ProgramRun
-from aotlite.backends.protocol import Run
 from aotlite.backends.threads import get_num_threads
 from aotlite.ir.graph import Graph
 
@@ -21,8 +21,6 @@ class LoopsBackend:
     """Runs graphs as loop programs on the interpreter."""
 
     name = "loops"
-    is_compact = True
-    """Its callables have `compact` (`backends.calling_convention`)."""
     fuses = True
     trusted = True
 

@@ -1,4 +1,4 @@
-"""A loop program as a backend's callable, on windows and on arrays (`compact`).
+"""A loop program as a `Run`.
 
 For each program it writes straight-line Python that makes an array for each buffer of the caller,
 calls `execute` once, and returns the results. Of one input that is strided and one result:
@@ -22,21 +22,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import compress
 from typing import Any
 
 import attrs
 import numpy as np
 
-from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.calling_convention import (
+    Run,
+    Value,
+    is_read,
+    returned_as_arrays,
+    travels_as_array,
+)
 from aotlite.backends.loops.interpreter.program_interpreter import strided
 from aotlite.backends.loops.program import BufferKind, LoopProgram, Placed, ProgramBuffer, slots
-from aotlite.backends.protocol import Window
 from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.errors import GraphError, out_of_memory
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph
-from aotlite.ir.meta import TensorMeta
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 Allocator = Callable[[tuple[int, ...], Any], Callable[[], Any]]
@@ -73,8 +76,8 @@ class Kernels:
 _FRESH = partial(partial, np.empty)
 
 
-class ProgramRun:
-    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
+class ProgramRun(Run):
+    """A loop program that is computed by `execute`."""
 
     def __init__(
         self,
@@ -83,14 +86,11 @@ class ProgramRun:
         execute: Execute,
         allocator: Allocator = _FRESH,
     ) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.program = program
-        self.reads = is_read(graph)
-        """For each input whether it is read: `compact` takes these inputs alone."""
-        self.reads_all = all(self.reads)
         writer = _Writer(graph, program, allocator)
         self._scope = writer.scope
-        self.compact, self.source = writer.function()
+        self.call, self.source = writer.function()
         self._scope["refused"] = self._raise
         self.kernels = Kernels(lambda: program)
         self.use(execute)
@@ -120,31 +120,9 @@ class ProgramRun:
             "expected one of its ops to raise; please report this as a bug of aotlite"
         )
 
-    def __call__(self, given: list[Window]) -> list[Window | None]:
-        windows = list(compress(given, self.reads))
-        given.clear()
-        read = compress(self.graph.placeholders, self.reads)
-        values = [
-            _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
-            for window, node in zip(windows, read, strict=True)
-        ]
-        return [
-            (value, 0) if type(value) is np.ndarray else value for value in self.compact(values)
-        ]
-
-    # --- compact
-    def read_of(self, values: list[Value]) -> list[Value]:
-        """Returns, of the values of all inputs, those that `compact` takes."""
-        return list(compress(values, self.reads))
-
-
-def _array(window: Window, meta: TensorMeta) -> Any:
-    buffer, start = window
-    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
-
 
 class _Writer:
-    """Writes the Python function `compact`."""
+    """Writes the Python function `call`."""
 
     def __init__(self, graph: Graph, program: LoopProgram, allocator: Allocator) -> None:
         self.graph = graph

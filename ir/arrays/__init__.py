@@ -96,8 +96,13 @@ class ArrayBackend(Protocol):
 def copied(arrays: ArrayBackend, source: Any, meta: ArrayGeometry) -> Buffer:
     """A copy of `source` in a new buffer, with the geometry of `meta`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
-    arrays.copy(arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0), source)
+    arrays.copy(array_over(arrays, buffer, meta), source)
     return buffer
+
+
+def array_over(arrays: ArrayBackend, buffer: Buffer, meta: ArrayGeometry, start: int = 0) -> Array:
+    """The array with the geometry of `meta` over a buffer, from its element `start` on."""
+    return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
 
 
 def kernel_on(arrays: ArrayBackend, kernel: Callable[..., Any]) -> Callable[..., Any]:

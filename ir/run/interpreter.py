@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.ir.arrays import copied, kernel_on
+from aotlite.ir.arrays import array_over, copied, kernel_on
 from aotlite.ir.dtypes import uint8, uint64
 from aotlite.ir.effects import EffectOp, TokenOp, library_of
 from aotlite.ir.errors import (
@@ -85,9 +85,7 @@ class ArrayValue:
         """The library's array of this view; it shares the buffer's memory."""
         if self._array is None:
             meta = self.meta
-            self._array = meta.device.arrays.strided(
-                self.buffer, meta.dtype, meta.shape, meta.stride, self.start
-            )
+            self._array = array_over(meta.device.arrays, self.buffer, meta, self.start)
         return self._array
 
     def window(self, meta: TensorMeta, start: int) -> ArrayValue:

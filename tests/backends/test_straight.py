@@ -52,7 +52,7 @@ def buffer_of(value: Any) -> Any:
 
 
 def results(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """What a compact face returned: array, steps, bytes of the buffer, where in it it starts."""
+    """What a run returned: array, steps, bytes of the buffer, where in it it starts."""
     found: list[Any] = []
     for node, as_array, value in zip(graph.outputs, returned_as_arrays(graph), values, strict=True):
         if value is None:
@@ -81,7 +81,7 @@ def same(a: Any, b: Any) -> bool:
 def assert_both_forms_agree(graph: Graph, arrays: Sequence[Any], label: str) -> None:
     by_nodes: Any = REFERENCE.compile(graph)
     its = lent(graph, arrays)
-    expected = results(graph, NUMPY.quiet(by_nodes.compact, its))
+    expected = results(graph, NUMPY.quiet(by_nodes.call, its))
     for chunk in (CHUNK, 2) if len(graph.nodes) > 4 else (CHUNK,):
         _assert_straight(graph, arrays, label, expected, chunk)
 

@@ -217,17 +217,17 @@ def test_what_was_saved_is_let_go_by_the_kernels() -> None:
         for _ in range(3):
             loss().backward()
     whole: Any = tapes._recent[0].whole
-    compute = whole.call.compact
+    compute = whole.kernels.called
     gone: list[bool] = []
 
-    def compact(values: list[Any]) -> Any:
+    def called(values: list[Any]) -> Any:
         found = compute(list(values))
         held = [weakref.ref(value) for value in values]
         values.clear()
         gone.extend(each() is None for each in held)
         return found
 
-    whole.call = SimpleNamespace(compact=compact)
+    whole.kernels = SimpleNamespace(called=called)
     gc.disable()
     try:
         with enable(tapes):

@@ -74,8 +74,8 @@ def test_a_graph_holds_no_more_values_than_it_needs_at_once(plan: list[tuple[int
     least = most_alive(graph)
     assert peak(run, lambda array: (array, 0)) < least + 2.5
     for _ in range(3):
-        assert peak(run.compact, lambda array: array) < least + 2.5
-    assert peak(run.compact, lambda array: array) < least + 0.5
+        assert peak(run.call, lambda array: array) < least + 2.5
+    assert peak(run.call, lambda array: array) < least + 0.5
 
 
 @pytest.mark.rules("BOX-2")

@@ -43,7 +43,7 @@ PARTS = (
     ("check", ("if not (",)),
     ("refuse", ("raise read_only(",)),
     ("edges", ("edges = (", "ends = [")),
-    ("forward", ("quiet_call(run.compact", "= run(")),
+    ("forward", ("quiet_call(run.call", "= run.call(")),
     ("history", ("node = CompiledBackward(",)),
     ("writes", ("take_history(", "write_window(", "write_seen(", ".array[...] = ")),
     ("versions", (".storage.version = ",)),

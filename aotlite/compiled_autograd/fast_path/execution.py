@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from aotlite.backends.calling_convention import is_read, travels_as_array
+from aotlite.backends.calling_convention import array_of, travels_as_array, window_of
 from aotlite.compiled_autograd.execution import Program, Tape
 from aotlite.compiled_autograd.fast_path.saved import ARRAY, CHECKED, WINDOW, SavedChecks, Slot
 from aotlite.compiled_autograd.fast_path.topology import Reached, Way
-from aotlite.compiled_autograd.node_signatures import window_of
 from aotlite.compiled_autograd.recorder import note_forward
 from aotlite.compiled_autograd.segment import Segment
 from aotlite.compiled_autograd.structure import Roots
@@ -22,7 +21,6 @@ from aotlite.eager.autograd.leaf_backward import collect, collect_windows
 from aotlite.eager.autograd.nodes.accumulate_grad import AccumulateGrad
 from aotlite.eager.autograd.nodes.op_nodes import NO_RESULTS, OpNode
 from aotlite.eager.base.new_tensors import tensors_over
-from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.s10_runtime.backward.node import CompiledBackward
@@ -45,13 +43,11 @@ def is_whole(tape: Tape, program: Program) -> bool:
 
 def uses_of(segment: Segment) -> list[int]:
     """For each input of a segment: passed as an array or a window, or only checked."""
-    compact = hasattr(segment.run, "compact")
-    assert segment.graph is not None
+    assert segment.graph is not None and segment.run is not None
     found = []
-    for node, read in zip(segment.graph.placeholders, is_read(segment.graph), strict=True):
+    for node, read in zip(segment.graph.placeholders, segment.run.reads, strict=True):
         meta: Any = node.meta
-        as_array = compact and travels_as_array(meta)
-        found.append(ARRAY if as_array and read else WINDOW if read or not compact else CHECKED)
+        found.append(CHECKED if not read else ARRAY if travels_as_array(meta) else WINDOW)
     return found
 
 
@@ -78,9 +74,7 @@ class WholeRun:
     """The execution plan of a matched tape. A node's row is its index in `Way.numbers`."""
 
     def __init__(self, tape: Tape, segment: Segment, way: Way, kept: SavedChecks) -> None:
-        self.call: Any = segment.run
-        """The kernels."""
-        self.is_compact = hasattr(segment.run, "compact")
+        self.kernels: Any = segment.run
         rows = {number: row for row, number in enumerate(way.numbers)}
         self.numbers = way.numbers
         """The numbers of the nodes, row by row."""
@@ -174,7 +168,7 @@ class WholeRun:
             for row in self.calls:
                 nodes[row].release()
         try:
-            found = NUMPY.quiet(self.call.compact, values) if self.is_compact else self.call(values)
+            found = self.kernels.called(values)
         except Exception as error:
             note_forward(error, zip(self.numbers, nodes, strict=True))
             raise
@@ -202,10 +196,8 @@ class WholeRun:
             value = nodes[row].saved[place]
             if use == WINDOW:
                 value = window_of(value)
-            elif type(value) is tuple:
-                value = meta.device.arrays.strided(
-                    value[0], meta.dtype, meta.shape, meta.stride, value[1]
-                )
+            else:
+                value = array_of(value, meta)
             values.append(value)
         given = list(self.arrange(values))
         values.clear()  # the kernels free each value after its last read

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.python_source import listed
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.rng.generator import Refusing
@@ -31,22 +32,21 @@ _HINT = (
 def run_call(
     source: FunctionSource,
     graph: Graph,
-    run: str,
+    run: Run,
     given: str,
     storages: Iterable[str],
     *,
     draws: bool,
-    compact: bool,
 ) -> str:
     """The expression that runs a graph: by `run_isolated` if the graph has effects."""
-    function, args = (f"{run}.compact", given) if compact else (run, given)
+    function, args = "run.call", given
     if any(map(is_effect, graph.nodes)):
         source.use(run_isolated)
         source.scope["ref"] = ref
         refs = [f"ref({each})" for each in dict.fromkeys(storages)]
         args = f"{function}, {args}, {listed(refs) if refs else '()'}, {draws}, {graph.name!r}"
         function = "run_isolated"
-    return f"quiet_call({function}, {args})" if compact else f"{function}({args})"
+    return f"{function}({args})" if run.runs_user_code else f"quiet_call({function}, {args})"
 
 
 def run_isolated(

@@ -30,8 +30,6 @@ class RuntimePlan:
     """The graph returns the generator's state after a call (RNG-6)."""
     forward: Graph
     run: Any
-    is_compact: bool
-    """Forward and backward are called by their compact faces (`backends.calling_convention`)."""
     fast_paths: bool
     """False selects the general code, which does the same more slowly."""
     backward: BackwardPlan | None

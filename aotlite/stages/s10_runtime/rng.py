@@ -63,11 +63,6 @@ class RngWriter:
         reads = any(type(node.role) is BackwardSeed for node in graph.placeholders)
         return cls(source, reads=reads, consumed=0 if after is None else after.consumed(absent))
 
-    def call(self, line: str) -> None:
-        """Adds the line of the run, for a backend without a compact face."""
-        undo = self.on_error()
-        self.source.add(*(["try:", f"    {line}", *undo] if undo else [line]))
-
     def begin(self) -> None:
         """Adds the lines that set `seed` and `offset` and advance the generator."""
         if not self.reads and self.consumed is not None:
@@ -89,11 +84,9 @@ class RngWriter:
         place = f"int(seed), int(offset), {self.consumed}"
         return ["except BaseException:", f"    generator.give_back({place})", "    raise"]
 
-    def inputs(self, *, is_compact: bool) -> list[str]:
+    def inputs(self) -> list[str]:
         """Expressions for the graph's last inputs, seed and offset, if it takes them."""
-        if not self.reads:
-            return []
-        return ["seed", "offset"] if is_compact else ["(seed, 0)", "(offset, 0)"]
+        return ["seed", "offset"] if self.reads else []
 
     def end(self, seed: str | None, offset: str) -> None:
         """Adds the line that sets the generator, if the graph returns its state."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from keyword import iskeyword
 from typing import Any
 
+from aotlite.backends.calling_convention import Run
 from aotlite.backends.python_source import PythonSource
 from aotlite.eager.base.tape.view_chain import ViewChain
 from aotlite.ir.arrays import QUIET, quiet_context
@@ -31,8 +32,14 @@ class FunctionSource(PythonSource):
         exact = type(value) in (int, bool, type(None)) and abs(value or 0) < 1 << 64
         return repr(value) if exact else self.constant(value, "V", words(value))
 
-    def add_quiet_call(self, line: str, *on_error: str) -> None:
-        """Adds a line in which `quiet_call(function, *args)` calls without NumPy's warnings."""
+    def add_call(self, run: Run, line: str, *on_error: str) -> None:
+        """Adds the line in which a compiled graph is called, and lines for its errors.
+
+        In aotlite's code `quiet_call(function, *args)` calls without NumPy's warnings.
+        """
+        if run.runs_user_code:
+            self.add(*(["try:", f"    {line}", *on_error] if on_error else [line]))
+            return
         self.scope["QUIET"] = QUIET
         self.use(quiet_context)
         self.add("try:", "    quiet_call = QUIET.pop()")

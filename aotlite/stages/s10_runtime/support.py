@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from aotlite.backends.calling_convention import array_of
 from aotlite.eager.autograd.differentiable_views import (
     accumulator,
     edge_of,
@@ -133,10 +134,7 @@ def write_window(target: Tensor, window: tuple[Any, int], meta: TensorMeta) -> N
     """Copies the bytes of a window into the target; none if it is the target's memory (RT-4)."""
     buffer, start = window
     if buffer is not target.storage.buffer or start != target.offset:
-        arrays = meta.device.arrays
-        arrays.copy(
-            target._data, arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
-        )
+        meta.device.arrays.copy(target._data, array_of(window, meta))
 
 
 def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None:
@@ -144,11 +142,8 @@ def write_seen(target: Tensor, value: Any, meta: TensorMeta, first: int) -> None
 
     `value` is an array or a window; it starts `first` elements from the tensor's first one.
     """
-    arrays, layout = meta.device.arrays, (meta.dtype, meta.shape, meta.stride)
-    place = arrays.strided(target.storage.buffer, *layout, target.offset + first)
-    if type(value) is tuple:
-        value = arrays.strided(value[0], *layout, value[1])
-    arrays.copy(place, value)
+    place = target.storage.buffer, target.offset + first
+    meta.device.arrays.copy(array_of(place, meta), array_of(value, meta))
 
 
 def is_simple(view: ViewFacts) -> bool:

@@ -1,18 +1,20 @@
-"""Stage 9, lower: a backend compiles a pure graph into a callable.
+"""Stage 9, lower: a backend compiles a pure graph into a `Run`.
 
-Input: a verified pure graph and a backend. Output: a callable on a list of windows, (buffer, start)
-pairs; it may empty the list (`backends.protocol`). That of aotlite's own backends has a second
-form, `compact`, which takes arrays and which entries call (LOW-9). Errors of a backend name it.
-The outputs of a backend that is not aotlite's own are checked at each call (LOW-6).
+Input: a verified pure graph and a backend. Output: a `Run`, whose `call` takes and returns arrays
+and windows (`backends.calling_convention`, LOW-9). A backend of a user's may give a function on
+windows, which is put into one, and whose results are checked at each call (LOW-6). Errors of a
+backend name it.
 Spec: `specs/s9_lower.md`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
-from aotlite.backends.protocol import Backend, Run, Window, checked_run
-from aotlite.backends.reference import ReferenceBackend
+from aotlite.backends.calling_convention import Run, Value
+from aotlite.backends.protocol import Backend, as_run
 from aotlite.eager.base.modes import STATE, modes_kept
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.errors import AotliteError, BackendError, noted, out_of_memory
@@ -26,7 +28,7 @@ def lower(graph: Graph, backend: Backend) -> Run:
     runs out meanwhile."""
     try:
         with modes_kept(), collector_paused():  # a backward is lowered long after its forward
-            run = backend.compile(graph)
+            made = backend.compile(graph)
     except AotliteError as error:
         error.add_note(f"raised by backend {backend.name!r} on graph {graph.name}")
         raise
@@ -41,32 +43,33 @@ def lower(graph: Graph, backend: Backend) -> Run:
             ),
             str(error),
         ) from error
-    if not callable(run):
+    if not callable(made):
         raise BackendError(
-            f"lower: backend {backend.name!r} gave {run!r} for graph {graph.name}, expected a "
+            f"lower: backend {backend.name!r} gave {made!r} for graph {graph.name}, expected a "
             "callable"
         )
-    if isinstance(backend, ReferenceBackend) or hasattr(run, "compact"):
-        return run  # these compute on arrays only: grad mode does not matter
-    trusted = getattr(backend, "trusted", False)
-    checked = run if trusted else checked_run(backend.name, graph, run)
+    run = as_run(backend.name, graph, made, trusted=getattr(backend, "trusted", False))
+    if not run.runs_user_code:
+        return run  # it computes on arrays only: grad mode does not matter
+    guarded = copy(run)
     of = f"backend: {backend.name!r} on graph {graph.name}"
-    called: Any = _with_grad_off(watched(of, graph, checked))
-    called.output_strides = getattr(run, "output_strides", None)  # SAV-6
-    return called
+    guarded.call = _with_grad_off(watched(of, graph, run.call))
+    return guarded
 
 
-def _with_grad_off(run: Run) -> Run:
-    """The callable in grad mode off: a backend that computes on tensors builds no tape (GEN-6)."""
+def _with_grad_off(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function in grad mode off: a backend that computes on tensors builds no tape (GEN-6)."""
 
-    def call(windows: list[Window]) -> list[Window | None]:
+    def called(values: list[Value]) -> list[Value]:
         mode = STATE.grad_mode
         if not mode:
-            return run(windows)
+            found: list[Value] = call(values)
+            return found
         STATE.grad_mode = False
         try:
-            return run(windows)
+            found = call(values)
+            return found
         finally:
             STATE.grad_mode = mode
 
-    return call
+    return called

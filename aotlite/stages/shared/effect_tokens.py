@@ -15,7 +15,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Backend, Run, Window, checked_run
+from aotlite.backends.calling_convention import Run, Value, as_value
+from aotlite.backends.protocol import Backend, WindowFunction, as_run
 from aotlite.ir.effects import TOKEN, EffectOp, new_token
 from aotlite.ir.errors import TokenError, noted
 from aotlite.ir.graph import Copy, Graph, Node, Phase, map_nodes, output_node
@@ -295,41 +296,49 @@ class LiftedBackend:
     A call passes dummy tokens, and drops the returned ones.
     """
 
-    is_compact = False
-
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.name = backend.name
         self.trusted = getattr(backend, "trusted", False)
 
-    def compile(self, graph: Graph) -> Run:
-        """Compiles the lifted graph; the callable has the signature of the unlifted one."""
+    def compile(self, graph: Graph) -> Run | WindowFunction:
+        """Compiles the lifted graph; the run has the inputs and outputs of the unlifted one."""
         if not has_tokens(graph):
             return self.backend.compile(graph)
         whole = lifted(graph)
-        run: Any = self.backend.compile(whole)
-        if not callable(run):
-            return run  # stage 9 raises for it
-        checked = run if self.trusted else checked_run(self.name, whole, run)
-        return _Wrapped(checked, whole, getattr(run, "output_strides", None))
+        made = self.backend.compile(whole)
+        if not callable(made):
+            return made  # stage 9 raises for it
+        return UnliftedRun(graph, as_run(self.name, whole, made, trusted=self.trusted))
 
 
-class _Wrapped:
+class UnliftedRun(Run):
     """A compiled graph with tokens, called without (TOK-2)."""
 
-    def __init__(self, run: Run, graph: Graph, strides: Any) -> None:
-        self.run = run
-        roles = [node.role for node in graph.placeholders]
-        self._taken = [i for i, role in enumerate(roles) if isinstance(role, _TOKENS)]
-        self._kept = [i for i, r in enumerate(graph.output_roles) if not isinstance(r, _TOKENS)]
+    def __init__(self, graph: Graph, lifted: Run) -> None:
+        super().__init__(graph)
+        self.lifted = lifted
+        self.runs_user_code = lifted.runs_user_code
+        inputs = lifted.graph.placeholders
+        pairs = zip(inputs, lifted.reads, strict=True)
+        self.reads = [read for node, read in pairs if not isinstance(node.role, _TOKENS)]
+        self._tokens = [
+            node.meta if isinstance(node.role, _TOKENS) else None
+            for node in lifted.read_among(inputs)
+        ]
+        """For each input that is read its meta if it is a token, else None."""
+        roles = lifted.graph.output_roles
+        self._kept = [i for i, role in enumerate(roles) if not isinstance(role, _TOKENS)]
+        strides = lifted.output_strides
         self.output_strides = None if strides is None else self._inner(list(strides))
 
-    def __call__(self, windows: list[Window]) -> list[Window | None]:
-        given = list(windows)
-        windows.clear()
-        for place in self._taken:
-            given.insert(place, (new_token(), 0))
-        return self._inner(self.run(given))
+    def call(self, values: list[Value]) -> list[Value]:
+        rest = iter(values)
+        given = [
+            next(rest) if meta is None else as_value(new_token(), meta) for meta in self._tokens
+        ]
+        values.clear()
+        return self._inner(self.lifted.call(given))
 
     def _inner(self, values: Sequence[Any]) -> list[Any]:
         return [values[i] for i in self._kept]

@@ -15,9 +15,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from aotlite.backends.calling_convention import Window
 from aotlite.backends.cpu.runtime.runtime_library import Runtime, load_runtime
 from aotlite.backends.native.libraries.shared_library import LibraryFunction
-from aotlite.backends.protocol import Window
 from aotlite.ir.errors import BackendError
 
 Launch = Callable[[list[np.ndarray | Window]], int]

@@ -22,14 +22,13 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.calling_convention import Value
+from aotlite.backends.calling_convention import Run, Value
 from aotlite.backends.cuda.driver.driver_protocol import PER_THREAD, DeviceGraph, Driver
 from aotlite.backends.cuda.execution.launch_code import CudaRun
 from aotlite.backends.cuda.execution.launch_plan import LINE
 from aotlite.backends.cuda.execution.leases import lent
 from aotlite.backends.loops.program import BufferKind, Extern, Gemm, writes
 from aotlite.backends.native.warn_once import warn_once
-from aotlite.backends.protocol import Window
 from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.dtypes import uint8
@@ -146,17 +145,15 @@ class _OwnRecordings(threading.local):
         self.known: list[RecordedGraph] = []
 
 
-class DeviceGraphRun:
+class DeviceGraphRun(Run):
     """A compiled graph whose calls replay recordings. Called as a `CudaRun`, with equal results."""
 
     def __init__(self, run: CudaRun, arrays: ArrayBackend, driver: Driver) -> None:
+        super().__init__(run.graph)
         self.run = run
-        self.graph = run.graph
         self.plan = run.plan
         self.kernels = run.kernels
         self.source = run.source
-        self.reads, self.reads_all = run.reads, run.reads_all
-        self.read_of = run.read_of
         self.arrays = arrays
         self.driver = driver
         self.reason = _reason(run)
@@ -177,22 +174,19 @@ class DeviceGraphRun:
         if self.reason:
             self._tell_never()
 
-    def __call__(self, given: list[Window]) -> list[Window | None]:
-        return self.run.called(given, self.compact)
-
-    def compact(self, box: list[Value]) -> list[Value]:
-        """Runs a call on arrays (`calling_convention`): replays a recording if one fits."""
+    def call(self, box: list[Value]) -> list[Value]:
+        """Replays a recording if one fits, else launches."""
         if self.reason:
-            return self.run.compact(box)
+            return self.run.call(box)
         is_current = self.driver.is_current
         if is_current is not None and not is_current():
-            found: list[Value] = self.driver.guarded(self.compact, box)
+            found: list[Value] = self.driver.guarded(self.call, box)
             return found
         stream = self.driver.current_stream()
         with pool_of(self.driver, stream).lock:
-            return self._compact(box, stream)
+            return self._call(box, stream)
 
-    def _compact(self, box: list[Value], stream: int) -> list[Value]:
+    def _call(self, box: list[Value], stream: int) -> list[Value]:
         addresses = self._addresses(box)
         recording = self._recording(box, addresses, stream)
         for seen, place in zip(self._seen, addresses, strict=True):
@@ -200,7 +194,7 @@ class DeviceGraphRun:
                 seen.add(place)
         self._calls += 1
         if recording is None:
-            return self.run.compact(box)
+            return self.run.call(box)
         return self._replayed(recording, box, addresses, stream)
 
     def _addresses(self, box: Sequence[Value]) -> list[int]:

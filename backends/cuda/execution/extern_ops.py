@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aotlite.backends.calling_convention import Window
 from aotlite.backends.loops.program import Extern, Placed, operands_of
-from aotlite.backends.protocol import Window
-from aotlite.ir.arrays import ArrayBackend
+from aotlite.ir.arrays import ArrayBackend, array_over
 
 
 def extern(step: Extern, arrays: ArrayBackend) -> Callable[[Sequence[Window]], None]:
@@ -45,6 +45,5 @@ def windows_of(step: Extern) -> list[Placed]:
 
 
 def _array(arrays: ArrayBackend, placed: Placed, window: Window) -> Any:
-    meta = placed.meta
-    buffer, start = window
-    return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
+    # Places of the program do not know their device.
+    return array_over(arrays, window[0], placed.meta, window[1])

@@ -14,9 +14,8 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays
+from aotlite.backends.calling_convention import Run, Value, array_of, as_value, returned_as_arrays
 from aotlite.backends.closing_copies import write
-from aotlite.backends.protocol import Run, Window
 from aotlite.backends.reference import REFERENCE
 from aotlite.ir.arrays.device import CPU
 from aotlite.ir.effects import TokenOp
@@ -121,54 +120,41 @@ def _device(node: Node) -> Any:
     return meta.device  # type: ignore[union-attr]
 
 
-class PartsRun:
-    """The callable of a graph in two parts: host values, device values, then writes of the host."""
+class PartsRun(Run):
+    """A graph in two parts: host values, device values, then writes of the host."""
 
     def __init__(self, graph: Graph, parts: Parts, run: Any) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.parts = parts
         self.run = run
         self.kernels = run.kernels
         self.source = run.source
-        self.reads = is_read(graph)
-        """For each input whether it is read: `compact` takes these inputs alone."""
-        self.reads_all = all(self.reads)
-        self.host: Run = REFERENCE.compile(parts.host)
+        self.host = REFERENCE.compile(parts.host)
         self._arrays = returned_as_arrays(graph)
+        self._metas = [value.meta for value in parts.host.outputs]
         on_host = {node for node in graph.placeholders if _is_on_host(node)}
         self._on_host = [node in on_host for node in graph.placeholders]
         places = {node: k for k, node in enumerate(graph.placeholders)}
         self._targets = [places[node.args[0]] for node in parts.copies]
 
-    def read_of(self, values: list[Value]) -> list[Value]:
-        """Returns, of the values of all inputs, those that `compact` takes."""
-        return list(compress(values, self.reads))
-
-    def compact(self, box: list[Value]) -> list[Value]:
-        """Runs a call on arrays (`calling_convention`)."""
+    def call(self, box: list[Value]) -> list[Value]:
+        """Runs both parts."""
         given = iter(box)
-        windows = [_window(next(given)) if read else None for read in self.reads]
+        values = [next(given) if read else None for read in self.reads]
         box.clear()
-        return [
-            _array(window, node.meta) if as_array else window
-            for window, node, as_array in zip(
-                self(windows), self.graph.outputs, self._arrays, strict=True
-            )
-        ]
-
-    def __call__(self, given: list[Any]) -> list[Any]:
-        windows = list(given)
-        given.clear()
-        values = self.host(list(compress(windows, self._on_host)))
+        found = self.host.call(self.host.read_among(list(compress(values, self._on_host))))
         first, own = len(self.parts.given), len(self.parts.returned)
-        on_device = iter(self.run([*windows, *values[:first]]))
-        on_host = iter(values[first : first + own])
-        results = list(self._merged(on_device, on_host))
+        moved = [as_value(*each) for each in zip(found[:first], self._metas[:first], strict=True)]
+        on_device = iter(self.run.call(self.run.read_among([*values, *moved])))
+        results = list(self._merged(on_device, iter(found[first : first + own])))
         for place, node, value in zip(
-            self._targets, self.parts.copies, values[first + own :], strict=True
+            self._targets, self.parts.copies, found[first + own :], strict=True
         ):
-            write(windows[place], node.args[0].meta, value, node.args[1].meta)
-        return results
+            write(values[place], node.args[0].meta, value, node.args[1].meta)
+        return [
+            array_of(value, node.meta) if as_array else value
+            for value, node, as_array in zip(results, self.graph.outputs, self._arrays, strict=True)
+        ]
 
     def _merged(self, device: Iterator[Any], host: Iterator[Any]) -> Iterator[Any]:
         returned = set(self.parts.returned)
@@ -196,15 +182,6 @@ def with_copies(graph: Graph) -> Graph:
 
 def _is_upload(node: Node) -> bool:
     return node.target is TO_DEVICE and _device(node.args[0]) is CPU and _device(node) is not CPU
-
-
-def _window(value: Value) -> Window:
-    return value if type(value) is tuple else (value, 0)
-
-
-def _array(window: Window, meta: TensorMeta) -> Any:
-    buffer, start = window
-    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
 
 
 def run_of(graph: Graph, compile_device: Callable[[Graph], Any]) -> Any:

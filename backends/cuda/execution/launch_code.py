@@ -1,4 +1,4 @@
-"""A launch plan as a backend's callable: straight-line Python, written for each program.
+"""A launch plan as a `Run`: straight-line Python, written for each program.
 
     m0, s0 = x0                                    # the input's window
     p0 = address(m0) + s0 * 4                      # its address
@@ -16,10 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import compress
 from typing import Any
 
-from aotlite.backends.calling_convention import Value, is_read, returned_as_arrays, travels_as_array
+from aotlite.backends.calling_convention import (
+    Run,
+    Value,
+    array_of,
+    is_read,
+    returned_as_arrays,
+    travels_as_array,
+)
 from aotlite.backends.cuda.driver.driver_protocol import Driver
 from aotlite.backends.cuda.emit.cuda_program import Launch
 from aotlite.backends.cuda.execution.argument_tables import maker
@@ -28,7 +34,6 @@ from aotlite.backends.cuda.execution.kernel_report import CudaKernels
 from aotlite.backends.cuda.execution.launch_plan import SLOT, Checks, LaunchPlan, buffers_of
 from aotlite.backends.loops.program import BufferKind, Extern, Gemm, Placed, ProgramBuffer
 from aotlite.backends.loops.program import MatrixWindow as Matrix
-from aotlite.backends.protocol import Window
 from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.arrays import copied
 from aotlite.ir.arrays.device import CPU, Device
@@ -39,8 +44,8 @@ from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 
-class CudaRun:
-    """A compiled graph. Called with windows; `compact` takes arrays (`calling_convention`)."""
+class CudaRun(Run):
+    """A graph that launches kernels."""
 
     def __init__(
         self,
@@ -52,15 +57,12 @@ class CudaRun:
         *,
         tf32: bool,
     ) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.plan = plan
-        self.reads = is_read(graph)
-        """For each input whether it is read: `compact` takes these inputs alone."""
-        self.reads_all = all(self.reads)
         module = driver.module(plan.kernels, plan.printed, flags)
         self.writer = LaunchWriter(graph, plan, device, driver, module, tf32=tf32)
         self.writer.scope["refused"] = self._refused
-        self.compact, self.source = self.writer.function()
+        self.call, self.source = self.writer.function()
         self.kernels = CudaKernels(
             make=lambda: plan.program,
             text=plan.printed.text,
@@ -69,35 +71,14 @@ class CudaRun:
             flags=tuple(flags),
         )
 
-    def __call__(self, given: list[Window]) -> list[Window | None]:
-        return self.called(given, self.compact)
-
-    def called(
-        self, given: list[Window], compact: Callable[[list[Value]], list[Value]]
-    ) -> list[Window | None]:
-        """Returns the results of a call with windows, by a function `compact`."""
-        values = [
-            _array(window, node.meta) if travels_as_array(node.meta) else window  # type: ignore[arg-type]
-            for window, node, read in zip(given, self.graph.placeholders, self.reads, strict=True)
-            if read
-        ]
-        given.clear()
-        return [
-            value if value is None or type(value) is tuple else (value, 0)
-            for value in compact(values)
-        ]
-
-    def read_of(self, values: list[Value]) -> list[Value]:
-        """Returns, of the values of all inputs, those that `compact` takes."""
-        return list(compress(values, self.reads))
-
     def _refused(self, values: Sequence[Value]) -> None:
         """Raises eager's error after a check has failed: runs the graph op by op to get it."""
         given = iter(values)
         inputs = []
         for node, read in zip(self.graph.placeholders, self.reads, strict=True):
             meta: Any = node.meta
-            inputs.append(_copy(next(given), meta) if read else ArrayValue(None, meta))
+            value = array_value(array_of(next(given), meta), meta) if read else None
+            inputs.append(value or ArrayValue(None, meta))
         run_graph(self.graph, *inputs)
         raise GraphError(
             f"{self.graph.name}: a check of values failed in compiled code and no op raised, "
@@ -105,17 +86,8 @@ class CudaRun:
         )
 
 
-def _copy(value: Value, meta: TensorMeta) -> ArrayValue:
-    return array_value(_array(value, meta) if type(value) is tuple else value, meta)
-
-
-def _array(window: Window, meta: TensorMeta) -> Any:
-    buffer, start = window
-    return meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
-
-
 class LaunchWriter:
-    """Writes the Python function `compact`, and its parts for device graphs."""
+    """Writes the Python function `call`, and its parts for device graphs."""
 
     def __init__(
         self,
@@ -179,7 +151,7 @@ class LaunchWriter:
         self.results = f"return [{', '.join(self._results())}]"
 
     def function(self) -> tuple[Callable[[list[Value]], list[Value]], str]:
-        """Returns `compact` and its source."""
+        """Returns `call` and its source."""
         arena = [self.arena] if self.arena else []
         filled = self._filled()
         put = [f"put(stream, arena_at + {self.plan.hosted_at}, {filled})"] if filled else []
@@ -292,7 +264,9 @@ class LaunchWriter:
             elif number is not None and node.meta.device is CPU:  # type: ignore[union-attr]
                 window = f"({', '.join(self.windows[number])})"
                 meta: Any = node.meta
-                found[number] = f"{self.source.constant(partial(_array, meta=meta), 'H')}({window})"
+                found[number] = (
+                    f"{self.source.constant(partial(array_of, meta=meta), 'H')}({window})"
+                )
         return found
 
     def _uploads(self) -> list[str]:
@@ -429,7 +403,7 @@ class LaunchWriter:
         window = f"({memory}, {self._start(placed, start)})"
         if not as_array:
             return window
-        return f"{self.source.constant(partial(_array, meta=meta), 'V')}({window})"
+        return f"{self.source.constant(partial(array_of, meta=meta), 'V')}({window})"
 
 
 def _listed(kind: str, numbers: Iterable[int]) -> str:

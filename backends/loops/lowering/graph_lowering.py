@@ -20,6 +20,7 @@ from aotlite.backends.loops.lowering.pointwise import pointwise_loops
 from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
 from aotlite.backends.loops.program import BufferKind, Extern, LoopProgram, Placed, ValueCheck
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import array_over
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.errors import AotliteError, BackendError
@@ -93,7 +94,7 @@ class _Lowering:
         meta = _meta(node)
         buffer = meta.device.arrays.allocate(meta.span, meta.dtype)
         flat = meta.device.arrays.strided(buffer, meta.dtype, (meta.span,), (1,), 0)
-        window = meta.device.arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, 0)
+        window = array_over(meta.device.arrays, buffer, meta)
         meta.device.arrays.copy(window, node.target.value)
         return self.builder.new(meta, BufferKind.CONSTANT, flat)
 

@@ -23,7 +23,7 @@ from aotlite.backends.loops.interpreter.program_interpreter import interpreted
 from aotlite.backends.loops.program import Extern, Gemm, LoopProgram, reads, writes
 from aotlite.backends.loops.program_run import ProgramRun
 from aotlite.backends.native.cache.disk_cache import DiskCache, key_of
-from aotlite.backends.protocol import Run, Window
+from aotlite.backends.protocol import Window, WindowFunction
 from aotlite.ir.arrays.cuda_devices import cuda_device, why_unavailable
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.errors import BackendError, OutOfMemoryError
@@ -64,7 +64,7 @@ class OnDevice:
     def __init__(self, device: Device) -> None:
         self.device: Any = device
 
-    def compile(self, graph: Graph) -> Run:
+    def compile(self, graph: Graph) -> WindowFunction:
         moved = graph_on(graph, self.device)
         run = EXACT.compile(moved)
 

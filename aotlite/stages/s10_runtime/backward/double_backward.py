@@ -187,9 +187,7 @@ class _Writer(BackwardWriter):
         super().__init__(plan, absent, order.forward, order.run)
         self.order = order
         # Memory that the first order reads is a saved value of this one, and unchanged.
-        self.late = BackwardMemoryWriter(
-            (), absent, self.graph, self.source, is_compact=plan.facts.is_compact
-        )
+        self.late = BackwardMemoryWriter((), absent, self.graph, self.source)
 
     def function(self) -> tuple[Any, str]:
         self._check()

@@ -79,8 +79,6 @@ class BackwardCall(Protocol):
 class BackwardFacts:
     """Facts of a backward from stages 4 to 8; read when a variant or a derivative of it is made."""
 
-    is_compact: bool
-    """The backward is called by its compact face (`backends.calling_convention`)."""
     reachable_inputs: dict[ResultRole, frozenset[SourceRole]]
     """The inputs to which the tape of each result leads."""
     receiving_inputs: dict[ResultRole, frozenset[SourceRole]]
@@ -177,7 +175,7 @@ class BackwardPlan:
 
     def left(self, values: Sequence[Value | None], closed: Absent) -> list[Value | None]:
         """The saved values that backwards without these results read; None for the others."""
-        if not closed or self.variants is None or not self.facts.is_compact:
+        if not closed or self.variants is None:
             return list(values)
         needed = self.variants.needed(closed, self)
         return [value if index in needed else None for index, value in enumerate(values)]

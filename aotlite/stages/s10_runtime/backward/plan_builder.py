@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Run
+from aotlite.backends.calling_convention import Run
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Gradient, Result, Tangent
 from aotlite.ir.meta import TensorMeta
@@ -33,7 +33,6 @@ def plan_backward(
     leaves: Container[SourceRole],
     families: Sequence[FamilyMeta],
     *,
-    is_compact: bool,
     copied_on_write: tuple[tuple[int, Any], ...] = (),
     byte_checked: tuple[tuple[int, Any], ...] = (),
     derivatives: Derivatives = NO_DERIVATIVES,
@@ -46,7 +45,6 @@ def plan_backward(
         return None
     is_leaf = [meta is None or role in leaves for role, meta in gradients]
     facts = BackwardFacts(
-        is_compact,
         both.backward.reachable_inputs,
         both.backward.receiving_inputs,
         both.backward.run_once_nodes,

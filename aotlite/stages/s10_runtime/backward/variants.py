@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.protocol import Run
+from aotlite.backends.calling_convention import Run
 from aotlite.ir.forks import UNFORKED, lock
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
@@ -34,6 +34,8 @@ class CompiledVariants:
     effects: tuple[BackwardEffect, ...] = ()
     sources: list[str] = attrs.field(factory=list)
     """The sources of the functions made so far."""
+    runs_user_code: bool = False
+    """Whether a function made so far calls a user's code, which gets all inputs."""
     whole: Step | None = None
     """The function for all tangents; None until it is made."""
     _made: dict[Absent, Step] = attrs.field(factory=dict)
@@ -41,7 +43,10 @@ class CompiledVariants:
     _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
 
     def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
-        """The numbers of the saved values that backwards without these gradients read."""
+        """The numbers of the saved values that backwards without these gradients take."""
+        if self.runs_user_code:
+            roles = [node.role for node in self.graph.placeholders]
+            return frozenset([role.index for role in roles if isinstance(role, Saved)])
         found = self._needed.get(absent)
         if found is None:
             graph = self._without(self.graph, plan, absent)
@@ -62,7 +67,9 @@ class CompiledVariants:
                         each.check(absent)
                     if absent or self.arrivals:
                         graph = self._without(graph, plan, absent)
-                    writer = BackwardWriter(plan, absent, graph, self._lower(graph))
+                    run = self._lower(graph)
+                    self.runs_user_code |= run.runs_user_code
+                    writer = BackwardWriter(plan, absent, graph, run)
                     step, source = writer.function()
                     with UNFORKED:
                         self.sources.append(source)

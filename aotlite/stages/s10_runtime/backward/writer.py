@@ -81,9 +81,7 @@ class BackwardWriter:
         source.scope.update({"run": self.run, ORDER: self.plan.derivatives.order})
         inputs = self.plan.variants.graph.placeholders  # type: ignore[union-attr]
         self.metas = {node.role: node.meta for node in inputs}
-        self.late = BackwardMemoryWriter(
-            facts.memory, absent, graph, source, is_compact=facts.is_compact
-        )
+        self.late = BackwardMemoryWriter(facts.memory, absent, graph, source)
         self.draws = RngWriter.of_backward(source, graph, facts.final_rng_state, absent)
 
     def function(self) -> tuple[Step, str]:
@@ -129,7 +127,7 @@ class BackwardWriter:
                     values += self._parts(name, role, "", wrapping)
         values += self.late.values()
         self.draws.begin()
-        values += self.draws.inputs(is_compact=plan.facts.is_compact)
+        values += self.draws.inputs()
         return f"[{', '.join(['*node.saved', *values])}]"
 
     def _parts(self, name: str, result: Any, path: str, wrapping: SubclassMeta) -> list[str]:
@@ -167,25 +165,20 @@ class BackwardWriter:
         expected = source.constant(meta, "M", str(meta))
         source.add(f"if {name}.meta is not {expected}:")
         source.add(f"    {name} = laid_out({name}, {expected})")
-        if not (self.plan.facts.is_compact and travels_as_array(meta)):
+        if not travels_as_array(meta):
             return f"({name}.storage.buffer, {name}.offset)"
         source.add(f"x = {name}._array")
         source.add(f"x{name} = {name}._data if x is None else x")
         return f"x{name}"
 
     def _call(self, values: str) -> None:
-        plan, compact = self.plan, self.plan.facts.is_compact
-        given = f"run.read_of({values})" if compact and not self.run.reads_all else values
+        plan = self.plan
+        given = values if all(self.run.reads) else f"run.read_among({values})"
         # Memory of saved tensors; with effects no value is copied on write (PART-37).
         storages = [f"node.saved_versions[{i}][0]" for i in range(len(plan.saved_tensors))]
         draws = self.draws.reads or self.draws.consumed != 0
-        call = run_call(
-            self.source, self.graph, "run", given, storages, draws=draws, compact=compact
-        )
-        if compact:
-            self.source.add_quiet_call(f"found = {call}", *self.draws.on_error())
-        else:
-            self.draws.call(f"found = {call}")
+        call = run_call(self.source, self.graph, self.run, given, storages, draws=draws)
+        self.source.add_call(self.run, f"found = {call}", *self.draws.on_error())
         if self.draws.consumed is None:
             self.draws.end(self._found(NextBackwardSeed()), self._found(NextBackwardOffset()))
 

@@ -47,7 +47,7 @@ class InputTexts:
         return f"({', '.join(self._place(role))})"
 
     def value(self, role: Any) -> str:
-        """The input for the compact face of a compiled forward: an array, or else a window."""
+        """The value of an input: an array, or else a window."""
         if self.is_array_of_tensor(role):
             return self._array(self.tensor(role))
         meta = self._meta(role)

@@ -191,10 +191,7 @@ class EntryWriter:
         many_names = saved and len(names) > _STARRED
         if many_names:
             line = f"saved = {call}"
-        if plan.is_compact:
-            source.add_quiet_call(line, *self.draws.on_error())
-        else:
-            self.draws.call(line)
+        source.add_call(plan.run, line, *self.draws.on_error())
         if many_names:
             source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
         if plan.sets_generator:
@@ -202,27 +199,23 @@ class EntryWriter:
 
     def _run_call(self, inputs: InputTexts, roles: list[Any], given: str) -> str:
         """The expression that runs the forward, with the checks of its effects (TOK-7)."""
-        graph, compact = self.plan.forward, self.plan.is_compact
+        graph = self.plan.forward
         reads = {node.role for node in compress(graph.placeholders, is_read(graph))}
         storages = [f"{inputs.tensor(role)}.storage" for role in roles if role in reads]
         draws = self.draws.reads or self.draws.consumed != 0
-        return run_call(self.source, graph, "run", given, storages, draws=draws, compact=compact)
+        return run_call(self.source, graph, self.plan.run, given, storages, draws=draws)
 
     def _draw_inputs(self, first: int) -> list[str]:
-        values = self.draws.inputs(is_compact=self.plan.is_compact)
-        if not self.plan.is_compact or not values:
-            return values
-        return list(compress(values, self.plan.run.reads[first:]))
+        values = self.draws.inputs()
+        return list(compress(values, self.plan.run.reads[first:])) if values else []
 
     def _values(self, inputs: InputTexts, roles: list[Any]) -> list[str]:
         """Expressions for the forward's inputs."""
-        if not self.plan.is_compact:
-            return [inputs.window(role) for role in roles]
         return [inputs.value(role) for role in compress(roles, self.plan.run.reads)]
 
     def _many(self, inputs: InputTexts, roles: list[Any]) -> str | None:
         """One expression for all inputs if they are many arrays, else None."""
-        read = list(compress(roles, self.plan.run.reads)) if self.plan.is_compact else []
+        read = list(compress(roles, self.plan.run.reads))
         if len(read) <= MANY or not all(map(inputs.is_array_of_tensor, read)):
             return None
         self.source.use(arrays_of)
@@ -306,7 +299,7 @@ class EntryWriter:
             self.source.use(write_seen)
             meta = self.source.constant(value.meta, "M", str(value.meta))
             self.source.add(f"write_seen({name}, {new}, {meta}, {each.extent[0]})")
-        elif self.plan.is_compact and travels_as_array(value.meta):
+        elif travels_as_array(value.meta):
             arrays = value.meta.device.arrays
             self.source.add(copy_line(self.source, arrays, f"{name}._data", new))
         else:

@@ -25,7 +25,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.lookup import backend_from
-from aotlite.backends.protocol import Backend, Run, Window
+from aotlite.backends.protocol import Backend, Window, WindowFunction
 from aotlite.ir.errors import AotliteError, ArgumentError, BackendError
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import IntermediateBase, Output, Part
@@ -122,7 +122,7 @@ def _obeys(backend: Backend, subject: str, case: GraphCase) -> bool:
 
 
 # ------------------------------------------------------------------------------------------ runs
-def _called(run: Run, graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
+def _called(run: WindowFunction, graph: Graph, inputs: Sequence[ArrayValue]) -> Ran:
     """Calls it once; returns the results as values with the metas of the outputs."""
     windows: list[Window] = [(value.buffer, value.start) for value in inputs]
     results: Any = run(windows)
@@ -274,7 +274,7 @@ def _keeps_nothing(backend: Backend, case: GraphCase) -> None:
                 _fail(broken("it keeps memory of a call that is over"), case, inputs)
 
 
-def _buffers_after(run: Run, case: GraphCase, inputs: Given) -> list[Any]:
+def _buffers_after(run: WindowFunction, case: GraphCase, inputs: Given) -> list[Any]:
     """Calls it and drops the results; returns weak references to the buffers of the call."""
     ran = _called(run, case.graph, inputs.fresh())
     constants = [id(value) for value in case.graph.constants.values()]

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from aotlite.backends.cuda.backend import CudaBackend
-from aotlite.backends.protocol import Run
+from aotlite.backends.protocol import Run, WindowFunction
 from aotlite.eager.base.new_tensors import tensor_over
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.arrays import NumpyArrays, copied
@@ -94,9 +94,9 @@ class Relabeled:
         self.to = to
         self.backend = backend or CudaBackend(contract=False)
 
-    def compile(self, graph: Graph) -> Run:
+    def compile(self, graph: Graph) -> WindowFunction:
         run: Run = self.backend.compile(graph_on(graph, self.to))
-        return run
+        return lambda windows: run(windows)  # values of a device are windows
 
 
 def results(found: Any) -> list[np.ndarray]:

@@ -97,7 +97,6 @@ class BackwardMemoryWriter:
     absent: Absent
     graph: Graph
     source: FunctionSource
-    is_compact: bool = attrs.field(kw_only=True)
 
     @cached_property
     def counts(self) -> list[int]:
@@ -122,7 +121,7 @@ class BackwardMemoryWriter:
         for name, each in zip(names, self.memory, strict=True):
             if each.is_counted_alone:
                 continue
-            is_array = self.is_compact and travels_as_array(each.meta)
+            is_array = travels_as_array(each.meta)
             found.append(f"{name}._data" if is_array else f"({name}.storage.buffer, {name}.offset)")
         return found
 

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 import optree
 
-from aotlite.backends.calling_convention import Value
+from aotlite.backends.calling_convention import Value, array_of
 from aotlite.eager.autograd.nodes.saved_tensors import PackedTensor
 from aotlite.eager.base.modes import STATE, backward_task
 from aotlite.eager.base.new_tensors import tensor_over
@@ -46,10 +46,8 @@ def with_copies(
 
 
 def _copied(value: Value, meta: TensorMeta) -> Value:
-    arrays, layout = meta.device.arrays, (meta.dtype, meta.shape, meta.stride)
-    if type(value) is tuple:
-        return copied(arrays, arrays.strided(value[0], *layout, value[1]), meta), 0
-    return arrays.strided(copied(arrays, value, meta), *layout, 0)
+    made = copied(meta.device.arrays, array_of(value, meta), meta), 0
+    return made if type(value) is tuple else array_of(made, meta)
 
 
 class SavingNode(Protocol):
@@ -112,15 +110,8 @@ def check_copies(node: SavingNode) -> None:
 
 def _same_bytes(value: Value, other: Value, meta: TensorMeta) -> bool:
     """Whether two values of one geometry have the same bytes."""
-    mine, its = [host_array(_seen(each, meta)) for each in (value, other)]
+    mine, its = [host_array(array_of(each, meta)) for each in (value, other)]
     return np.ascontiguousarray(mine).tobytes() == np.ascontiguousarray(its).tobytes()
-
-
-def _seen(value: Value, meta: TensorMeta) -> Any:
-    """A value as an array; a window as the array that it shows."""
-    if type(value) is not tuple:
-        return value
-    return meta.device.arrays.strided(value[0], meta.dtype, meta.shape, meta.stride, value[1])
 
 
 def _written_unnoticed(name: str, meta: TensorMeta) -> Exception:
