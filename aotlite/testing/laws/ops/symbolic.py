@@ -99,7 +99,7 @@ def _geometry(value: Any) -> Any:
 
 
 @attrs.frozen
-class Run:
+class SymbolicRun:
     """A run of a rule on symbols."""
 
     where: str
@@ -109,7 +109,7 @@ class Run:
     result: Any
 
 
-def _runs(op: Op, sample: Sample) -> Iterator[Run]:
+def _runs(op: Op, sample: Sample) -> Iterator[SymbolicRun]:
     """Runs the rule on each variant with symbols; checks it at the sizes of the sample."""
     key = op.key(bound(op, sample))
     expected = _said(op, key)
@@ -123,12 +123,12 @@ def _runs(op: Op, sample: Sample) -> Iterator[Run]:
         if table.symbols and same not in seen:
             seen.append(same)
             where = f"{shown}, {variant.name}"
-            run = Run(where, variant, table, symbolic, _said(op, symbolic))
+            run = SymbolicRun(where, variant, table, symbolic, _said(op, symbolic))
             _check_at_hints(run, expected)
             yield run
 
 
-def _check_at_hints(run: Run, expected: Any) -> None:
+def _check_at_hints(run: SymbolicRun, expected: Any) -> None:
     hints = run.table.hints
     for assumption in run.table.log:
         assert assumption.holds(hints), (
@@ -140,7 +140,7 @@ def _check_at_hints(run: Run, expected: Any) -> None:
     )
 
 
-def _check_takes_others(op: Op, run: Run) -> None:
+def _check_takes_others(op: Op, run: SymbolicRun) -> None:
     """Checks that assumptions together do not fix a symbol to its hint: `s0 > 5`, `s0 <= 6`."""
     hints = run.table.hints
     for name, hint in hints.items():
@@ -152,7 +152,7 @@ def _check_takes_others(op: Op, run: Run) -> None:
         )
 
 
-def _takes(op: Op, run: Run, values: Values) -> bool:
+def _takes(op: Op, run: SymbolicRun, values: Values) -> bool:
     try:
         _said(op, concrete(run.key, values))
     except AotliteError:
@@ -160,7 +160,7 @@ def _takes(op: Op, run: Run, values: Values) -> bool:
     return True
 
 
-def _check_at(op: Op, run: Run, values: Values) -> bool:
+def _check_at(op: Op, run: SymbolicRun, values: Values) -> bool:
     """Compares the results at these sizes; returns False if the assumptions exclude them."""
     broken = [assumption for assumption in run.table.log if not assumption.holds(values)]
     fixed = [assumption for assumption in broken if assumption.specializes]
@@ -236,7 +236,7 @@ def _operand(value: Any, table: SymbolTable, variant: SymbolicSizes) -> Any:
     return tensor_meta(shape, stride, value.dtype, value.device)
 
 
-def _other_values(run: Run) -> list[Values]:
+def _other_values(run: SymbolicRun) -> list[Values]:
     """Other values of the symbols, without duplicates."""
     hints = run.table.hints
     found = {tuple(values.values()): values for values in _changed(hints)}
