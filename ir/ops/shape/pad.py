@@ -152,7 +152,7 @@ def _repeating_strides(name: str, shape: tuple[int, ...], meta: TensorMeta) -> t
 Sides = Callable[[tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]]
 
 
-class Run(NamedTuple):
+class PadRun(NamedTuple):
     """Places first <= x < end of the padded dimension, which read slope * x + shift."""
 
     first: int
@@ -161,7 +161,7 @@ class Run(NamedTuple):
     shift: int
 
 
-def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[Run]:
+def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[PadRun]:
     """The runs of one dimension, in order. None is empty."""
     before, length = pair[0], size + sum(pair)
     if name == "circular_pad":
@@ -170,18 +170,18 @@ def runs_of(name: str, size: int, pair: tuple[int, int]) -> list[Run]:
         origin = before + first
         turns = range(-origin // period, (length - 1 - origin) // period + 1)
         ends = [origin + turn * period for turn in turns]
-        found = [Run(end, end + period, 1, first - end) for end in ends]
+        found = [PadRun(end, end + period, 1, first - end) for end in ends]
     elif name == "replication_pad":
         found = [
-            Run(0, before, 0, 0),
-            Run(before, before + size, 1, -before),
-            Run(before + size, length, 0, size - 1),
+            PadRun(0, before, 0, 0),
+            PadRun(before, before + size, 1, -before),
+            PadRun(before + size, length, 0, size - 1),
         ]
     else:
         found = [
-            Run(0, before, -1, before),
-            Run(before, before + size, 1, -before),
-            Run(before + size, length, -1, before + 2 * (size - 1)),
+            PadRun(0, before, -1, before),
+            PadRun(before, before + size, 1, -before),
+            PadRun(before + size, length, -1, before + 2 * (size - 1)),
         ]
     cut = [run._replace(first=max(run.first, 0), end=min(run.end, length)) for run in found]
     return [run for run in cut if run.first < run.end]
@@ -200,7 +200,7 @@ def padded_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
     return loops
 
 
-def _chosen(k: Any, a: Any, i: Any, found: tuple[Any, ...], runs: list[list[Run]]) -> Any:
+def _chosen(k: Any, a: Any, i: Any, found: tuple[Any, ...], runs: list[list[PadRun]]) -> Any:
     """The element for the positions that are `found`, and those of the other dimensions."""
     if len(found) == len(runs):
         return a[found]
@@ -244,18 +244,18 @@ def padding_backward_loops(name: str, sides_of: Sides) -> Callable[..., Any]:
     return loops
 
 
-def _single(runs: list[Run]) -> list[Run]:
+def _single(runs: list[PadRun]) -> list[PadRun]:
     """The runs, with those that read one element taken apart."""
     found = []
     for run in runs:
         if run.slope:
             found.append(run)
         else:
-            found += [Run(x, x + 1, 0, run.shift) for x in range(run.first, run.end)]
+            found += [PadRun(x, x + 1, 0, run.shift) for x in range(run.first, run.end)]
     return found
 
 
-def _reader(k: Any, run: Run, y: Any) -> tuple[Any, Any]:
+def _reader(k: Any, run: PadRun, y: Any) -> tuple[Any, Any]:
     """The place of the run that reads element y, and whether there is one."""
     if not run.slope:
         return run.first, y.equals(run.shift)
