@@ -311,6 +311,7 @@ class MultiViewOp(Op):
     The rule gives for each result the equal single view, as (ViewOp, arguments after the operand).
     """
 
+    vjp: Vjp | None = attrs.field(kw_only=True)
     pure: ClassVar[bool] = True
     views: ClassVar[bool] = True
 

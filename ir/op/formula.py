@@ -7,7 +7,7 @@ it reads, so that a tape saves exactly that. For `mul(Tensor self, Tensor|Scalar
     other=lambda grad, self: grad * conj(self)      reads the cotangent; saves `self`
 
 Of an op with several results, a cotangent that does not arrive is zeros, or None for a formula
-whose parameter says so: `grad_var=None`.
+whose parameter has a default: `grad_var=None`.
 
 Spec: `specs/op_declaration.md`.
 """
@@ -33,6 +33,8 @@ class Source(enum.Enum):
     GRAD_OR_NONE = "grad or None"
     """The gradient of a result; None if it is absent, where `GRAD` gives zeros."""
     GRADS = "grads"
+    GRADS_OR_NONE = "grads or None"
+    """The list of the gradients of results, with None for absent ones, where `GRADS` has zeros."""
     OPERAND = "operand"
     OPERAND_META = "operand meta"
     RESULT = "result"
@@ -95,10 +97,11 @@ def _parse_formula(schema: Schema, function: Callable[..., Any]) -> Formula:
                 f"{', '.join(sorted(names))}"
             )
         source, index = names[name]
-        if name in optional and source is Source.GRAD:
-            source = Source.GRAD_OR_NONE
-        sources.append((source, index))
+        sources.append((_OR_NONE.get(source, source) if name in optional else source, index))
     return Formula(function, tuple(sources))
+
+
+_OR_NONE = {Source.GRAD: Source.GRAD_OR_NONE, Source.GRADS: Source.GRADS_OR_NONE}
 
 
 def _parameter_names(function: Callable[..., object]) -> Iterable[str]:
@@ -113,7 +116,7 @@ def _optional_names(function: Callable[..., object]) -> Iterable[str]:
     if type(function) is FunctionType and function.__defaults__ is None and not vars(function):
         return ()
     parameters = inspect.signature(function).parameters
-    return [name for name, each in parameters.items() if each.default is None]
+    return [name for name, each in parameters.items() if each.default is not each.empty]
 
 
 def _formula_names(schema: Schema) -> dict[str, tuple[Source, int]]:

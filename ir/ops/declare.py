@@ -400,10 +400,11 @@ def _scatter_put(name: str) -> Callable[..., Any]:
     return put
 
 
-def multi_view(schema: str, *, parts: Callable[..., Any]) -> MultiViewOp:
+def multi_view(schema: str, *, parts: Callable[..., Any], vjp: Formulas) -> MultiViewOp:
     """Declares a multi-output view; `parts` gives the equal single view of each result."""
-    op: MultiViewOp = register(MultiViewOp(schema_of(schema), parts, cost=Cost.VIEW))
-    return op
+    parsed = schema_of(schema)
+    op = MultiViewOp(parsed, parts, cost=Cost.VIEW, vjp=parse_vjp(parsed, vjp))
+    return register(op)
 
 
 def geometry_of(viewed: ViewOp, name: str) -> GeometryOp:

@@ -29,7 +29,8 @@ from aotlite.eager.base.tape.view_chain import ViewStep
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, GraphError, noted
-from aotlite.ir.op import ViewOp, Vjp
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import MultiViewOp, ViewOp, Vjp
 from aotlite.ir.ops.views.view_ops import AS_STRIDED
 
 
@@ -201,9 +202,14 @@ def view_node(step: ViewStep, edge: Edge | None) -> OpNode:
 
 
 def link_view(
-    out: Tensor, base: Tensor, op: ViewOp, args: tuple[Any, ...], kind: CreationKind | None = None
+    out: Tensor,
+    base: Tensor,
+    op: ViewOp,
+    args: tuple[Any, ...],
+    kind: CreationKind | None = None,
+    own: Edge | None = None,
 ) -> None:
-    """Makes `out` a differentiable view of `base` by `op`."""
+    """Makes `out` a differentiable view of `base` by `op`; its edge is `own`, if it is given."""
     if type(out.storage.version) is not int:
         return  # inference tensors have no autograd state (TEN-22)
     grad_mode = STATE.grad_mode
@@ -224,8 +230,22 @@ def link_view(
     if not grad_mode:
         out._kind = CreationKind.NO_GRAD
     elif edge is not None or base.requires_grad:
-        out._node = view_node(out._chain[-1], edge)
+        out._node, out._index = own or (view_node(out._chain[-1], edge), 0)
         keep_form(out)
+
+
+def node_of_parts(
+    op: MultiViewOp, base: Tensor, rest: tuple[object, ...], results: tuple[TensorMeta, ...]
+) -> OpNode | None:
+    """The tape node of all results of a multi-output view, which joins their gradients; None if
+    the operand requires no grad. A view whose history is made anew has a node of its own."""
+    if not STATE.grad_mode or type(base.storage.version) is not int:
+        return None
+    edge = edge_of(base)
+    if edge is None or op.vjp is None:
+        return None
+    calls = calls_of(op, (base.meta, *rest))
+    return new_node(new_call(op, op.vjp, calls, (0,), results), (base, *rest), (edge,))
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aotlite.eager.autograd.differentiable_views import link_view, root_of
+from aotlite.eager.autograd.differentiable_views import link_view, node_of_parts, root_of
 from aotlite.eager.autograd.inplace_writes import (
     change_geometry,
     check_counts,
@@ -179,13 +179,17 @@ def _multi_view(
     if recorder is not None:
         values = recorder.record(op, args, tuple([meta for meta, _ in windows]))
     outs = []
-    for (view, rest), (meta, start), value in zip(parts, windows, values, strict=True):
+    node = node_of_parts(op, source, args[1:], tuple([meta for meta, _ in windows]))
+    for i, ((view, rest), (meta, start), value) in enumerate(
+        zip(parts, windows, values, strict=True)
+    ):
         out = _window(op, source, meta, start)
         out.value = value
-        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT)
-        if out._node is not None:
-            out._node.origin = value
+        edge = None if node is None else (node, i)
+        link_view(out, source, view, rest, CreationKind.MULTI_OUTPUT, edge)
         outs.append(out)
+    if node is not None and outs:
+        node.origin = outs[0].value
     return tuple(outs)
 
 

@@ -313,6 +313,10 @@ def _grads(node: OpNode, grads: Gradients, index: int) -> list[Any]:
     return [_grad(node, grads, k) for k in range(node.results())]
 
 
+def _grads_or_none(node: OpNode, grads: Gradients, index: int) -> Gradients:
+    return grads
+
+
 def zeros_of(meta: TensorMeta) -> Any:
     """Zeros of this shape and dtype."""
     return apply_op(OPS["full"], (meta.shape, 0, meta.dtype, meta.device))
@@ -353,6 +357,7 @@ _FETCH: dict[Source, Fetch] = {
     Source.GRAD: _grad,
     Source.GRAD_OR_NONE: _grad_or_none,
     Source.GRADS: _grads,
+    Source.GRADS_OR_NONE: _grads_or_none,
     Source.OPERAND: operand_of,
     Source.OPERAND_META: _operand_meta,
     Source.RESULT: result_of,

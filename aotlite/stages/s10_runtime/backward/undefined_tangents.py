@@ -18,6 +18,7 @@ from aotlite.ir.graph import Graph, Node, map_nodes
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.graph.effect_chains import numbered
 from aotlite.ir.graph.role import Arrived, Current, Gradient, Result, Rewritten, Role, Tangent
+from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.creation.factories import FULL
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
@@ -67,7 +68,8 @@ class _Specializer:
         self.build = Builder(graph.name)
         self.new: dict[Node, Any] = {}
         """The new node of each old one; None for a symbolic zero."""
-        self.made: dict[Node, Node] = {}
+        self.made: dict[TensorMeta, Node] = {}
+        """The zeros that ops read: one tensor of each kind."""
         self.effects = effects
         self.muted: set[Node] = set()
         """The calls of effects that do not happen."""
@@ -140,13 +142,16 @@ class _Specializer:
         found: Node | None = self.new[value]
         if found is not None:
             return found
-        if value not in self.made:
-            meta: Any = value.meta
-            zeros = self.build.emit(FULL, (meta.shape, 0, meta.dtype, meta.device))
-            if meta.stride != zeros.meta.stride:  # type: ignore[union-attr]
-                zeros = self.build.emit(RESTRIDE, (zeros, meta.stride))
-            self.made[value] = zeros
-        return self.made[value]
+        meta: TensorMeta = value.meta  # type: ignore[assignment]
+        if meta not in self.made:
+            self.made[meta] = self._zeros(meta)
+        return self.made[meta]
+
+    def _zeros(self, meta: TensorMeta) -> Node:
+        zeros = self.build.emit(FULL, (meta.shape, 0, meta.dtype, meta.device))
+        if meta.stride != zeros.meta.stride:  # type: ignore[union-attr]
+            zeros = self.build.emit(RESTRIDE, (zeros, meta.stride))
+        return zeros
 
     # --- what zeros do to an op
     def _vanishes(self, node: Node, zeros: set[Node]) -> bool:
@@ -196,10 +201,10 @@ class _Specializer:
         if type(role) is Gradient and gradient_of(role.of) not in self.reached:
             return None
         found: Node | None = self.new[value]
-        if type(role) is Rewritten or (found is None and type(role) is Gradient):
-            found = self._filled(value)
-            if type(role) is Rewritten and found.role == Current(role.of):
-                return found
+        if found is None and type(role) in (Rewritten, Gradient):
+            return self._zeros(value.meta)  # type: ignore[arg-type]  # memory of its own
+        if type(role) is Rewritten and found is not None and found.role == Current(role.of):
+            return found
         if found is None or found.op == "call" and not found.target.views:
             return found
         self.build.source = value

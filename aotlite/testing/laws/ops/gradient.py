@@ -293,6 +293,7 @@ def _apply(
         Source.GRAD: grads,
         Source.GRAD_OR_NONE: grads,
         Source.GRADS: [grads],
+        Source.GRADS_OR_NONE: [grads],
         Source.OPERAND: args,
         Source.OPERAND_META: key,
         Source.RESULT: outs,
