@@ -105,7 +105,7 @@ def _saves(op: Op) -> str:
     """The saved values of each operand's formula; empty for an op without gradient."""
     vjp = vjp_of(op)
     if vjp is None:
-        return "each part's" if class_of(op) == "several views" else ""
+        return ""
     names = [parameter.name for parameter in op.schema.parameters]
     words = []
     for position, formula in vjp.formulas.items():

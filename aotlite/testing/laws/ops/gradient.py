@@ -430,8 +430,6 @@ def _check_operand_form(op: Op, sample: Sample, position: int, operands: list[Te
 
 
 def _has_formula(op: Op, position: int) -> bool:
-    if isinstance(op, MultiViewOp):
-        return position == 0
     vjp = vjp_of(op)
     return vjp is not None and position in vjp.formulas
 

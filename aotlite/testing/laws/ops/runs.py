@@ -91,7 +91,7 @@ def kernel_op(op: Op) -> PureOp | DataOp | None:
 def vjp_of(op: Op) -> Vjp | None:
     """The gradient formulas that differentiate this op's results."""
     match op:
-        case PureOp() | ViewOp() | DataOp():
+        case PureOp() | ViewOp() | MultiViewOp() | DataOp():
             return op.vjp
         case InplaceOp():
             return op.functional.vjp
@@ -102,7 +102,7 @@ def vjp_of(op: Op) -> Vjp | None:
 
 def has_gradient(op: Op) -> bool:
     """Whether some operand has a gradient formula."""
-    return isinstance(op, MultiViewOp) or vjp_of(op) is not None
+    return vjp_of(op) is not None
 
 
 def changes_first(op: Op) -> bool:
