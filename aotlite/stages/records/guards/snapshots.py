@@ -280,8 +280,10 @@ class Snapshotter:
             return self._add(holder, key, _is_plain_value, value is None)
         return None
 
-    def _add(self, holder: int, key: Any, test: Any, expected: Any) -> None:
+    def _add(self, holder: int, key: Any, test: Any, expected: Any) -> _Items | None:
+        """Adds a look; returns None, since the value is not opened."""
         self.looks.append((holder, key, test, expected, self._number))
+        return None
 
     def _tensor(self, holder: int, key: Any, value: Tensor) -> _Items | None:
         """Of a wrapper also the spec and parts, which a program can read without an op."""
@@ -307,12 +309,14 @@ class Snapshotter:
             return self._add(holder, key, _is_long, (kind, len(value)))
         self._left -= len(value)
         self._containers.add(self._holders)
-        if not isinstance(value, dict):
-            items, expected = list(enumerate(value)), (kind, len(value))
-            return self._open(holder, key, value, _is_sequence, expected, items, inside=inside)
-        keys = tuple(value)
-        expected, items = (kind, keys, tuple(map(type, keys))), list(value.items())
-        return self._open(holder, key, value, _is_dict, expected, items, inside=inside)
+        if isinstance(value, dict):
+            keys = tuple(value)
+            form, items = (kind, keys, tuple(map(type, keys))), list(value.items())
+            return self._open(holder, key, value, _is_dict, form, items, inside=inside)
+        items = list(enumerate(value))
+        return self._open(
+            holder, key, value, _is_sequence, (kind, len(value)), items, inside=inside
+        )
 
     def _open(
         self,
