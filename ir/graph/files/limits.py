@@ -30,7 +30,7 @@ from aotlite.ir.graph.role import (
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import MultiViewOp, Op
 from aotlite.ir.ops.structure import GETITEM
-from aotlite.ir.ops.views import scatters, view_ops
+from aotlite.ir.ops.views import multi_views, scatters
 
 __all__ = [
     "DEPTH",
@@ -218,9 +218,9 @@ def _getitem(work: Work, args: tuple[Any, ...], meta: Result) -> Any:
 
 
 _CHECKS: Final[dict[Op, Callable[[Work, tuple[Any, ...], Result], Any]]] = {
-    view_ops.SPLIT: _split,
-    view_ops.SPLIT_WITH_SIZES: _split_with_sizes,
-    view_ops.UNBIND: _unbind,
+    multi_views.SPLIT: _split,
+    multi_views.SPLIT_WITH_SIZES: _split_with_sizes,
+    multi_views.UNBIND: _unbind,
     GETITEM: _getitem,
     scatters.SELECT_SCATTER: Work.scatter,
     scatters.SLICE_SCATTER: Work.scatter,
