@@ -46,6 +46,7 @@ from aotlite.testing.engines.interpreter import setup_of
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.generate.step_arguments import name_of
 from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import EXAMPLES
 from aotlite.testing.sessions import Pair, PairedSessions, is_leaf
 
 Argument = tuple[tuple[int, ...], str]
@@ -64,10 +65,7 @@ drawn = st.sampled_from(["plain", "grown"])
 """The same without leaves, which bodies cannot write."""
 grads = st.sampled_from([True, True, True, False])
 
-OPS: dict[str, tuple[Any, ...]] = {
-    "alias": (), "detach": (), "select": (0, 0), "narrow": (0, 0, 1), "transpose": (0, -1),
-    "mul_": (2,), "add_": (2,), "fill_": (2,), "t_": (), "squeeze_": (), "unsqueeze_": (0,),
-}  # fmt: skip
+ops = st.sampled_from(list(EXAMPLES))
 """The ops on values between calls."""
 NEED_ELEMENTS = ("select", "narrow", "transpose")
 
@@ -188,12 +186,12 @@ class RepeatedCalls(RuleBasedStateMachine):
             self.call(0, [0], "plain", grad)
 
     @precondition(lambda self: self._live())
-    @rule(which=picks, op=st.sampled_from(list(OPS)), no_grad=st.sampled_from([False, False, True]))
+    @rule(which=picks, op=ops, no_grad=st.sampled_from([False, False, True]))
     def meddle(self, which: int, op: str, no_grad: bool) -> None:
         """Views, writes or changes the geometry of a value between calls."""
         source = self._pick(which)
         if op not in NEED_ELEMENTS or (source.its.dim() and source.its.shape[0]):
-            self.twins.do(op, source, *OPS[op], no_grad=no_grad)
+            self.twins.do(op, source, *EXAMPLES[op], no_grad=no_grad)
 
     @precondition(lambda self: self._alone())
     @rule(which=picks, flag=st.booleans())

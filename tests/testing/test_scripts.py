@@ -20,7 +20,7 @@ from aotlite.testing.engines.interpreter import setup_of
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.memory import memory_differences
 from aotlite.testing.observe.differences import NOT_EXACT, same_numbers
-from aotlite.testing.scripts import numpy_language
+from aotlite.testing.programs.vocabulary import OPS
 from aotlite.testing.scripts.files import inputs_name
 from tests.testing.helpers.examples import EXAMPLES, program
 
@@ -197,8 +197,7 @@ def test_an_oracle_that_forgets_memory_is_noticed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     op, text = FORGOTTEN[name]
-    table = numpy_language.SIMPLE if op == "t" else numpy_language.WRITES
-    monkeypatch.setitem(table, op, text)
+    monkeypatch.setitem(OPS, op, attrs.evolve(OPS[op], numpy=text))
     given = program(
         [["t", ["$0"]], ["fill_", ["$1", 2]]],
         ["$1"],

@@ -16,7 +16,7 @@ from aotlite.testing.generate.choices import Limits, Source
 from aotlite.testing.generate.exact_steps import stays_exact
 from aotlite.testing.generate.step_arguments import GEOMETRY_ARGS, VIEW_ARGS, name_of, other_size
 from aotlite.testing.programs.steps import Step
-from aotlite.testing.programs.vocabulary import FILLS, MULTI
+from aotlite.testing.programs.vocabulary import DRAWN_VALUES, DRAWN_WRITES, FILLS, MULTI
 
 RESHAPING = ("geometry", "resize", "set")
 """The kinds of writes that change an object's geometry or memory, not its values."""
@@ -187,7 +187,7 @@ class Draft:
         return made is not None
 
     def _pointwise(self, target: Any, no_grad: bool) -> Any:
-        op = self.rng.choice(["mul_", "mul_", "add_", "sub_", "neg_", "square_", "relu_"])
+        op = self.rng.choice(DRAWN_WRITES)
         if op in ("neg_", "square_", "relu_"):
             return self.run(op, target, no_grad=no_grad)
         other = self._source(target) if self.chance(0.3) else self.rng.choice([2, -1, 3])
@@ -279,7 +279,7 @@ class Draft:
     def pure(self, source: Any = None) -> Any:
         """A tensor on new memory."""
         source = self.pick() if source is None else source
-        op = self.rng.choice(["mul", "mul", "add", "neg", "clone", "square", "sum"])
+        op = self.rng.choice(DRAWN_VALUES)
         match op:
             case "mul" | "add":
                 alike = [o.tensor for o in self.objects() if o.tensor.shape == source.shape]

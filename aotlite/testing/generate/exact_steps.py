@@ -16,17 +16,15 @@ from aotlite.testing.engines import Engine
 from aotlite.testing.observe.exact_numbers import BITS, are_exact, array_of, largest
 from aotlite.testing.observe.observe_call import asked, backward_error, tensors_in
 from aotlite.testing.programs.steps import Step
-from aotlite.testing.programs.vocabulary import POINTWISE
+from aotlite.testing.programs.vocabulary import COMPUTING
 
-COMPUTE = frozenset((*POINTWISE, "add", "sub", "mul", "neg", "square", "sum"))
-"""The ops of programs that compute; all others move or compare bits."""
 MOVE = frozenset(("copy_", "setitem", "index_put_"))
 """The ops that cast their last argument if its dtype differs."""
 
 
 def stays_exact(library: Engine, op: str, args: Sequence[Any]) -> bool:
     """Whether a step computes with and casts exact numbers alone, and its results are small."""
-    if op in COMPUTE:
+    if op in COMPUTING:
         return _computes_exactly(op, [_array(library, arg) for arg in args])
     if op not in MOVE or not isinstance(args[-1], library.tensor_type):
         return True
@@ -76,7 +74,7 @@ class Exactly:
         self.is_broken = False
 
     def __call__(self, step: Step, args: list[Any], result: Any) -> None:
-        if step.op in COMPUTE:
+        if step.op in COMPUTING:
             self.is_broken |= not are_exact([_array(self.library, result)])
         elif step.op in MOVE:
             self.is_broken |= not stays_exact(self.library, step.op, args)

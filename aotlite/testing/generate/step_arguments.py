@@ -11,8 +11,21 @@ from math import prod
 from typing import Any
 
 from aotlite.testing.generate.choices import Source
+from aotlite.testing.programs.vocabulary import GEOMETRY
 
 Args = list[Any] | None
+Arguments = Callable[[Source, Any], Args]
+VIEW_ARGS: dict[str, Arguments] = {}
+
+
+def _of(*ops: str) -> Callable[[Arguments], Arguments]:
+    """Enters the decorated function for these ops into `VIEW_ARGS`."""
+
+    def enter(function: Arguments) -> Arguments:
+        VIEW_ARGS.update(dict.fromkeys(ops, function))
+        return function
+
+    return enter
 
 
 def _factors(rng: Source, count: int) -> list[int]:
@@ -28,23 +41,28 @@ def _factors(rng: Source, count: int) -> list[int]:
     return rng.choice(shapes)
 
 
+@_of("view", "reshape")
 def _view(rng: Source, x: Any) -> Args:
     return [_factors(rng, x.numel())]
 
 
+@_of("t")
 def _t(rng: Source, x: Any) -> Args:
     del rng
     return [] if x.dim() <= 2 else None
 
 
+@_of("transpose", "movedim")
 def _dims(rng: Source, x: Any) -> Args:
     return [rng.randrange(-x.dim(), x.dim()), rng.randrange(x.dim())] if x.dim() else None
 
 
+@_of("permute")
 def _permute(rng: Source, x: Any) -> Args:
     return [rng.sample(range(x.dim()), x.dim())]
 
 
+@_of("expand")
 def _expand(rng: Source, x: Any) -> Args:
     shape = [rng.randint(2, 3) if size == 1 else size for size in x.shape]
     if rng.chance(0.3) and len(shape) < 3:
@@ -58,6 +76,7 @@ def _dim(rng: Source, x: Any) -> int | None:
     return rng.choice(found) if found else None
 
 
+@_of("select")
 def _select(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
@@ -66,6 +85,7 @@ def _select(rng: Source, x: Any) -> Args:
     return [dim - x.dim() * rng.chance(0.3), rng.randrange(-size, size)]
 
 
+@_of("narrow")
 def _narrow(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
@@ -74,6 +94,7 @@ def _narrow(rng: Source, x: Any) -> Args:
     return [dim, start, rng.randint(int(not rng.chance(0.1)), x.shape[dim] - start)]
 
 
+@_of("slice")
 def _getitem(rng: Source, x: Any) -> Args:
     if not x.dim():
         return None
@@ -86,14 +107,17 @@ def _getitem(rng: Source, x: Any) -> Args:
     return [items]
 
 
+@_of("squeeze")
 def _squeeze(rng: Source, x: Any) -> Args:
     return [] if not x.dim() or not rng.chance(0.6) else [rng.randrange(x.dim())]
 
 
+@_of("unsqueeze")
 def _unsqueeze(rng: Source, x: Any) -> Args:
     return [rng.randint(-x.dim() - 1, x.dim())] if x.dim() < 4 else None
 
 
+@_of("diagonal")
 def _diagonal(rng: Source, x: Any) -> Args:
     if x.dim() < 2:
         return None
@@ -101,6 +125,7 @@ def _diagonal(rng: Source, x: Any) -> Args:
     return [rng.choice([0, 0, 0, 1, -1]), first, second]
 
 
+@_of("unfold")
 def _unfold(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
@@ -108,6 +133,7 @@ def _unfold(rng: Source, x: Any) -> Args:
     return [dim, rng.randint(1, min(2, x.shape[dim])), rng.randint(1, 2)]
 
 
+@_of("unflatten")
 def _unflatten(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
@@ -116,10 +142,12 @@ def _unflatten(rng: Source, x: Any) -> Args:
     return [dim, shape] if shape else None
 
 
+@_of("flatten")
 def _flatten(rng: Source, x: Any) -> Args:
     return [] if x.dim() < 2 or not rng.chance(0.4) else [rng.randrange(x.dim())]
 
 
+@_of("as_strided")
 def window(rng: Source, x: Any) -> Args:
     """Returns sizes and strides for `as_strided` that stay within the tensor's span."""
     span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
@@ -137,6 +165,7 @@ def window(rng: Source, x: Any) -> Args:
     return [size, stride]
 
 
+@_of("alias", "detach", "hidden_alias")
 def _nothing(rng: Source, x: Any) -> Args:
     del rng, x
     return []
@@ -147,6 +176,7 @@ def name_of(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2].rstrip("_")
 
 
+@_of("view_dtype")
 def _view_dtype(rng: Source, x: Any) -> Args:
     wider = bool(x.dim()) and x.shape[-1] % 2 == 0 and x.stride()[-1] == 1
     fits = {
@@ -162,22 +192,26 @@ def _view_dtype(rng: Source, x: Any) -> Args:
     return [rng.choice(fits[name_of(x.dtype)])] if name_of(x.dtype) in fits else None
 
 
+@_of("view_as_real", "real", "imag")
 def _of_complex(rng: Source, x: Any) -> Args:
     del rng
     return [] if "complex" in str(x.dtype) else None
 
 
+@_of("view_as_complex")
 def _view_as_complex(rng: Source, x: Any) -> Args:
     del rng
     fits = name_of(x.dtype) == "float64" and x.dim() and x.shape[-1] == 2 and x.stride()[-1] == 1
     return [] if fits else None
 
 
+@_of("split")
 def _split(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, max(1, x.shape[dim] - 1)), dim]
 
 
+@_of("split_with_sizes")
 def _split_with_sizes(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     if dim is None:
@@ -186,38 +220,21 @@ def _split_with_sizes(rng: Source, x: Any) -> Args:
     return [[first, x.shape[dim] - first], dim]
 
 
+@_of("chunk", "tensor_split")
 def _parts(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     return None if dim is None else [rng.randint(1, 2), dim]
 
 
+@_of("unbind")
 def _unbind(rng: Source, x: Any) -> Args:
     dim = _dim(rng, x)
     del rng
     return None if dim is None else [dim]
 
 
-VIEW_ARGS: dict[str, Callable[[Source, Any], Args]] = {
-    "view": _view, "reshape": _view, "t": _t, "transpose": _dims, "permute": _permute,
-    "movedim": _dims, "expand": _expand, "select": _select, "narrow": _narrow, "slice": _getitem,
-    "squeeze": _squeeze, "unsqueeze": _unsqueeze, "diagonal": _diagonal, "unfold": _unfold,
-    "unflatten": _unflatten, "flatten": _flatten, "as_strided": window, "alias": _nothing,
-    "detach": _nothing, "view_dtype": _view_dtype, "view_as_real": _of_complex,
-    "real": _of_complex, "imag": _of_complex, "view_as_complex": _view_as_complex,
-    "split": _split, "split_with_sizes": _split_with_sizes, "chunk": _parts,
-    "tensor_split": _parts, "unbind": _unbind, "hidden_alias": _nothing,
-}  # fmt: skip
-
-
 # -------------------------------------------------------------------------------- the geometry ops
-def _unsqueeze_(rng: Source, x: Any) -> Args:
-    return _unsqueeze(rng, x)
-
-
-GEOMETRY_ARGS: dict[str, Callable[[Source, Any], Args]] = {
-    "t_": _t, "transpose_": _dims, "squeeze_": _squeeze, "unsqueeze_": _unsqueeze_,
-    "as_strided_": window,
-}  # fmt: skip
+GEOMETRY_ARGS = {op: VIEW_ARGS[op.removesuffix("_")] for op in GEOMETRY}
 
 
 def other_size(rng: Source, x: Any) -> list[int]:

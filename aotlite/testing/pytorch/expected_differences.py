@@ -22,6 +22,7 @@ from aotlite.testing.observe.observation import Observation, TensorSnapshot
 from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step, is_name, resolved, returned
+from aotlite.testing.programs.vocabulary import GEOMETRY, REFUSE_OVERLAP
 from aotlite.testing.pytorch.comparison import compared
 
 OURS = engine("aotlite")
@@ -65,14 +66,13 @@ def excuse(torch: Any, program: Program, number: int) -> str | None:
     return None
 
 
-GEOMETRY = {"t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_"}
 NEEDED = {
     FILLED: {"setitem"},
     MOVED: {"set_"},
     LEFT: {"set_"},
     LEAVES: {"requires_grad_"},
     OUTSIDE: {"as_strided"},
-    TURNED: GEOMETRY,
+    TURNED: set(GEOMETRY),
     EXPANDED: {"expand"},
     EMPTY: {"view_as_real"},
     RESIZED: {"resize_"},
@@ -275,7 +275,7 @@ class Mended(TorchEngine):
     def _check_overlap(self, op: str, target: Any, args: tuple[Any, ...]) -> None:
         if op == "index_put_" and EXACT in self.mends and _overlaps_itself(target, repeats=False):
             raise RuntimeError("TEN-8")
-        if op not in OVERLAP_REFUSED or not _overlaps_itself(target):
+        if op not in REFUSE_OVERLAP or not _overlaps_itself(target):
             return
         if op == "copy_" and args[0] == args[1]:
             self.has_wrong_gradients = WINDOWS in self.mends
@@ -305,10 +305,6 @@ BACKWARD_ERRORS = {
 }
 KEPT = "A view was created in no_grad", "cannot resize variables that require grad"
 """The errors of a tensor that are due to its history before `set_`."""
-OVERLAP_REFUSED = frozenset(
-    ["add_", "sub_", "mul_", "div_", "neg_", "copy_", "masked_fill_", "index_fill_", "square_"]
-)
-"""The writes whose elements may get different numbers."""
 
 
 def _place(tensor: Any) -> Any:

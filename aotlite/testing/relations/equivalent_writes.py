@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from aotlite.testing.programs.program import Program
+from aotlite.testing.programs.vocabulary import INDEXED, POINTWISE
 from aotlite.testing.relations.relation import Relation, Same, Traced
 from aotlite.testing.relations.step_edits import Loose, Use, instead
 from aotlite.testing.relations.step_facts import Fact
@@ -73,10 +74,7 @@ def _copied_in(traced: Traced) -> Iterator[Program]:
     return _rewritten(traced, fits, change)
 
 
-OUT_OF_PLACE = frozenset(
-    "add_ sub_ mul_ neg_ square_ clamp_ relu_ abs_ masked_fill_ index_fill_ index_add_ "
-    "index_copy_".split()
-)
+OUT_OF_PLACE = frozenset({*POINTWISE, *INDEXED} - {"index_put_"})
 """The writes with a functional form."""
 
 COPIED_IN = Relation(

@@ -13,6 +13,7 @@ from typing import Any
 from aotlite.ir.errors import UnsupportedError
 from aotlite.testing.programs.numbers import numbers
 from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import GEOMETRY, OPS
 from aotlite.testing.scripts import numpy_ops
 from aotlite.testing.scripts.language import Language, index_text, nested_text, text_of
 
@@ -23,49 +24,6 @@ HELPERS: dict[str, Any] = {
 }
 """The functions of `numpy_ops`, which are named as ops are; that of `view` is not, as values are
 called so."""
-
-SIMPLE = {
-    "t": "{0}.T",
-    "transpose": "{0}.swapaxes({1}, {2})",
-    "permute": "{0}.transpose({1})",
-    "movedim": "np.moveaxis({0}, {1}, {2})",
-    "unsqueeze": "np.expand_dims({0}, {1})",
-    "tensor_split": "np.array_split({0}, {1}, {2})",
-    "alias": "{0}[...]",
-    "detach": "{0}[...]",
-    "hidden_alias": "{0}[...]",
-    "reshape": "{0}.reshape({1})",
-    "mul": "np.asarray({0} * {1})",
-    "add": "np.asarray({0} + {1})",
-    "sub": "np.asarray({0} - {1})",
-    "ne": "np.asarray({0} != {1})",
-    "neg": "np.asarray(-{0})",
-    "square": "np.asarray(np.square({0}))",
-    "abs": "np.asarray(np.abs({0}))",
-    "relu": "np.asarray(np.maximum({0}, 0))",
-    "contiguous": "np.ascontiguousarray({0})",
-}
-"""Op -> the expression of a view or a new value, with operands by position."""
-
-WRITES = {
-    "add_": "{0} += {1}",
-    "sub_": "{0} -= {1}",
-    "mul_": "{0} *= {1}",
-    "neg_": "np.negative({0}, out={0})",
-    "square_": "np.square({0}, out={0})",
-    "abs_": "np.abs({0}, out={0})",
-    "relu_": "np.maximum({0}, 0, out={0})",
-    "clamp_": "np.clip({0}, {1}, {2}, out={0})",
-    "fill_": "{0}[...] = {1}",
-    "zero_": "{0}[...] = 0",
-    "copy_": "{0}[...] = {1}",
-    "masked_fill_": 'np.copyto({0}, {2}, "unsafe", {1})',
-}
-"""Writes in place."""
-
-GEOMETRY = {"t_": "t", "transpose_": "transpose", "squeeze_": "squeeze"}
-GEOMETRY |= {"unsqueeze_": "unsqueeze", "as_strided_": "as_strided"}
-"""Ops that change an object's geometry, and the view that the object becomes."""
 
 NO_MEANING = ("requires_grad_", "detach_")
 REBINDS = (*GEOMETRY, "set_", "resize_", *NO_MEANING)
@@ -130,13 +88,13 @@ class NumPyLanguage(Language):
         helper = "as_view" if op == "view" else op
         if helper in HELPERS:
             return self._helper(helper, args)
-        template = SIMPLE.get(op) or WRITES.get(op)
-        if template is None:
+        row = OPS.get(op)
+        if row is None or row.numpy is None:
             raise unsupported(op, "NumPy has no such op")
         texts = [text_of(arg) for arg in args]
         if op == "tensor_split" and len(texts) == 2:
             texts.append("0")
-        return template.format(*texts)
+        return row.numpy.format(*texts)
 
     def _helper(self, name: str, args: Sequence[Any]) -> str:
         needed = {"unflatten": ["as_view"], "chunk": ["split"]}.get(name, [])
@@ -153,7 +111,7 @@ class NumPyLanguage(Language):
         if op == "set_":
             return f"{target} = {args[1]}[...]"
         if op in GEOMETRY:
-            return f"{target} = {self.expression(GEOMETRY[op], args)}"
+            return f"{target} = {self.expression(op[:-1], args)}"
         return self.expression(op, args)
 
     def imports(self) -> str:

@@ -6,13 +6,8 @@ from typing import Any
 
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Call, Step, is_name
-from aotlite.testing.programs.vocabulary import MULTI, VIEWS
+from aotlite.testing.programs.vocabulary import MULTI, OPS, VIEWS
 
-OPS = {
-    "make": 0, "mul_": 1, "fill_": 2, "add_": 3, "neg": 1, "mul": 1, "select": 1, "narrow": 2,
-    "detach": 2, "alias": 3, "hidden_alias": 3,
-}  # fmt: skip
-"""The costs of ops that are simpler than others of their kind."""
 WRITTEN = ("mul_", "fill_", "add_", "setitem")
 """The ops whose last argument is the written value."""
 
@@ -47,8 +42,9 @@ def step_cost(step: Step) -> int:
 
 
 def op_cost(op: str) -> int:
-    if op in OPS:
-        return OPS[op]
+    row = OPS.get(op)
+    if row is not None and row.cost is not None:
+        return row.cost
     return 7 if op in MULTI else 5 if op in VIEWS or op == "getitem" else 4
 
 

@@ -10,18 +10,9 @@ import attrs
 
 from aotlite.testing.programs.program import Program
 from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import SHAPES
 
 Change = Callable[[Step], Step]
-SHAPES = {
-    "make": 1,
-    "full": 0,
-    "view": 1,
-    "reshape": 1,
-    "expand": 1,
-    "as_strided": 1,
-    "unflatten": 2,
-}
-"""Op with a shape among its arguments -> the position of the shape."""
 
 
 def smaller_shapes(program: Program) -> Iterator[Program]:

@@ -23,9 +23,10 @@ from aotlite.subclasses import (
     SemiStructuredSparseTensor,
     TwoTensor,
 )
+from aotlite.testing.programs.vocabulary import KEEP_ZEROS
 from aotlite.testing.subclasses.kinds import Meanings, SubclassKind
 from aotlite.testing.subclasses.masked_model import MaskedModel
-from aotlite.testing.subclasses.wrapper_programs import KEEPS_ZEROS, Making
+from aotlite.testing.subclasses.wrapper_programs import Making
 
 Make = Callable[[Any], Any]
 
@@ -171,7 +172,7 @@ SPARSE = SubclassKind(
     _of_sparse,
     _stored_sparse,
     grow=4,
-    writes=KEEPS_ZEROS,
+    writes=KEEP_ZEROS,
     sizes=(4, 4, 2, 8, 0),
 )
 SHARDED = SubclassKind(ShardedTensor, _sharded, _of_sharded, tolerance=1e-5)
@@ -268,7 +269,7 @@ def making(nesting: Nesting, meanings: Meanings | None = None) -> Making:
         meanings or Meanings(SHIPPED),
         worlds_in(nesting),
         _held_by(quantized) if quantized else None,
-        KEEPS_ZEROS if sparse else None,
+        KEEP_ZEROS if sparse else None,
         (4, 4, 2, 8, 0) if sparse else (2, 3, 4, 1, 0),
     )
 

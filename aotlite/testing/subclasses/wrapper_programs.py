@@ -33,8 +33,6 @@ from aotlite.testing.subclasses.wrapper_engines import Meant, Wrapped
 
 APART = ("hidden_alias", "view_dtype", *OF_COMPLEX)
 """Views that wrappers may refuse."""
-KEEPS_ZEROS = frozenset("mul_ neg_ square_ relu_ zero_".split())
-"""The writes that keep zeros zero."""
 
 
 @attrs.frozen(eq=False)
