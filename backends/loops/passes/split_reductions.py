@@ -43,6 +43,9 @@ SMALL = 1 << 15
 """A kernel of fewer points runs as fast on one thread as on several."""
 UNITS = 4
 """The units of work for each thread, so that a slow one does not delay the rest."""
+SHORTEST = 16
+"""About the fewest values of a chunk for a thread. Its partial result is stored and loaded again: of
+shorter chunks, that takes longer than the thread saves."""
 LONGEST_LANE, LONGEST_COLUMN = 512, 4096
 """The most float32 values that are added one after the other, which bounds the rounding error: in a
 lane of a row, and in a column. (NumPy adds whole columns one after the other.)"""
@@ -75,7 +78,8 @@ def chunks_of(kernel: Kernel, threads: int) -> int:
     if vector < kernel.space:
         extent = kernel.extents[vector]
         units = units // extent * -(-extent // columns_abreast(kernel))
-    wanted = max(1 if units >= UNITS * threads else -(-UNITS * threads // units), _exact(kernel))
+    shared = 1 if units >= UNITS * threads else -(-UNITS * threads // units)
+    wanted = max(min(shared, inner_points(kernel) // SHORTEST), _exact(kernel), 1)
     return 1 if wanted == 1 else chunks_for(kernel.extents[kernel.space], wanted)
 
 

@@ -19,6 +19,7 @@ def test_improved_programs_printed_give_the_interpreters_bits(
 ) -> None:
     """Small reductions are divided too, as if they were long."""
     monkeypatch.setattr(splitting, "SMALL", 32)
+    monkeypatch.setattr(splitting, "SHORTEST", 1)
     monkeypatch.setattr(row_column_reduction, "SMALL", 32)
     programs: dict[str, LoopProgram] = {}
     inputs: dict[str, list[np.ndarray]] = {}

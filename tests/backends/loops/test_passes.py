@@ -73,6 +73,7 @@ def test_a_contiguous_kernel_has_one_axis_and_a_transposed_one_the_stores_order(
 
 def test_dividing_reductions_changes_sums_by_rounding_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splitting, "SMALL", 8)
+    monkeypatch.setattr(splitting, "SHORTEST", 1)
     monkeypatch.setattr(splitting, "columns_abreast", lambda kernel: 2)
     divided = 0
     for seed in SEEDS:
@@ -127,6 +128,9 @@ def test_a_full_sum_is_divided_and_a_row_sum_is_not() -> None:
         "  each row: b1[0] = (v0 * 2.0)",
     ] == summed(1, 1 << 20)
     assert 1 == len(summed(1024, 1024))
+    for rows, points in ((8192, 4), (10_000, 4), (16_384, 2), (4096, 15)):
+        # Partial results would be as many numbers as there are to be added, or nearly.
+        assert 1 == len(summed(rows, points))
 
 
 def test_living_temporaries_never_share_memory() -> None:

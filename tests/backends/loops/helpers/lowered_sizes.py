@@ -13,6 +13,7 @@ from aotlite.backends.loops.passes.fusion import merge, row_column_reduction
 SIZES: dict[str, tuple[Any, str, int]] = {
     "rows": (row_column_reduction, "SMALL", 8),
     "divided": (split_reductions, "SMALL", 8),
+    "shortest": (split_reductions, "SHORTEST", 1),
     "once": (merge, "KEPT_BYTES", 512),
     "long": (merge, "LONG_ROW", 4),
     "long lanes": (split_reductions, "LONGEST_LANE", 4),
