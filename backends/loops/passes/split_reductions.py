@@ -44,8 +44,8 @@ SMALL = 1 << 15
 UNITS = 4
 """The units of work for each thread, so that a slow one does not delay the rest."""
 SHORTEST = 16
-"""About the fewest values of a chunk for a thread. Its partial result is stored and loaded again: of
-shorter chunks, that takes longer than the thread saves."""
+"""About the fewest values of a chunk for a thread. Its partial result is stored and loaded again:
+of shorter chunks, that takes longer than the thread saves."""
 LONGEST_LANE, LONGEST_COLUMN = 512, 4096
 """The most float32 values that are added one after the other, which bounds the rounding error: in a
 lane of a row, and in a column. (NumPy adds whole columns one after the other.)"""
