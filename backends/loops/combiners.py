@@ -40,6 +40,16 @@ class Combiner:
     """Whether the result is one of the operands, as of `max`: then brackets change no bit, while a
     sum rounds differently in another order."""
 
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether operands may change places: no bit changes, but for NaN payloads."""
+        return self.ufunc is not None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its result on integers does not depend on the order."""
+        return self.parts == 1
+
 
 def _is_nan(value: Scalar) -> Scalar:
     return make("ne", value, value)

@@ -150,6 +150,8 @@ MULTI = _names("several")
 VIEWS = tuple(op.name for op in _VIEWS)
 WINDOW_OPS = frozenset({*WINDOWS, *MULTI, "getitem"} - {"slice"})
 """The ops of steps that return views of the same dtype, with history, one or several."""
+OTHER_VIEWS = frozenset({*_names("view")} - {"view_dtype", "hidden_alias"})
+"""View ops of the same dtype that are no windows: `as_strided`, `alias`, `detach`."""
 POINTWISE, FILLS, INDEXED = _names("pointwise"), _names("fill"), _names("index")
 GEOMETRY = _names("geometry")
 """Ops that change the geometry of their operand, and no memory."""

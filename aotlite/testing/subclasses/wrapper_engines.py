@@ -18,7 +18,7 @@ from aotlite.eager.subclass.protocol import filled, is_wrapper
 from aotlite.ir.errors import AotliteError
 from aotlite.testing.engines.eager import AotliteEngine
 from aotlite.testing.programs.numbers import numbers
-from aotlite.testing.programs.vocabulary import WINDOW_OPS
+from aotlite.testing.programs.vocabulary import OTHER_VIEWS, WINDOW_OPS
 from aotlite.testing.subclasses.kinds import Meanings
 from aotlite.testing.subclasses.masked_model import (
     MaskedModel,
@@ -247,5 +247,5 @@ def _functional(library: Meant, op: str, args: list[Any]) -> Any:
     return AotliteEngine.call(library, op[:-1], args)
 
 
-VIEWS = WINDOW_OPS | {"as_strided", "alias", "detach", "clone"}
+VIEWS = WINDOW_OPS | OTHER_VIEWS | {"clone"}
 """The ops that move elements; masks move likewise."""

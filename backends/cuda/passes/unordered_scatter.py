@@ -23,6 +23,7 @@ from aotlite.backends.cuda.passes.exact_sums import MOST, ExactSum
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.analysis.affine import Forms, fixed, unit
 from aotlite.backends.loops.analysis.expression_facts import facts, varies_along
+from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -39,8 +40,6 @@ from aotlite.backends.loops.rewrite import Memo, moved, moved_body, without_lets
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 
-EXACT = frozenset(("sum", "prod", "max", "min", "any", "all"))
-"""Combiners whose result on integers does not depend on the order."""
 BYTES = 16
 """The bytes that a multiprocessor moves in a cycle, roughly."""
 LAUNCH = 2000
@@ -108,7 +107,7 @@ class _Scatter:
         if store.combine is None:
             free = not any(self._varies(store.value, k) for k in self.inner)
         else:
-            free = store.value.dtype.kind < dtypes.FLOATING and store.combine in EXACT
+            free = store.value.dtype.kind < dtypes.FLOATING and combiner(store.combine).is_exact
         return attrs.evolve(store, unordered=free or not deterministic)
 
     def _varies(self, value: Scalar, k: int) -> bool:

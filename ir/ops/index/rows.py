@@ -27,6 +27,7 @@ from aotlite.ir.ops.index.positions import (
     replaced,
     taken,
 )
+from aotlite.ir.ops.index.scatter import REDUCTIONS
 from aotlite.ir.ops.precision import number_in
 
 
@@ -389,7 +390,7 @@ def index_reduce_(
 
 def _reduced_rows(self: Any, dim: int, index: Any, source: Any, reduce: str) -> Any:
     """The index of `scatter_reduce`: the same position for all of a slice."""
-    if reduce not in ("prod", "mean", "amax", "amin"):
+    if reduce == "sum" or reduce not in REDUCTIONS:  # a sum is `index_add`
         raise ArgumentError(
             f"index_reduce: argument 'reduce' is {reduce!r}, expected prod, mean, amax or amin"
         )

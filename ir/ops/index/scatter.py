@@ -161,23 +161,23 @@ def _scattered(end: str, self: Any, place: tuple[int, Any], src: Any, reduce: st
 
 
 # ------------------------------------------------------------------------------------- reducing
-_REDUCTIONS = {
-    "sum": "add",
-    "mean": "add",
-    "prod": "multiply",
-    "amax": "maximum",
-    "amin": "minimum",
+REDUCTIONS = {
+    "sum": ("add", "sum"),
+    "mean": ("add", "sum"),
+    "prod": ("multiply", "prod"),
+    "amax": ("maximum", "max"),
+    "amin": ("minimum", "min"),
 }
-"""The array library's function of two elements for each reduction."""
+"""The array library's function of two elements for each reduction, and the combiner of loops."""
 
 
 def _scatter_reduce_rule(
     self: TensorMeta, dim: int, index: TensorMeta, src: TensorMeta, reduce: str, include_self: bool
 ) -> TensorMeta:
     name = "scatter_reduce"
-    if reduce not in _REDUCTIONS:
+    if reduce not in REDUCTIONS:
         raise ArgumentError(
-            f"{name}: argument 'reduce' is {reduce!r}, expected one of {', '.join(_REDUCTIONS)}"
+            f"{name}: argument 'reduce' is {reduce!r}, expected one of {', '.join(REDUCTIONS)}"
         )
     check_index_dtype(name, index)
     check_same_dtype(name, self, src, "src")
@@ -198,7 +198,7 @@ def _scatter_reduce_kernel(
     reduce: str,
     include_self: bool,
 ) -> Any:
-    flat, combine = flat_copy(xp, a), getattr(xp, _REDUCTIONS[reduce])
+    flat, combine = flat_copy(xp, a), getattr(xp, REDUCTIONS[reduce][0])
     if 0 in index.shape:
         return xp.reshape(flat, meta.shape)
     if not include_self:
@@ -330,9 +330,6 @@ def _spanned(src: Any, index: Any) -> Any:
     return src
 
 
-_COMBINERS = {"sum": "sum", "mean": "sum", "prod": "prod", "amax": "max", "amin": "min"}
-
-
 def _scatter_reduce_loops(
     k: Any,
     meta: TensorMeta,
@@ -348,7 +345,7 @@ def _scatter_reduce_loops(
     result = k.map(meta, lambda *i: a[i])
     if 0 in index.shape:
         return result
-    at, values, kind = (dim, index), line(src), _COMBINERS[reduce]
+    at, values, kind = (dim, index), line(src), REDUCTIONS[reduce][1]
     if not include_self:
         neutral = _neutral(np, meta, reduce)
         _written(k, result, at, lambda i: neutral)

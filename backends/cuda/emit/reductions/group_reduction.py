@@ -22,9 +22,6 @@ from aotlite.backends.cuda.emit.reductions.vector_access import unrolled
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Reduce
 
-_SYMMETRIC = frozenset(("sum", "prod", "any", "all"))
-"""Combiners that are commutative bit for bit, but for NaN payloads: all threads of a xor shuffle
-then have the same result."""
 EVERY = "0xffffffffu"
 
 
@@ -159,13 +156,14 @@ class GroupReduction:
         near = min(self.layout.team, WARP)
         half = min(workers, near) // 2
         lines = self._shuffled(reduce, half) if half else []
-        if near > 1 and (workers < near or reduce.kind not in _SYMMETRIC):
+        if near > 1 and (workers < near or not combiner(reduce.kind).is_symmetric):
             lines += self._from_first(reduce, near)
         return lines
 
     def _shuffled(self, reduce: Reduce, half: int) -> list[str]:
         """Combines by shuffles: with the thread `half` away, then half as far, and so on."""
-        way = "xor" if reduce.kind in _SYMMETRIC else "down"
+        # Of a xor shuffle all threads have the same result, if operands may change places.
+        way = "xor" if combiner(reduce.kind).is_symmetric else "down"
         own = "half" if self.layout.team >= WARP else f"half, {self.layout.team}"
         far = []
         for number, value in zip(reduce.names, reduce.values, strict=True):
