@@ -180,7 +180,8 @@ def check_metadata(metadata: Message) -> None:
     assert EXTRAS == set(metadata.get_all("Provides-Extra", []))
     core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {line.split(">=")[0] for line in core}
-    needed = {"attrs", "filelock", "ml_dtypes", "networkx", "numpy", "optree", "rich", "sympy"}
+    needed = {"attrs", "filelock", "ml_dtypes", "networkx", "numpy", "opt_einsum", "optree"}
+    needed |= {"platformdirs", "rich", "sympy"}
     assert needed == names
 
 

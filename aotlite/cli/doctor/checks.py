@@ -22,7 +22,18 @@ from aotlite.cli.doctor.record import Finding, State
 MACHINE, REQUIRED, BACKENDS = "This machine", "Required packages", "Backends"
 PREREQUISITES, OPTIONAL = "What the backends need", "Optional packages"
 
-NEEDED = ("numpy", "networkx", "sympy", "attrs", "optree", "ml_dtypes", "rich", "filelock")
+NEEDED = (
+    "numpy",
+    "networkx",
+    "sympy",
+    "attrs",
+    "optree",
+    "ml_dtypes",
+    "rich",
+    "filelock",
+    "platformdirs",
+    "opt_einsum",
+)
 """The required modules, whose names are those of their packages."""
 
 OPTIONS: dict[str, tuple[str, str | None]] = {

@@ -14,15 +14,20 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 try:  # as `random` does: hashlib would load all of OpenSSL, 3 ms of a first call
     from _sha256 import sha256  # type: ignore[import-not-found]
 except ImportError:  # another Python: 3.12 calls it _sha2
     from hashlib import sha256
 
-from aotlite.backends.native.cache.file_locks import held
+from aotlite.ir.deferred import deferred
 from aotlite.ir.filesystem.trust import OTHERS
+
+if TYPE_CHECKING:
+    from aotlite.backends.native.cache import file_locks
+else:  # imported at the first compilation: filelock takes 0.1 s
+    file_locks = deferred("aotlite.backends.native.cache.file_locks")
 
 FORMAT = "1"
 """Part of every key. Change it when old entries must not be used any more."""
@@ -113,7 +118,7 @@ class DiskCache:
 
     def lock(self, key: str) -> AbstractContextManager[bool]:
         """Returns a lock against other processes and threads that would compile the same key."""
-        return held(os.path.join(self.folder, f"{key}.lock"), LOCK_LIMIT)
+        return file_locks.held(os.path.join(self.folder, f"{key}.lock"), LOCK_LIMIT)
 
 
 # ------------------------------------------------------------------------------------------ reading

@@ -14,26 +14,34 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory, gettempdir, mkdtemp
+from typing import TYPE_CHECKING
 
 import attrs
 
 from aotlite.backends.native.warn_once import warn_once
+from aotlite.ir.deferred import deferred
 from aotlite.ir.filesystem import trust
 from aotlite.ir.filesystem.trust import OTHERS, Step
 
+if TYPE_CHECKING:
+    import platformdirs
+else:  # 20 ms, for those who name no folder
+    platformdirs = deferred("platformdirs")
+
 
 def chosen() -> str | None:
-    """Returns the folder of the user's choice: AOTLITE_CACHE, else `aotlite` in the cache folder.
+    """Returns the folder of the user's choice: AOTLITE_CACHE, else that of the system for caches.
 
     None if there is no home folder. The folder is neither made nor checked.
     """
     given = os.environ.get("AOTLITE_CACHE")
     if given:
         return os.path.abspath(os.path.expanduser(given))
-    caches = os.environ.get("XDG_CACHE_HOME")
-    if not caches or not os.path.isabs(caches):  # the XDG standard ignores relative paths
-        caches = os.path.expanduser("~/.cache")
-    return os.path.join(caches, "aotlite") if os.path.isabs(caches) else None
+    try:
+        found = str(platformdirs.user_cache_dir("aotlite"))
+    except RuntimeError:  # there is no home folder
+        return None
+    return found if os.path.isabs(found) else None
 
 
 def made(folder: str) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from aotlite.ir.deferred import deferred
 from aotlite.ir.geometry import sizes
 
 Shape: TypeAlias = tuple[int, ...]
 Path: TypeAlias = list[tuple[int, int]]
 
+if TYPE_CHECKING:
+    from opt_einsum import paths as searches
+else:  # imported at the first product of three: it takes 0.1 s
+    searches = deferred("opt_einsum.paths")
+
 SEARCHED = 5
-"""Up to so many operands (180 orders) all orders are tried; more are taken cheapest pair first."""
+"""Up to so many operands the best of all orders is taken; of more, one that is found greedily."""
 
 
 def contraction_path(shapes: Sequence[Shape], kept: int) -> Path:
@@ -27,31 +32,15 @@ def contraction_path(shapes: Sequence[Shape], kept: int) -> Path:
     operands = list(shapes)
     count = len(shapes)
     left_to_right = [(0, 1)] + [(0, k) for k in range(count - 2, 0, -1)] if count > 1 else []
-    best, least = left_to_right, _cost(operands, left_to_right, kept)
+    least = _cost(operands, left_to_right, kept)
     if count > 2:
-        paths = _all_paths(count) if count <= SEARCHED else [_greedy(operands, kept)]
-        for path in paths:
-            cost = _cost(operands, path, kept)
-            if cost < least:
-                best, least = path, cost
-    return best
-
-
-def _all_paths(count: int) -> list[Path]:
-    if count == 1:
-        return [[]]
-    rest = _all_paths(count - 1)
-    return [[pair, *path] for pair in combinations(range(count), 2) for path in rest]
-
-
-def _greedy(operands: list[Shape], kept: int) -> Path:
-    path: Path = []
-    while len(operands) > 1:
-        pairs = combinations(range(len(operands)), 2)
-        found = min(pairs, key=lambda pair: _multiplied(operands, pair, kept)[0])
-        path.append(found)
-        operands = _multiplied(operands, found, kept)[1]
-    return path
+        named = [frozenset([d for d, size in enumerate(shape) if size != 1]) for shape in shapes]
+        sizes_of = {d: shape[d] for shape, names in zip(shapes, named, strict=True) for d in names}
+        search: Any = searches.optimal if count <= SEARCHED else searches.greedy
+        path = [tuple(sorted(pair)) for pair in search(named, frozenset(range(kept)), sizes_of)]
+        if _cost(operands, path, kept) < least:
+            return path
+    return left_to_right
 
 
 def _cost(operands: list[Shape], path: Path, kept: int) -> int:

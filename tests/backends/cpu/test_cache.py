@@ -511,5 +511,6 @@ def test_a_lock_whose_file_was_removed_while_one_waited_is_taken_anew(tmp_path):
 
 
 def test_where_there_can_be_no_lock_one_goes_on_without(tmp_path):
-    with held(tmp_path / "no such folder" / "lock", 10.0) as mine:
+    (tmp_path / "no folder").touch()
+    with held(tmp_path / "no folder" / "lock", 10.0) as mine:
         assert not mine
