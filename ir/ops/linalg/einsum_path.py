@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from aotlite.ir.deferred import deferred
 from aotlite.ir.geometry import sizes
@@ -36,8 +36,8 @@ def contraction_path(shapes: Sequence[Shape], kept: int) -> Path:
     if count > 2:
         named = [frozenset([d for d, size in enumerate(shape) if size != 1]) for shape in shapes]
         sizes_of = {d: shape[d] for shape, names in zip(shapes, named, strict=True) for d in names}
-        search: Any = searches.optimal if count <= SEARCHED else searches.greedy
-        path = [tuple(sorted(pair)) for pair in search(named, frozenset(range(kept)), sizes_of)]
+        search: Callable[..., Path] = searches.optimal if count <= SEARCHED else searches.greedy
+        path = [(min(pair), max(pair)) for pair in search(named, frozenset(range(kept)), sizes_of)]
         if _cost(operands, path, kept) < least:
             return path
     return left_to_right
