@@ -24,15 +24,14 @@ from aotlite.ir.ops.shape.copies import CLONE
 def with_separate_gradients(graph: Graph, before: Graph) -> Graph:
     """The graph with copies of gradients that share memory and did not in the graph before.
 
-    Both graphs have the same outputs. A gradient that is an input or a value of the forward is
-    left: stage 8 copies it (PART-15).
+    Both graphs have the same outputs. Of gradients that are one input or one value of the forward,
+    the first is left: stage 8 copies it (PART-36).
     """
     owners: dict[Node, Node] = {}
     """The node that made the memory now -> the one that made it before."""
     is_copied = [
         type(role) is Gradient
         and type(value) is Node
-        and storage_root(value).op == "call"
         and owners.setdefault(storage_root(value), storage_root(old)) is not storage_root(old)
         for role, value, old in zip(graph.output_roles, graph.outputs, before.outputs, strict=True)
     ]

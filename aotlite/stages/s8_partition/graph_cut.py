@@ -18,6 +18,7 @@ from aotlite.ir.graph.role import (
     FROM_BACKWARD,
     OF_BACKWARD,
     Current,
+    Gradient,
     IntermediateBase,
     MutatedInput,
     Output,
@@ -152,8 +153,9 @@ def _backward(graph: Graph, saving: dict[Node, Saved], order: list[int]) -> Grap
         if args != node.args:
             new[node] = node.with_args(args, node.meta)
         build.nodes.append(new.get(node, node))
+    copies: dict[Node, Node] = {}
     values = [
-        _own_memory(build, role, new.get(value, value)) if type(value) is Node else None
+        _own_memory(build, role, new.get(value, value), copies) if type(value) is Node else None
         for role, value in results
     ]
     return build.finish(values, [role for role, _ in results])
@@ -221,14 +223,21 @@ def _taken(reader: int, inputs: list[list[int]], waiting: dict[int, None]) -> li
     return found
 
 
-def _own_memory(build: Builder, role: Role, value: Node) -> Node:
+def _own_memory(build: Builder, role: Role, value: Node, copies: dict[Node, Node]) -> Node:
     """A copy of a gradient that is a saved value or a tangent: the user may write a gradient.
-    Likewise for a `Rewritten` output, unless the memory keeps its value."""
+    Likewise for a `Rewritten` output, unless the memory keeps its value.
+
+    Gradients that are one value are one copy, as they are one tensor in eager (SIM-8).
+    """
     if storage_root(value).op == "call" or _is_kept(role, value):
         return value
+    if value in copies and type(role) is Gradient:
+        return copies[value]
     build.source = value
     copy = build.emit(CLONE, (value,))
     build.source = None
+    if type(role) is Gradient:
+        copies[value] = copy
     return copy
 
 

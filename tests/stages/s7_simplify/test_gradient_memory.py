@@ -59,6 +59,9 @@ def written_one_by_one(function: Function, inputs: int) -> list[list[Any]]:
         lambda x, y: -x - y,
         lambda x, y: TwoCopies.apply(x, y),
         lambda x, y: (x * y + x * y).sin(),
+        lambda x, y: x + y,
+        lambda x, y: x[0:2] + y,
+        lambda x, y: x.clone() + y,
     ],
 )
 def test_a_write_into_one_gradient_is_not_in_another(function: Function, backend: str) -> None:
@@ -74,6 +77,12 @@ TERMS: tuple[Callable[[Any], Any], ...] = (
     lambda x: (x * 2.0).flip(0),
     lambda x: al.cat([x, x])[1:3],
     lambda x: x.clone() * 2.0,
+    lambda x: x,  # from here on the gradient is the tangent, or a view of it
+    lambda x: x[0:2],
+    lambda x: x.clone(),
+    lambda x: x.view(2, 1).view(2),
+    lambda x: x.flip(0).flip(0),
+    lambda x: al.cat([x, x])[2:],
 )
 
 
@@ -81,6 +90,11 @@ TERMS: tuple[Callable[[Any], Any], ...] = (
 @settings(max_examples=60)
 @example([0, 0])
 @example([3, 3])
+@example([7, 7])
+@example([7, 8])
+@example([8, 7, 8])
+@example([9, 7, 10])
+@example([7, 12])
 def test_gradients_share_memory_only_where_eagers_do(terms: list[int]) -> None:
     def function(*leaves: Any) -> Any:
         parts = [TERMS[term](leaf) for term, leaf in zip(terms, leaves, strict=True)]
@@ -117,3 +131,21 @@ def test_gradients_that_shared_memory_share_it() -> None:
     _, first, second = simplified.outputs
     assert storage_root(first) is storage_root(second)
     assert with_separate_gradients(simplified, graph) is simplified
+
+
+@pytest.mark.parametrize("partition", ["default", "min_cut"])
+def test_the_gradients_of_a_sum_are_one_copy_of_the_tangent(partition: str) -> None:
+    compiled = al.compile(lambda x, y: x + y, backend="reference", partition=partition)
+    first, second = gradients(compiled, 2)
+    assert ["clone"] == [node.target.name for node in compiled.backward_graph.calls]
+    assert np.shares_memory(first.numpy(), second.numpy())
+
+
+def test_leaves_that_get_one_gradient_have_their_own() -> None:
+    """Accumulated gradients never share memory, though the backward's results do."""
+    leaves = [al.ones(2).requires_grad_() for _ in range(3)]
+    given = al.ones(2)
+    al.compile(lambda x, y, z: x + y + z)(*leaves).backward(given)
+    leaves[0].grad.add_(1.0)
+    assert [[2.0, 2.0], [1.0, 1.0], [1.0, 1.0]] == [leaf.grad.tolist() for leaf in leaves]
+    assert [1.0, 1.0] == given.tolist()
