@@ -28,7 +28,7 @@ from aotlite.pipeline.partitioning import decomposed_for_fusion, partitioned
 from aotlite.pipeline.request import Compilation
 from aotlite.pipeline.user_code import decomposed, with_passes
 from aotlite.stages.records.backward.gradient_reads import GradientReads
-from aotlite.stages.records.backward.joint import Joint, JointBackward
+from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
@@ -288,7 +288,7 @@ class HigherOrders:
         )
         kind = CompiledBackward if splits and not made.kept_tape.memory else SingleVisitBackward
         return CompiledOrder(
-            partition.forward, run, plan, results, made.subclass_metas, kind, made.why
+            partition.forward, run, plan, results, made.facts.subclass_metas, kind, made.why
         )
 
     def _plan(
@@ -303,27 +303,17 @@ class HigherOrders:
     ) -> BackwardPlan | None:
         if partition.backward is None:
             return None
-        known = JointBackward(
-            errors=made.errors,
-            reachable_inputs=made.reachable_inputs,
-            receiving_inputs={**made.reachable_inputs, **made.second.receiving_inputs},
-            reads=made.reads,
-            arrivals=made.second.arrivals,
-            subclass_metas=made.subclass_metas,
-            required_arrivals=made.second.required_arrivals,
-            arrival_choices=made.second.arrival_choices,
-        )
         layouts = {start.role: start.meta for start in made.kept_tape.starts}
         return plan_backward(
             partition.backward,
             lower,
-            Joint(graph, known, layouts=layouts),
+            Joint(graph, made.facts, layouts=layouts),
             (),
             (),
             copied_on_write=partition.copied_on_write,
             byte_checked=partition.byte_checked,
             derivatives=Derivatives(
-                self.of(made.kept_tape, partition, given, made.reads, splits=splits),
+                self.of(made.kept_tape, partition, given, made.facts.reads, splits=splits),
                 "" if splits else NOT_LINEAR,
                 splits,
                 made.kept_tape.order,

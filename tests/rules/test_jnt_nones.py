@@ -348,3 +348,47 @@ def test_random_programs_have_pytorchs_nones(torch: Any) -> None:
         assert nones(its) == nones(mine), f"{seed}\n{text}\n{its}\n{mine}"
         some += any(None in each for each in mine if isinstance(each, list))
     assert some > 200
+
+
+class AloneOnly(al.autograd.Function):
+    """Two results, whose backward raises where gradients arrive for both."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        return grad * 1, grad * 2
+
+    @staticmethod
+    def backward(ctx: Any, one: Any, other: Any) -> Any:
+        if one is not None and other is not None:
+            raise ValueError("both arrive")
+        return one * 1 if other is None else other * 2
+
+
+class Forked(al.autograd.Function):
+    """A sum whose gradients are those results."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        return x * 1 + w * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return AloneOnly.apply(grad)
+
+
+@pytest.mark.rules("JNT-15", "TAN-8", "DBL-2")
+@pytest.mark.parametrize("which", [[0], [1], [0, 1]])
+def test_gradients_that_fail_only_together_do_so_where_both_are_differentiated(which: Any) -> None:
+    """Each subset of them is recorded; the error is that of the subset that arrives."""
+    found = []
+    for function in (Forked.apply, al.compile(Forked.apply)):
+        x, w, v = (al.ones(2, requires_grad=True) for _ in range(3))
+        grads = al.autograd.grad(function(x, w), [x, w], v, create_graph=True)
+        try:
+            ones = [al.ones(2)] * len(which)
+            found.append(al.autograd.grad([grads[k] for k in which], [v], ones)[0].tolist())
+        except ValueError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
+    assert (found[0] == "both arrive") is (len(which) > 1)

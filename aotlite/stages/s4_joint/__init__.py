@@ -44,7 +44,7 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
         captured.recorder.counts = False  # tape nodes: the backward's take the forward's (SEQ-1)
         results = JointResults(captured, meta)
         paths = gradient_paths(captured, meta, results)
-        recording = UserCodeRecording(captured, meta, paths)
+        recording = UserCodeRecording.of(captured, meta, paths)
         backward = _backward(recording, results) if paths.edges else _Backward()
         return _joint(results, recording, backward)
 

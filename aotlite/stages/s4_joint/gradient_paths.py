@@ -7,7 +7,7 @@ Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -57,19 +57,6 @@ class GradientPaths:
     """Sets of results, as bits, whose gradients pass a node that may run once only (SAV-1); True
     if one such node saves tensors (CKP-1)."""
 
-    def note_saved(self, node: TapeNode, saved: SavedTensor, bits: int) -> None:
-        """Notes that a node unpacks a saved tensor; an error if it was written since.
-        Eager unpacks it in all these nodes, also in those that lead to no input."""
-        storage = saved.tensor.storage
-        if storage.version != saved.version:
-            try:
-                saved.unpack(node)
-            except AutogradError as error:
-                for result in these_of(tuple(self.edges), bits):
-                    self.errors.setdefault(result, error)
-        if storage in self.owners:
-            merged(self.reads, [(SavedOf(self.owners[storage], saved.tensor.meta), bits)])
-
 
 def gradient_paths(captured: Captured, meta: FunctionMeta, results: JointResults) -> GradientPaths:
     """The paths from each differentiable result of a captured function.
@@ -107,19 +94,63 @@ def _edges(
 def _walk(paths: GradientPaths, nodes: Mapping[TapeNode, int], captured: Captured) -> None:
     """Fills in the paths from the nodes, each with the bits of the results that pass it."""
     results = tuple(paths.edges)
-    reach: dict[ResultRole, set[Any]] = {result: set() for result in results}
+    walk = TapeWalk(results, paths.owners, paths.reads, paths.errors)
     ends = {**paths.sinks, **captured.recorder.hooks.ends()}
     tensors = [r for r in captured.results if isinstance(r, Tensor)]
     returned = {id(tensor) for r in tensors for tensor in (r, r._base)}
-    for node, bits in nodes.items():
-        saved = node.kept_tensors()
-        if saved or node.is_spent_once():
-            paths.run_once_nodes[bits] = bool(saved) or paths.run_once_nodes.get(bits, False)
-        if node in ends:
-            for result in these_of(results, bits):
-                reach[result].add(ends[node])
-        elif type(node) is AccumulateGrad:
+    for node, bits, saves in walk.visits(nodes, ends):
+        if saves or node.is_spent_once():
+            paths.run_once_nodes[bits] = saves or paths.run_once_nodes.get(bits, False)
+        if type(node) is AccumulateGrad and node not in ends:
             refuse_inner_leaf(node, returned, next(these_of(results, bits)))
-        for each in saved:
-            paths.note_saved(node, each, bits)
-    paths.reachable_inputs.update({result: frozenset(found) for result, found in reach.items()})
+    paths.reachable_inputs.update(walk.reached())
+
+
+@attrs.frozen(eq=False, repr=False)
+class TapeWalk:
+    """A walk behind the roots of a backward: the ends that it reaches, and the memory it reads."""
+
+    results: tuple[Any, ...]
+    owners: Mapping[Storage, Any]
+    """The storages that may be written after the call, each with the role that owns it."""
+    reads: dict[SavedOf, int]
+    """Saved tensors on memory of an owner, with the results, as bits, whose gradients read them."""
+    errors: dict[Any, Exception]
+    _reach: dict[Any, set[Any]] = attrs.field(init=False)
+
+    @_reach.default
+    def _nothing(self) -> dict[Any, set[Any]]:
+        return {result: set() for result in self.results}
+
+    def visits(
+        self, nodes: Mapping[TapeNode, int], ends: Mapping[TapeNode, Any]
+    ) -> Iterator[tuple[TapeNode, int, bool]]:
+        """Each node, the results, as bits, that pass it, and whether it has saved tensors.
+
+        `ends` are the nodes at which gradients are collected, each with the role of its source.
+        """
+        for node, bits in nodes.items():
+            if node in ends:
+                for result in these_of(self.results, bits):
+                    self._reach[result].add(ends[node])
+            saved = node.kept_tensors()
+            for each in saved:
+                self._note_saved(node, each, bits)
+            yield node, bits, bool(saved)
+
+    def reached(self) -> dict[Any, frozenset[Any]]:
+        """The sources to which the tape of each result leads, after the visits."""
+        return {result: frozenset(found) for result, found in self._reach.items()}
+
+    def _note_saved(self, node: TapeNode, saved: SavedTensor, bits: int) -> None:
+        """Notes that a node unpacks a saved tensor; an error if it was written since.
+        Eager unpacks it in all these nodes, also in those that lead to no input."""
+        storage = saved.tensor.storage
+        if storage.version != saved.version:
+            try:
+                saved.unpack(node)
+            except AutogradError as error:
+                for result in these_of(self.results, bits):
+                    self.errors.setdefault(result, error)
+        if storage in self.owners:
+            merged(self.reads, [(SavedOf(self.owners[storage], saved.tensor.meta), bits)])

@@ -15,6 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from functools import partial
 from typing import Any, TypeGuard
 
 import attrs
@@ -24,7 +25,8 @@ from aotlite.eager.autograd.engine import BackwardPass, Nodes
 from aotlite.eager.autograd.nodes.saved_tensors import computed_again
 from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.ir.graph import Node
-from aotlite.stages.s4_joint.recording_blocks import in_grad_mode
+from aotlite.stages.records.trace import Trace
+from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 
 Result = Hashable
 Flows = dict[Any, frozenset[Any]]
@@ -65,11 +67,6 @@ class EngineRun(BackwardPass):
         if self.sinks is not None and node in self.sinks.wanted:
             self.arrived.append(node)
         super()._step(node)
-
-    def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
-        """Runs the pass in grad mode off; returns the gradients of the sinks."""
-        with in_grad_mode(False):
-            return self(roots)
 
     def _run(self, node: TapeNode, grads: list[Any]) -> Sequence[Any]:
         try:
@@ -167,6 +164,22 @@ class ArrivalHandlers:
     returns the gradient to use. Note [no gradient is not zeros]."""
 
 
+def handlers_of(recorder: Trace, results: Sequence[Any], *, all_arrive: bool) -> ArrivalHandlers:
+    """The handlers of a run from the tangents of these results; none if all tangents arrive."""
+    roles = tuple(results)
+    if all_arrive:
+        return ArrivalHandlers()
+    join = partial(joined, recorder, roles) if recorder.wrapped else None
+    return ArrivalHandlers(join, partial(note_required_arrivals, recorder, roles))
+
+
+def forget_arrivals(recorder: Trace) -> None:
+    """Forgets the conditions on tangents that the handlers of an earlier run have noted."""
+    recorder.wrapped.required_arrivals.clear()
+    recorder.wrapped.unlike = False
+    recorder.streams.flags.clear()
+
+
 @attrs.define(eq=False, repr=False)
 class InstrumentedRun(EngineRun):
     """A backward pass that tracks, as bits, from which tangents each gradient comes."""
@@ -178,9 +191,9 @@ class InstrumentedRun(EngineRun):
     _guards: bool = attrs.field(init=False, default=False)
     """Whether the gradients of the node that runs now are guarded."""
 
-    def begin(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
+    def _pass(self, roots: Sequence[tuple[Edge | None, Any]]) -> list[Any]:
         self.bits.tangents = {id(grad): 1 << k for k, (_, grad) in enumerate(roots)}
-        return super().begin(roots)
+        return super()._pass(roots)
 
     def _step(self, node: TapeNode) -> None:
         bits, tell = self.bits, self.on_arrival.tell

@@ -9,41 +9,45 @@ Rules: FUN-31, TAN-8, TOK-4, RNG-5. Spec: `specs/s4_joint.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from aotlite.eager.autograd.engine import Sinks
-from aotlite.eager.base.tape.node import Edge
+from aotlite.eager.base.tape.node import Edge, TapeNode
 from aotlite.eager.base.tensor import Tensor
+from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node
-from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect, BackwardMemory
+from aotlite.stages.records.backward.joint import BackwardEffect, BackwardMemory
+from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
+from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
     has_backward_effects,
     has_observable_effects,
+    refuse_repeated_writes,
 )
 from aotlite.stages.s4_joint.backward_mutations import (
     BackwardMutations,
     BackwardRecording,
     with_backward_mutations,
 )
+from aotlite.stages.s4_joint.gradient_paths import GradientPaths
 from aotlite.stages.s4_joint.instrumented_runs import (
-    ArrivalHandlers,
     EngineRun,
     Flows,
     InstrumentedRun,
     NodeVisit,
     flows_of,
+    forget_arrivals,
+    handlers_of,
 )
 from aotlite.stages.s4_joint.replay.double_backward import KeptTape, kept_tape
-from aotlite.stages.s4_joint.subclasses.accumulation import joined, note_required_arrivals
 from aotlite.stages.s4_joint.tangent_variants import turns_among
-from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
+from aotlite.stages.s4_joint.tape_recording import TapeRecording
 from aotlite.stages.shared.gradient_sinks import sinks_of
 
 
@@ -51,15 +55,25 @@ from aotlite.stages.shared.gradient_sinks import sinks_of
 class UserCodeRecording(TapeRecording):
     """The recording of every function: plain, or instrumented where users' Python needs it."""
 
+    captured: Captured = attrs.field(kw_only=True)
+    meta: FunctionMeta = attrs.field(kw_only=True)
+    paths: GradientPaths = attrs.field(kw_only=True)
+    arrived: Sequence[TapeNode] = attrs.field(init=False, default=())
+    """The sinks, in the order in which gradients arrived (CAG-10)."""
     user_code: bool = attrs.field(init=False)
     """Users' Python runs in the backward, or ops in it have effects or draw."""
     run: InstrumentedRun | None = attrs.field(init=False, default=None)
     """The last instrumented run."""
-    choice_visits: list[NodeVisit] | None = attrs.field(init=False, default=None)
+    choice_visits: list[NodeVisit] = attrs.field(init=False, factory=list)
     """If each subset of results is recorded: the visits of all runs, with common bits."""
     receiving_inputs: Flows = attrs.field(init=False, factory=dict)
     """For each result the sources that its gradient reached (TAN-8)."""
-    arrival_choices: list[ArrivalChoice] = attrs.field(init=False, factory=list)
+
+    @classmethod
+    def of(cls, captured: Captured, meta: FunctionMeta, paths: GradientPaths) -> UserCodeRecording:
+        """The recording of the backward of a captured function."""
+        recorder, sources = captured.recorder, captured.sources
+        return cls(recorder, sources, paths.errors, captured=captured, meta=meta, paths=paths)
 
     @user_code.default
     def _has_user_code(self) -> bool:
@@ -69,32 +83,30 @@ class UserCodeRecording(TapeRecording):
     def visits(self) -> list[NodeVisit]:
         """The node visits of the last run, or of the runs of all subsets of results."""
         assert self.run is not None
-        return self.run.visits if self.choice_visits is None else self.choice_visits
+        return self.choice_visits if self.is_choice else self.run.visits
 
     # --- the run
-    def _arriving(self, roots: Sequence[Root], edges: Sequence[Edge]) -> list[Tensor | None]:
-        recorder = self.recorder
-        recorder.wrapped.required_arrivals.clear()
-        recorder.wrapped.unlike = False
-        recorder.streams.flags.clear()
+    def _arriving(
+        self, edges: Sequence[Edge], pairs: Sequence[tuple[Edge | None, Tensor]]
+    ) -> list[Tensor | None]:
+        recorder, ends = self.recorder, [*edges, *self.paths.inner_leaves]
+        forget_arrivals(recorder)
         if not self.user_code:
-            start = len(recorder.nodes)
-            found = super()._arriving(roots, edges)
+            start, plain = len(recorder.nodes), self._plain_run(ends)
+            found = plain(pairs)
+            self.arrived = plain.arrived
             if not has_backward_effects(recorder.nodes[start:]):
                 return found  # ops' formulas give gradients wherever the tape leads
             self.user_code = True  # some op has effects, or draws: run again, instrumented
             recorder.drop_from(start)
         for given in recorder.inputs:
             given.fake.storage.writable = True  # checked on the real tensor when the backward runs
-        self.started = [result for result, _, _ in roots]
-        ends = [*edges, *self.paths.inner_leaves]
         self.run = run = self._instrumented_run(ends, recorder.nodes)
         self.arrived = run.arrived
-        pairs = [(edge, tangent) for _, edge, tangent in roots]
-        if self.choice_visits is None:
+        if not self.is_choice:
             return self._begin(run, pairs)
         recorder.streams.begin_backward()  # all tangents of the subset arrive: no conditions
-        found = run.begin(pairs)
+        found = run(pairs)
         healthy = [result for result, _, _ in self.healthy()]
         self.choice_visits += turns_among(run.visits, self.started, healthy)
         return found
@@ -107,27 +119,42 @@ class UserCodeRecording(TapeRecording):
         every = frozenset[Any]().union(*paths.reachable_inputs.values())
         conditions = ArrivalConditions(run, recorder, self.started, paths.sinks, every)
         run.on_arrival.guard = conditions.guarded
-        run.on_arrival.tell = partial(note_required_arrivals, recorder, tuple(self.started))
         recorder.streams.begin_backward(conditions.now)
-        found = run.begin(pairs)
-        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.captured.sources}
+        found = run(pairs)
+        collected = {s.role: [e for e, _ in sinks_of(s)] for s in self.sources}
         self.receiving_inputs = flows_of(run, self.started, collected | recorder.hooks.edges())
         return found
 
-    def _engine_run(self, ends: Sequence[Edge]) -> EngineRun:
-        if len(self.started) > 1 and self._join() is not None:
+    def _plain_run(self, ends: Sequence[Edge]) -> EngineRun:
+        if len(self.started) > 1 and self.recorder.wrapped and not self.is_choice:
             return self._instrumented_run(ends, ())
-        return super()._engine_run(ends)
+        return EngineRun(Sinks(ends, cut=True), retain=True, recorder=self.recorder)
 
     def _instrumented_run(self, ends: Sequence[Edge], nodes: Sequence[Node]) -> InstrumentedRun:
-        sinks, handlers = Sinks(ends, cut=True), ArrivalHandlers(self._join())
+        handlers = handlers_of(self.recorder, self.started, all_arrive=self.is_choice)
+        sinks = Sinks(ends, cut=True)
         return InstrumentedRun(sinks, True, self.recorder, recorded=nodes, on_arrival=handlers)
 
-    def _join(self) -> Callable[..., Any] | None:
-        """The function that adds wrapper gradients that may be absent; None for plain sums."""
-        if self.choice_visits is not None or not self.recorder.wrapped:
-            return None
-        return partial(joined, self.recorder, tuple(self.started))
+    # --- errors
+    def expected_errors(self) -> tuple[type[Exception], ...]:
+        if self.recorder.wrapped or not self.meta.training:
+            # A wrapper's class may raise any; without training few need the gradients.
+            return (Exception,)
+        # A leaf that set_ moved to another storage may get gradients of two shapes (TEN-26).
+        put = self.meta.count_plan is not None
+        return (AutogradError, ShapeError) if put else (AutogradError,)
+
+    def note_error(self, error: Exception, start: int) -> bool:
+        """Notes the error for the results that lead to the node at which users' Python failed."""
+        if self.run is None:
+            return False
+        if len(self.started) > 1:  # unknown whether they fail together or alone: recorded again
+            refuse_repeated_writes(self.recorder.nodes[start:])
+        bits = self.run.bits.now or 0
+        self.errors.update(
+            {result: error for k, result in enumerate(self.started) if bits >> k & 1}
+        )
+        return True
 
     # --- the facts for `Joint`
     def late_inputs(self) -> tuple[CapturedInput, ...]:

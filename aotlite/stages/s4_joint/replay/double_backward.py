@@ -12,33 +12,41 @@ first runs in grad mode. Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import attrs
 
 from aotlite.eager.autograd.differentiable_views import edge_of
-from aotlite.eager.autograd.engine import run_backward
+from aotlite.eager.autograd.engine import BackwardPass, Sinks
 from aotlite.eager.autograd.nodes.op_nodes import InputNode
 from aotlite.eager.base.storage import Storage
-from aotlite.eager.base.tape.node import Edge, TapeNode
+from aotlite.eager.base.tape.node import Edge
 from aotlite.eager.base.tensor import Tensor
 from aotlite.eager.subclass.protocol import gradient_form, is_wrapper, leaves_of
 from aotlite.ir.errors import AutogradError
 from aotlite.ir.graph import Graph, Node, Phase, output_node
-from aotlite.ir.graph.role import Gradient, Incoming, Output, Role, Tangent, is_given
+from aotlite.ir.graph.role import Incoming, Output, Role, Tangent, is_given
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import DETACH
-from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf, merged
-from aotlite.stages.records.backward.joint import BackwardMemory
+from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf
+from aotlite.stages.records.backward.joint import BackwardMemory, JointBackward
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedFamily
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.s4_joint.backward_effects import what_happens
-from aotlite.stages.s4_joint.instrumented_runs import Flows, runs_user_code, sees_absence
+from aotlite.stages.s4_joint.gradient_paths import TapeWalk
+from aotlite.stages.s4_joint.instrumented_runs import (
+    Flows,
+    InstrumentedRun,
+    flows_of,
+    forget_arrivals,
+    handlers_of,
+    runs_user_code,
+    sees_absence,
+)
 from aotlite.stages.s4_joint.recording_blocks import (
     at_node,
     continuing,
@@ -46,23 +54,18 @@ from aotlite.stages.s4_joint.recording_blocks import (
     in_phase,
     recording_engine,
 )
-from aotlite.stages.s4_joint.replay.subclass_double_backward import (
-    Root,
-    Second,
-    gradients_of,
-    wrapped_second,
-)
+from aotlite.stages.s4_joint.result_sets import recorded_gradients
 from aotlite.stages.s4_joint.subclasses.tangents import (
     FakeTangent,
     dense_all_through,
     fake_tangent,
     stand_in,
 )
-from aotlite.stages.s4_joint.tangent_variants import check_is_eagers, note_failing
+from aotlite.stages.s4_joint.tape_recording import Root, TapeRecording
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
-from aotlite.stages.shared.gradient_sinks import sinks_of, sum_at_entry
+from aotlite.stages.shared.gradient_sinks import sinks_of
 from aotlite.stages.shared.subclass_rebuild import subclass_meta_of
-from aotlite.stages.shared.tape_queries import passed, passed_at_some_order, these_of
+from aotlite.stages.shared.tape_queries import passed, passed_at_some_order
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -171,17 +174,13 @@ class DerivativeJoint(Record):
     graph: Graph
     """Its outputs are the first-order gradients, then the gradients of these. Wrappers' nodes are
     still in it."""
+    facts: JointBackward
+    """Facts of its backward half, the second backward."""
     incoming: frozenset[Any]
     """The roles of the inputs that are tangents of the first backward, or parts of such."""
     gradients: tuple[tuple[Any, TensorMeta | None], ...]
     """For each source of the earlier order the meta of its gradient; None if it gets none."""
-    errors: dict[Any, Exception]
-    reachable_inputs: dict[Any, frozenset[Any]]
-    reads: GradientReads
     kept_tape: KeptTape
-    subclass_metas: Mapping[Any, SubclassMeta]
-    """How results, tangents and gradients that are wrappers are made, by role."""
-    second: Second
     runs_user_code: bool
     """Users' Python, or a wrapper's class, computed some gradient."""
     why: str
@@ -199,15 +198,53 @@ def derivative_joint(kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> Deriv
         continuing(recorder, kept_tape.nodes, dict(kept_tape.wrapped)),
         recording_engine(recorder, create_graph=True),
     ):
-        return _Recording(kept_tape, arriving).run()
+        return _Order(kept_tape, arriving).joint()
 
 
-class _Recording:
+@attrs.define(eq=False, repr=False)
+class DerivativeRecording(TapeRecording):
+    """Records the second backward. Which tangents arrive in it is not known, as in stage 4: sums
+    of wrappers are selected by flags, or each subset of results is recorded."""
+
+    sees_absence: bool = attrs.field(init=False, default=False)
+    """A custom function on the tape gets None for a gradient that does not arrive."""
+    receiving_inputs: Flows = attrs.field(init=False, factory=dict)
+    """For each result the sources that its gradient reached."""
+
+    def _arriving(
+        self, edges: Sequence[Edge], pairs: Sequence[tuple[Edge | None, Tensor]]
+    ) -> list[Tensor | None]:
+        recorder = self.recorder
+        forget_arrivals(recorder)
+        handlers = handlers_of(recorder, self.started, all_arrive=self.is_choice)
+        sinks = Sinks(edges, cut=True)
+        run = _SinkRun(sinks, True, recorder, recorded=recorder.nodes, on_arrival=handlers)
+        found = run(pairs)
+        ends = {source.role: [edge for edge, _ in sinks_of(source)] for source in self.sources}
+        self.receiving_inputs = flows_of(run, self.started, ends)
+        return found
+
+    def expected_errors(self) -> tuple[type[Exception], ...]:
+        return (Exception,) if self.may_differ() else (AutogradError,)  # a class may raise any
+
+    def may_differ(self) -> bool:
+        return super().may_differ() or self.sees_absence
+
+
+@attrs.define(eq=False, repr=False)
+class _SinkRun(InstrumentedRun):
+    """An instrumented run of only the nodes that lead to a sink."""
+
+    _nodes_to_run = BackwardPass._nodes_to_run
+
+
+class _Order:
+    """Records one order: the backward from the tangents that arrive, and the backward of that."""
+
     def __init__(self, kept_tape: KeptTape, arriving: Mapping[Any, bool]) -> None:
         self.kept_tape = kept_tape
         self.recorder = kept_tape.recorder
         self.arriving = arriving
-        self.errors: dict[Any, Exception] = {}
         self.owners = {
             storage: owner_at_next_order(owner) for storage, owner in kept_tape.owners.items()
         }
@@ -216,10 +253,10 @@ class _Recording:
         )
         self.subclass_metas: dict[Any, SubclassMeta] = {}
         self.user_code = bool(self.recorder.wrapped)
-        self.sees_absence = False
         self.state = self.recorder.streams.state
 
-    def run(self) -> DerivativeJoint:
+    def joint(self) -> DerivativeJoint:
+        """The joint graph of the order."""
         incoming = [self._incoming(start) for start in self._arrived()]
         sources = (*self.kept_tape.sources, *[i for i in incoming if i.fake._node is not None])
         start = len(self.recorder.nodes)
@@ -232,32 +269,45 @@ class _Recording:
         outputs = [pair for role, grad in results.items() for pair in self._read(role, grad)]
         inputs = (*self.kept_tape.inputs, *[node for i in incoming for node in i.placeholders])
         tangents = {role: self._tangent(role, grad) for role, grad in results.items()}
-        roots = [(role, edge_of(grad), tangents[role].tensor) for role, grad in results.items()]
-        roots = [root for root in roots if root[1] is not None]
-        given = [node for role, _, _ in roots for node in tangents[role].inputs]
-        kept_tape = self._taped(inputs, sources, roots)
-        reach, reads = self._look_behind(kept_tape)
-        second = self._second(kept_tape, roots)
+        second = DerivativeRecording(self.recorder, sources)
+        for role, grad in results.items():
+            if (edge := edge_of(grad)) is not None:
+                second.roots.append((role, edge, tangents[role].tensor))
+        given = [node for role, _, _ in second.roots for node in tangents[role].inputs]
+        kept_tape = self._taped(inputs, second)
+        reads, reached = self._look_behind(second)
+        with in_grad_mode(False), in_phase(self.recorder, Phase.BACKWARD):
+            found, metas = recorded_gradients(second)
+        given += self.recorder.streams.flags.values()
         why = self._refusal(len(kept_tape.nodes)) or self._unchecked(len(kept_tape.nodes), reads)
+        facts = JointBackward(second.errors, reached, reached, reads)
         if why:
-            second, given = Second([], {}), []
-        self.subclass_metas |= second.subclass_metas
-        outputs += second.outputs
+            given = []
+        else:
+            outputs += found
+            self.subclass_metas |= {role: how for role, how in metas.items() if how is not None}
+            facts = self._facts(facts, second)
         closing = output_node([v for _, v in outputs], [role for role, _ in outputs])
-        nodes = (*inputs, *given, *second.flags, *self.recorder.nodes, closing)
+        nodes = (*inputs, *given, *self.recorder.nodes, closing)
         pairs = zip(self.kept_tape.sources, gradients, strict=True)
         return DerivativeJoint(
             Graph(nodes, f"{kept_tape.name}_backward"),
+            attrs.evolve(facts, subclass_metas=self.subclass_metas),
             frozenset([node.role for each in incoming for node in each.placeholders]),
             tuple([(s.role, None if g is None else g.meta) for s, g in pairs]),
-            self.errors,
-            reach,
-            reads,
             attrs.evolve(kept_tape, wrapped=dict(self.recorder.wrapped.nodes)),
-            self.subclass_metas,
-            second,
             self.user_code,
             why,
+        )
+
+    def _facts(self, facts: JointBackward, second: DerivativeRecording) -> JointBackward:
+        """The facts with what the second backward's gradients depend on."""
+        return attrs.evolve(
+            facts,
+            receiving_inputs={**facts.reachable_inputs, **second.receiving_inputs},
+            arrivals=self.recorder.streams.arrivals(),
+            required_arrivals=tuple(self.recorder.wrapped.required_arrivals),
+            arrival_choices=tuple(second.arrival_choices),
         )
 
     def _refusal(self, start: int) -> str:
@@ -285,16 +335,14 @@ class _Recording:
                     )
         return ""
 
-    def _taped(
-        self, inputs: tuple[Node, ...], sources: tuple[Any, ...], roots: Sequence[Root]
-    ) -> KeptTape:
+    def _taped(self, inputs: tuple[Node, ...], second: TapeRecording) -> KeptTape:
         return KeptTape(
             self.recorder,
             self.kept_tape.name,
             tuple(self.recorder.nodes),
             inputs,
-            sources,
-            starts_of(roots),
+            tuple(second.sources),
+            starts_of(second.roots),
             self.owners,
             self.kept_tape.wrapped,
             self.memory,
@@ -319,30 +367,11 @@ class _Recording:
         return IncomingInput(role, given.inputs, fake)
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
-        pairs = zip(self._arrived(), incoming, strict=True)
-        roots = [(start.edge, given.fake) for start, given in pairs]
-        return self._through(roots, self.kept_tape.sources)
-
-    def _through(self, roots: Any, sources: Any) -> list[Any]:
-        found = run_backward(
-            roots,
-            sinks=[edge for source in sources for edge, _ in sinks_of(source)],
-            cut=True,
-            retain_graph=True,
-            create_graph=True,
-            recorder=self.recorder,
+        first = TapeRecording(
+            self.recorder, self.kept_tape.sources, phase=Phase.FORWARD, creates_graph=True
         )
-        return self._sums(sources, found, create_graph=True)
-
-    def _sums(self, sources: Any, found: list[Any], *, create_graph: bool) -> list[Any]:
-        """The gradient of each source: the sum of those at its edges, as it was at entry."""
-        sinks, summed = [sinks_of(source) for source in sources], self.recorder.summed
-        rest = iter(found)
-        with in_grad_mode(create_graph), in_phase(self.recorder, self.recorder.phase):
-            return [
-                summed(sum_at_entry, source, [(next(rest), moves) for _, moves in each])
-                for source, each in zip(sources, sinks, strict=True)
-            ]
+        pairs = zip(self._arrived(), incoming, strict=True)
+        return first.gradients([(start.role, start.edge, given.fake) for start, given in pairs])
 
     def _read(self, role: Output, grad: Tensor) -> list[tuple[Role, Any]]:
         """The outputs for a gradient; its storage is noted as owned by that result."""
@@ -364,38 +393,16 @@ class _Recording:
             return self.recorder.add_node(DETACH, (value,), grad.meta)
 
     # --- and its backward
-    def _look_behind(self, kept_tape: KeptTape) -> tuple[Any, GradientReads]:
-        """Walks the tape of the gradients: the sources that each reaches, the memory it reads."""
-        sinks: dict[TapeNode, Any] = {}
-        for source in kept_tape.sources:
-            for edge, _ in sinks_of(source):
-                sinks[edge[0]] = source.role
-        roles = [start.role for start in kept_tape.starts]
-        reach: dict[Any, set[Any]] = {role: set() for role in roles}
-        reads = dict.fromkeys(self.memory, (1 << len(roles)) - 1) if roles else {}
-        way = passed([start.edge for start in kept_tape.starts])
-        self.user_code = self.user_code or runs_user_code(way)
-        self.sees_absence = any(map(sees_absence, way))
-        for node, bits in way.items():
-            if node in sinks:
-                for role in these_of(roles, bits):
-                    reach[role].add(sinks[node])
-                continue
-            for each in node.kept_tensors():
-                owner = self.owners.get(each.tensor.storage)
-                if each.tensor.storage.version != each.version:
-                    self._note_written(node, each, list(these_of(roles, bits)))
-                if owner is not None:
-                    merged(reads, [(SavedOf(owner, each.tensor.meta), bits)])
-        reached = {role: frozenset(found) for role, found in reach.items()}
-        return reached, GradientReads(tuple(roles), reads)
-
-    def _note_written(self, node: TapeNode, saved: Any, results: list[Any]) -> None:
-        try:
-            saved.unpack(node)
-        except AutogradError as error:
-            for result in results:
-                self.errors.setdefault(result, error)
+    def _look_behind(self, second: DerivativeRecording) -> tuple[GradientReads, dict[Any, Any]]:
+        """The memory that the gradient of each result reads, and the sources that it reaches."""
+        results = tuple([role for role, _, _ in second.roots])
+        ends = {edge[0]: source.role for source in second.sources for edge, _ in sinks_of(source)}
+        reads = dict.fromkeys(self.memory, (1 << len(results)) - 1) if results else {}
+        walk = TapeWalk(results, self.owners, reads, second.errors)
+        for node, _, _ in walk.visits(passed([edge for _, edge, _ in second.roots]), ends):
+            self.user_code = self.user_code or runs_user_code([node])
+            second.sees_absence = second.sees_absence or sees_absence(node)
+        return GradientReads(results, reads), walk.reached()
 
     def _tangent(self, role: Output, grad: Tensor) -> FakeTangent:
         like = grad if is_wrapper(grad) else None
@@ -403,35 +410,6 @@ class _Recording:
         if tangent.wrapping is not None:
             self.subclass_metas[Tangent(role)] = tangent.wrapping
         return tangent
-
-    def _second(self, kept_tape: KeptTape, roots: Sequence[Root]) -> Second:
-        """The gradients of the sources; results whose backward raises are left out (JNT-15)."""
-        if self.recorder.wrapped or self.sees_absence:
-            return wrapped_second(self.recorder, kept_tape.sources, roots, self.errors)
-        with in_phase(self.recorder, Phase.BACKWARD):
-            flows, found = self._healthy(kept_tape, roots)
-        pairs = zip(kept_tape.sources, found, strict=True)
-        outputs: list[tuple[Role, Any]] = [
-            (Gradient(s.role), None if g is None else g.value) for s, g in pairs
-        ]
-        return Second(outputs, flows)
-
-    def _healthy(self, kept_tape: KeptTape, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
-        start = len(self.recorder.nodes)
-        try:
-            return self._of_healthy(kept_tape, roots)
-        except AutogradError as error:
-            check_is_eagers(error)
-        self.recorder.drop_from(start)
-        once = partial(self._of_healthy, kept_tape)
-        healthy = [root for root in roots if root[0] not in self.errors]
-        note_failing(self.recorder, healthy, once, self.errors, AutogradError)
-        return self._of_healthy(kept_tape, roots)
-
-    def _of_healthy(self, kept_tape: KeptTape, roots: Sequence[Root]) -> tuple[Flows, list[Any]]:
-        healthy = [root for root in roots if root[0] not in self.errors]
-        flows, found = gradients_of(self.recorder, kept_tape.sources, healthy)
-        return flows, self._sums(kept_tape.sources, found, create_graph=False)
 
 
 def _alone(family: CapturedFamily) -> CapturedFamily:
