@@ -44,7 +44,7 @@ def joint(captured: Captured, meta: FunctionMeta) -> Joint:
         captured.recorder.counts = False  # tape nodes: the backward's take the forward's (SEQ-1)
         results = JointResults(captured, meta)
         paths = gradient_paths(captured, meta, results)
-        recording = UserCodeRecording.of(captured, meta, paths)
+        recording = UserCodeRecording.of(results, paths)
         backward = _backward(recording, results) if paths.edges else _Backward()
         return _joint(results, recording, backward)
 
@@ -100,7 +100,7 @@ def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backw
         effects=effects,
         final_rng_state=streams.after_backward(),
         required_arrivals=tuple(recording.recorder.wrapped.required_arrivals),
-        arrival_choices=tuple(recording.arrival_choices),
+        arrival_choices=tuple(recording.choices or ()),
         run_once_nodes=tuple(paths.run_once_nodes.items()),
     )
     return Joint(
@@ -122,4 +122,4 @@ def _graph(results: JointResults, recording: UserCodeRecording, backward: _Backw
     outputs = [*results.outputs, *backward.gradients]
     closing = output_node([value for _, value in outputs], [role for role, _ in outputs])
     inputs = (*recorder.placeholders, *backward.tangents, *recorder.streams.placeholders())
-    return Graph((*inputs, *recorder.nodes, closing), recording.captured.graph.name)
+    return Graph((*inputs, *recorder.nodes, closing), results.captured.graph.name)

@@ -40,18 +40,16 @@ class TapeRecording:
     """Where gradients are collected: inputs, bases of families, tangents of earlier orders."""
     errors: dict[Any, Exception] = attrs.field(factory=dict)
     """The error that eager's backward of a result raises (JNT-15)."""
-    phase: Phase = attrs.field(kw_only=True, default=Phase.BACKWARD)
-    """The phase of the recorded nodes."""
     creates_graph: bool = attrs.field(kw_only=True, default=False)
-    """Whether the gradients get a tape of their own."""
+    """Whether the gradients get a tape of their own: they are values to differentiate, and the
+    recorded nodes are of the forward phase."""
     roots: list[Root] = attrs.field(init=False, factory=list)
     """All differentiable results, with edges and tangents."""
     started: list[Any] = attrs.field(init=False, factory=list)
     """The results from which the last run started."""
-    is_choice: bool = attrs.field(init=False, default=False)
-    """Each subset of results is recorded: all tangents of the present one arrive."""
-    arrival_choices: list[ArrivalChoice] = attrs.field(init=False, factory=list)
-    """The subsets of results whose backwards are recorded, if each is (TAN-8)."""
+    choices: list[ArrivalChoice] | None = attrs.field(init=False, default=None)
+    """If each subset of results is recorded: the subsets so far. All tangents of the present one
+    arrive (TAN-8)."""
     sequence: int = attrs.field(init=False)
     """The sequence number of nodes that no forward op led to (SEQ-1)."""
 
@@ -69,7 +67,8 @@ class TapeRecording:
         recorder.sequence = self.sequence
         recorder.hooks.clear()
         self.started = [result for result, _, _ in roots]
-        with in_grad_mode(self.creates_graph), in_phase(recorder, self.phase):
+        phase = Phase.FORWARD if self.creates_graph else Phase.BACKWARD
+        with in_grad_mode(self.creates_graph), in_phase(recorder, phase):
             edges = [edge for each in sinks for edge, _ in each]
             found = iter(self._arriving(edges, [(edge, tangent) for _, edge, tangent in roots]))
             return [
@@ -98,7 +97,3 @@ class TapeRecording:
         `start` is the number of the first node that the run has recorded.
         """
         return False
-
-    def begin_choices(self) -> None:
-        """From now on each subset of results is recorded."""
-        self.is_choice = True

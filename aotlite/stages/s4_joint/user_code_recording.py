@@ -20,9 +20,7 @@ from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, ShapeError
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.records.backward.joint import BackwardEffect, BackwardMemory
-from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedInput
-from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.backward_effects import (
     ArrivalConditions,
     backward_effects,
@@ -46,6 +44,7 @@ from aotlite.stages.s4_joint.instrumented_runs import (
     handlers_of,
 )
 from aotlite.stages.s4_joint.replay.double_backward import KeptTape, kept_tape
+from aotlite.stages.s4_joint.results import JointResults
 from aotlite.stages.s4_joint.tangent_variants import turns_among
 from aotlite.stages.s4_joint.tape_recording import TapeRecording
 from aotlite.stages.shared.gradient_sinks import sinks_of
@@ -55,35 +54,41 @@ from aotlite.stages.shared.gradient_sinks import sinks_of
 class UserCodeRecording(TapeRecording):
     """The recording of every function: plain, or instrumented where users' Python needs it."""
 
-    captured: Captured = attrs.field(kw_only=True)
-    meta: FunctionMeta = attrs.field(kw_only=True)
+    results: JointResults = attrs.field(kw_only=True)
     paths: GradientPaths = attrs.field(kw_only=True)
-    arrived: Sequence[TapeNode] = attrs.field(init=False, default=())
-    """The sinks, in the order in which gradients arrived (CAG-10)."""
     user_code: bool = attrs.field(init=False)
     """Users' Python runs in the backward, or ops in it have effects or draw."""
-    run: InstrumentedRun | None = attrs.field(init=False, default=None)
-    """The last instrumented run."""
+    last_run: EngineRun | None = attrs.field(init=False, default=None)
     choice_visits: list[NodeVisit] = attrs.field(init=False, factory=list)
     """If each subset of results is recorded: the visits of all runs, with common bits."""
     receiving_inputs: Flows = attrs.field(init=False, factory=dict)
     """For each result the sources that its gradient reached (TAN-8)."""
 
     @classmethod
-    def of(cls, captured: Captured, meta: FunctionMeta, paths: GradientPaths) -> UserCodeRecording:
+    def of(cls, results: JointResults, paths: GradientPaths) -> UserCodeRecording:
         """The recording of the backward of a captured function."""
-        recorder, sources = captured.recorder, captured.sources
-        return cls(recorder, sources, paths.errors, captured=captured, meta=meta, paths=paths)
+        captured = results.captured
+        return cls(captured.recorder, captured.sources, paths.errors, results=results, paths=paths)
 
     @user_code.default
     def _has_user_code(self) -> bool:
         return self.paths.has_user_code
 
     @property
+    def run(self) -> InstrumentedRun | None:
+        """The last run, if users' code ran in it."""
+        return self.last_run if self.user_code else None  # type: ignore[return-value]
+
+    @property
+    def arrived(self) -> Sequence[TapeNode]:
+        """The sinks, in the order in which gradients arrived (CAG-10)."""
+        return () if self.last_run is None else self.last_run.arrived
+
+    @property
     def visits(self) -> list[NodeVisit]:
         """The node visits of the last run, or of the runs of all subsets of results."""
         assert self.run is not None
-        return self.choice_visits if self.is_choice else self.run.visits
+        return self.run.visits if self.choices is None else self.choice_visits
 
     # --- the run
     def _arriving(
@@ -94,16 +99,15 @@ class UserCodeRecording(TapeRecording):
         if not self.user_code:
             start, plain = len(recorder.nodes), self._plain_run(ends)
             found = plain(pairs)
-            self.arrived = plain.arrived
+            self.last_run = plain
             if not has_backward_effects(recorder.nodes[start:]):
                 return found  # ops' formulas give gradients wherever the tape leads
             self.user_code = True  # some op has effects, or draws: run again, instrumented
             recorder.drop_from(start)
         for given in recorder.inputs:
             given.fake.storage.writable = True  # checked on the real tensor when the backward runs
-        self.run = run = self._instrumented_run(ends, recorder.nodes)
-        self.arrived = run.arrived
-        if not self.is_choice:
+        self.last_run = run = self._instrumented_run(ends, recorder.nodes)
+        if self.choices is None:
             return self._begin(run, pairs)
         recorder.streams.begin_backward()  # all tangents of the subset arrive: no conditions
         found = run(pairs)
@@ -126,22 +130,23 @@ class UserCodeRecording(TapeRecording):
         return found
 
     def _plain_run(self, ends: Sequence[Edge]) -> EngineRun:
-        if len(self.started) > 1 and self.recorder.wrapped and not self.is_choice:
+        if len(self.started) > 1 and self.recorder.wrapped and self.choices is None:
             return self._instrumented_run(ends, ())
         return EngineRun(Sinks(ends, cut=True), retain=True, recorder=self.recorder)
 
     def _instrumented_run(self, ends: Sequence[Edge], nodes: Sequence[Node]) -> InstrumentedRun:
-        handlers = handlers_of(self.recorder, self.started, all_arrive=self.is_choice)
+        all_arrive = self.choices is not None
+        handlers = handlers_of(self.recorder, self.started, all_arrive=all_arrive)
         sinks = Sinks(ends, cut=True)
         return InstrumentedRun(sinks, True, self.recorder, recorded=nodes, on_arrival=handlers)
 
     # --- errors
     def expected_errors(self) -> tuple[type[Exception], ...]:
-        if self.recorder.wrapped or not self.meta.training:
+        if self.recorder.wrapped or not self.results.meta.training:
             # A wrapper's class may raise any; without training few need the gradients.
             return (Exception,)
         # A leaf that set_ moved to another storage may get gradients of two shapes (TEN-26).
-        put = self.meta.count_plan is not None
+        put = self.results.meta.count_plan is not None
         return (AutogradError, ShapeError) if put else (AutogradError,)
 
     def note_error(self, error: Exception, start: int) -> bool:
@@ -159,12 +164,12 @@ class UserCodeRecording(TapeRecording):
     # --- the facts for `Joint`
     def late_inputs(self) -> tuple[CapturedInput, ...]:
         """The hidden inputs that only the backward reaches."""
-        known = len(self.captured.inputs)
+        known = len(self.results.captured.inputs)
         return tuple([attrs.evolve(i, entry=None) for i in self.recorder.inputs[known:]])
 
     def is_observable(self, start: int) -> bool:
         """Whether the backward recorded from node `start` on gives gradients, or has effects."""
-        return self.meta.training or has_observable_effects(
+        return self.results.meta.training or has_observable_effects(
             self.recorder, start, self.late_inputs()
         )
 
@@ -173,15 +178,15 @@ class UserCodeRecording(TapeRecording):
         self.recorder.drop_from(start)
         self.recorder.streams.drop_backward()
         self.recorder.wrapped.required_arrivals.clear()
-        self.run, self.roots, self.arrival_choices = None, [], []
+        self.last_run, self.roots, self.choices = None, [], None
 
     def mutations(self, graph: Graph) -> BackwardMutations:
         """The graph whose backward reads and writes memory of the forward as it is by then."""
         if self.run is None:
             return BackwardMutations(graph, arrivals=self.recorder.streams.arrivals())
         backward = BackwardRecording(self.visits, self.started, self.recorder)
-        wrappers = self.recorder.wrapped.nodes
-        return with_backward_mutations(graph, self.meta, self.recorder.inputs, backward, wrappers)
+        wrappers, meta = self.recorder.wrapped.nodes, self.results.meta
+        return with_backward_mutations(graph, meta, self.recorder.inputs, backward, wrappers)
 
     def effects(self) -> tuple[BackwardEffect, ...]:
         """The effects of the backward, in order, with their conditions (TOK-4)."""
@@ -202,4 +207,4 @@ class UserCodeRecording(TapeRecording):
         if not self.roots or happens or self.late_inputs() or passed:
             return None
         users = self.user_code or bool(recorder.wrapped)
-        return kept_tape(self.captured, self.roots, self.paths.owners, memory, users=users)
+        return kept_tape(self.results.captured, self.roots, self.paths.owners, memory, users=users)

@@ -216,7 +216,7 @@ class DerivativeRecording(TapeRecording):
     ) -> list[Tensor | None]:
         recorder = self.recorder
         forget_arrivals(recorder)
-        handlers = handlers_of(recorder, self.started, all_arrive=self.is_choice)
+        handlers = handlers_of(recorder, self.started, all_arrive=self.choices is not None)
         sinks = Sinks(edges, cut=True)
         run = _SinkRun(sinks, True, recorder, recorded=recorder.nodes, on_arrival=handlers)
         found = run(pairs)
@@ -307,7 +307,7 @@ class _Order:
             receiving_inputs={**facts.reachable_inputs, **second.receiving_inputs},
             arrivals=self.recorder.streams.arrivals(),
             required_arrivals=tuple(self.recorder.wrapped.required_arrivals),
-            arrival_choices=tuple(second.arrival_choices),
+            arrival_choices=tuple(second.choices or ()),
         )
 
     def _refusal(self, start: int) -> str:
@@ -367,9 +367,7 @@ class _Order:
         return IncomingInput(role, given.inputs, fake)
 
     def _gradients(self, incoming: list[IncomingInput]) -> list[Any]:
-        first = TapeRecording(
-            self.recorder, self.kept_tape.sources, phase=Phase.FORWARD, creates_graph=True
-        )
+        first = TapeRecording(self.recorder, self.kept_tape.sources, creates_graph=True)
         pairs = zip(self._arrived(), incoming, strict=True)
         return first.gradients([(start.role, start.edge, given.fake) for start, given in pairs])
 
