@@ -1,7 +1,8 @@
 """`composed`: declares an op that is made of simpler ones, and has no kernel of its own.
 
 The composition is a function in operand methods. Backends and passes call it on nodes, which makes
-the op's decomposition (`PureOp.expands`); its kernel calls it on arrays, as `ArrayOperand`s. Spec:
+the op's decomposition (`PureOp.expands`); its kernel calls it on arrays, as `ArrayOperand`s. 16-bit
+floats are computed in float32 and rounded once. Helpers of compositions are here, too. Spec:
 `specs/op_declaration.md`.
 """
 
@@ -14,9 +15,10 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.geometry import sizes
 from aotlite.ir.op import PureOp, schema_of
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.precision import cast
+from aotlite.ir.ops.precision import cast, widened
 from aotlite.ir.ops.reduce.blocked_sums import sum_over
 
 Array = Any
@@ -126,3 +128,55 @@ def composed(schema: str, *, as_: Composition, **parts: Any) -> PureOp:
         return tuple([each.array for each in found]) if type(found) is tuple else found.array
 
     return pure(schema, kernel=kernel, expands=as_, **parts)
+
+
+Given = tuple[int, ...] | int | None
+
+
+def dims_of(x: Any, dim: Given) -> tuple[int, ...]:
+    """The dimensions that are reduced, ascending: all for None and for an empty list."""
+    if dim is None or dim == () or not x.ndim:
+        return tuple(range(x.ndim))
+    return tuple(sorted(sizes.wrap_dims((dim,) if isinstance(dim, int) else dim, x.ndim)))
+
+
+def count_of(x: Any, dims: tuple[int, ...]) -> int:
+    """The number of elements that each result of a reduction reduces."""
+    return sizes.numel([x.shape[d] for d in dims])
+
+
+def floating(x: Any) -> DType:
+    """The operand's dtype; the default one for integers."""
+    return x.dtype if x.dtype.is_differentiable else dtypes.default_dtype
+
+
+def total(x: Any, dims: tuple[int, ...], *, keepdim: bool = True) -> Any:
+    """The sum over these dimensions; the operand itself if there are none."""
+    return x.sum(dims, keepdim) if dims else x
+
+
+def over(x: Any, count: Any) -> Any:
+    """`x / count`, which is nan or infinite for 0, where Python's division would raise."""
+    if type(count) in (int, float) and count != 0:
+        return x / float(count)
+    return x / x.new_full((), count)
+
+
+def standard(x: Any, dims: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """(the operand with mean 0 and variance 1 over these dimensions, its mean, its variance)."""
+    # In the same ops as the gradient formulas, so that CSE can share them with the backward.
+    mean = x.mean(dims, True)
+    centered = x - mean
+    var = (centered * centered).mean(dims, True)
+    return centered * (var + eps).rsqrt(), mean, var
+
+
+def affine(unit: Any, weight: Any, bias: Any) -> Any:
+    """The operand times weight, plus bias, in the operand's dtype; either may be None."""
+    unit = unit if weight is None else unit * widened(weight)
+    return unit if bias is None else unit + widened(bias)
+
+
+def as_channels(x: Any, *values: Any) -> list[Any]:
+    """(c,) -> (1, c, 1, ...) each, to go with `x`; None stays."""
+    return [None if v is None else v.view(1, -1, *[1] * (x.ndim - 2)) for v in values]

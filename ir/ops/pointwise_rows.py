@@ -84,7 +84,7 @@ def question(
 
 
 def _expression(name: str) -> Function:
-    """The function of scalar expressions of this name: `s.exp`, `s.abs_`, or Python's `a + b`."""
+    """The function of scalar expressions of this name (`exp`, `abs_`), or Python's (`a + b`)."""
     own = getattr(expressions, name + "_", None) or getattr(expressions, name, None)
     found: Function = own or getattr(operator, name)
     return found

@@ -1,4 +1,4 @@
-"""Samples of the composites in `ir/ops/views/splits.py`."""
+"""Samples of the composites in `ir/ops/views/forms.py`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Pointwise ops that compare, choose and cast: eq .. ge, logic, where, clamp, masked_fill, cast."""
+"""Pointwise ops that compare, choose, cast, and work on bits: eq .. ge, logic, where, masked_fill,
+cast; and, or, xor, not, shifts; gcd and lcm of whole numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
@@ -22,8 +24,8 @@ from aotlite.ir.ops.declare import (
     same,
     to_bool,
 )
-from aotlite.ir.ops.kinds import COMPLEX, NOTHING, STORED
-from aotlite.ir.ops.pointwise_rows import comparison, question
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOATING, NOTHING, STORED, WIDE
+from aotlite.ir.ops.pointwise_rows import binary, comparison, question, unary
 from aotlite.ir.ops.precision import converted, number_in, taken_by
 
 # ------------------------------------------------------------------------ comparison and logic
@@ -233,3 +235,23 @@ CAST: PureOp = register(
     )
 )
 """A copy in another dtype; strides are kept as by `clone`."""
+
+_BITS = FLOATING | COMPLEX
+_SHIFTS = BOOL | WIDE | FLOATING | COMPLEX
+
+
+_bits = partial(binary, operands="Tensor|Scalar self, Tensor|Scalar other", vjp=None)
+_whole = partial(binary, operands="Tensor self, Tensor other", vjp=None, refuses=_SHIFTS)
+
+BITWISE_AND = _bits("bitwise_and", scalar=s.bit_and, refuses=_BITS)
+BITWISE_OR = _bits("bitwise_or", scalar=s.bit_or, refuses=_BITS)
+BITWISE_XOR = _bits("bitwise_xor", scalar=s.bit_xor, refuses=_BITS)
+BITWISE_NOT = unary(
+    "bitwise_not", kernel="bitwise_invert", scalar=s.invert, vjp=None, refuses=WIDE | _BITS
+)
+# As in PyTorch, a shift by a negative number of bits, or by all of them, leaves only the sign.
+BITWISE_LEFT_SHIFT = _bits("bitwise_left_shift", scalar=s.left_shift, refuses=_SHIFTS)
+BITWISE_RIGHT_SHIFT = _bits("bitwise_right_shift", scalar=s.right_shift, refuses=_SHIFTS)
+
+GCD = _whole("gcd")
+LCM = _whole("lcm")

@@ -9,8 +9,8 @@ from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import from_numpy
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.ops.composed import floating
 from aotlite.ir.ops.declare import pointwise_rule, real_of, same, to_float
-from aotlite.ir.ops.expansions import floating
 from aotlite.ir.ops.kinds import ANY_BOOL, BOOL, COMPLEX, FLOAT8, NOTHING, STORED, WIDE
 from aotlite.ir.ops.pointwise_rows import binary, elementary, unary
 from aotlite.ir.ops.precision import number_in, widened

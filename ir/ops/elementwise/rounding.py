@@ -1,16 +1,22 @@
-"""Pointwise ops that round, and what is left over: trunc, round, frac, division and remainders."""
+"""Pointwise ops that round or bound: trunc, round, frac, division and remainders; clamp,
+nan_to_num, isclose."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from aotlite.ir import dtypes
 from aotlite.ir import scalar as s
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op.binding import NUMBERS
 from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import Formulas, pointwise, pointwise_rule, same
-from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED
+from aotlite.ir.ops.kinds import BOOL, COMPLEX, FLOAT8, INTEGER, STORED, refusal
 from aotlite.ir.ops.pointwise_rows import binary, unary
+from aotlite.ir.ops.precision import number_in
 
 
 def _no_slope(grad: Any) -> Any:
@@ -182,3 +188,167 @@ def _division(mode: str | None) -> str:
     if found is None:
         raise ArgumentError(f"div: rounding_mode is {mode!r}, expected None, 'floor' or 'trunc'")
     return found
+
+
+# ------------------------------------------------------------------------------------------ clamp
+_BY_NUMBERS = pointwise_rule("clamp", same, refuses=COMPLEX | STORED)
+_BY_TENSORS = pointwise_rule("clamp", same, refuses=BOOL | COMPLEX | STORED)
+
+
+def _clamp_rule(self: TensorMeta, low: Any, high: Any) -> TensorMeta:
+    """Bounds promote: of integers to a number of floats."""
+    bounds = [bound for bound in (low, high) if bound is not None]
+    if not bounds:
+        raise ArgumentError("clamp: min and max are both None, expected at least one bound")
+    metas = [bound for bound in bounds if type(bound) is TensorMeta]
+    if not metas:
+        return _BY_NUMBERS(self, low, high)
+    if len(metas) != len(bounds):
+        raise ArgumentError("clamp: one bound is a tensor and one a number, expected the same kind")
+    # By one tensor it is maximum or minimum, which take bool as PyTorch's do.
+    return _BY_NUMBERS(self, *metas) if len(metas) == 1 else _BY_TENSORS(self, *metas)
+
+
+def _clamp_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        a = xp.maximum(a, _bound(a, low))
+    return a if high is None else xp.minimum(a, _bound(a, high))
+
+
+def _bound(a: Any, number: Any) -> Any:
+    """The bound; ArgumentError for a number that the array's dtype cannot hold."""
+    if type(number) not in NUMBERS:
+        return number
+    dtype = dtypes.from_numpy(a.dtype)
+    if number_in(dtype, number) != number and number == number:
+        raise ArgumentError(f"clamp: a bound is {number}, expected one that {dtype} holds")
+    return number
+
+
+def _clamp_scalar(a: Any, low: Any, high: Any) -> Any:
+    low_done = a if low is None else s.maximum(a, low)
+    return low_done if high is None else s.minimum(low_done, high)
+
+
+def _inside(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    if min is not None:
+        grad = (self >= min).where(grad, 0)
+    return grad if max is None else (self <= max).where(grad, 0)
+
+
+def _to_low(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    """Where the lower bound is what is given; of two crossed bounds it is the upper one."""
+    grad = (self < min).where(grad, 0)
+    return grad if max is None else (min < max).where(grad, 0)
+
+
+def _to_high(grad: Any, self: Any, min: Any, max: Any) -> Any:
+    if min is None:
+        return (self > max).where(grad, 0)
+    return (self > max).logical_or(max < min).where(grad, 0)
+
+
+CLAMP = pointwise(
+    "clamp(Tensor self, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor",
+    kernel=_clamp_kernel,
+    scalar=_clamp_scalar,
+    vjp={"self": _inside, "min": _to_low, "max": _to_high},
+    rule=_clamp_rule,
+    numbers="unwrapped",
+    inplace=True,
+    aliases="clip",
+)
+
+
+@composite("clamp_min(Tensor self, Tensor|Scalar min) -> Tensor", inplace=True)
+def clamp_min(self: Any, min: Any, end: str = "") -> Any:
+    """No element below `min`."""
+    return self._do("clamp" + end, min, None)
+
+
+@composite("clamp_max(Tensor self, Tensor|Scalar max) -> Tensor", inplace=True)
+def clamp_max(self: Any, max: Any, end: str = "") -> Any:
+    """No element above `max`."""
+    return self._do("clamp" + end, None, max)
+
+
+# ------------------------------------------------------------------------------------- nan_to_num
+_LIMITS = {
+    dtypes.float16: 65504.0,
+    dtypes.bfloat16: float.fromhex("0x1.fep127"),
+    dtypes.float32: float.fromhex("0x1.fffffep127"),
+    dtypes.float64: float.fromhex("0x1.fffffffffffffp1023"),
+}
+"""The largest finite value of each dtype."""
+
+
+def _replaced(xp: Any, a: Any, nan: float, posinf: float, neginf: float) -> Any:
+    finite = xp.where(a == -float("inf"), neginf, xp.where(a == float("inf"), posinf, a))
+    return xp.astype(xp.where(a != a, nan, finite), a.dtype)
+
+
+def _replaced_scalar(a: Any, nan: float, posinf: float, neginf: float) -> Any:
+    finite = s.where(s.eq(a, -math.inf), neginf, s.where(s.eq(a, math.inf), posinf, a))
+    return s.where(s.isnan(a), nan, finite)
+
+
+REPLACE_NONFINITE = unary(
+    "replace_nonfinite",
+    parameters="float nan, float posinf, float neginf",
+    kernel=_replaced,
+    scalar=_replaced_scalar,
+    vjp=lambda grad, self: self.isfinite().where(grad, 0),
+    refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
+)
+"""`nan_to_num` of real floats."""
+_REPLACE = "float? nan=None, float? posinf=None, float? neginf=None"
+
+
+@composite(f"nan_to_num(Tensor self, {_REPLACE}) -> Tensor", inplace=True)
+def nan_to_num(
+    self: Any, nan: float | None, posinf: float | None, neginf: float | None, end: str = ""
+) -> Any:
+    """nan as 0 and infinities as the largest finite values, or as the numbers given."""
+    numbers = nan, posinf, neginf
+    if self.is_floating_point():
+        return self._do("replace_nonfinite" + end, *_defaults(self.dtype, numbers))
+    if end:
+        return self.copy_(self.nan_to_num(*numbers))
+    if self.is_complex():
+        parts = (self.real.nan_to_num(*numbers), self.imag.nan_to_num(*numbers))
+        return parts[0]._do("complex", parts[1])
+    return self.clone()
+
+
+def _defaults(dtype: DType, numbers: tuple[float | None, ...]) -> tuple[float, float, float]:
+    if dtype not in _LIMITS:
+        raise refusal("nan_to_num", dtype, FLOAT8)
+    nan, posinf, neginf = numbers
+    return (
+        0.0 if nan is None else nan,
+        _LIMITS[dtype] if posinf is None else posinf,
+        -_LIMITS[dtype] if neginf is None else neginf,
+    )
+
+
+# ---------------------------------------------------------------------------------------- isclose
+@composite(
+    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)"
+    " -> Tensor"
+)
+def isclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+    """Where |self - other| <= atol + rtol * |other|, or both are equal."""
+    if self.dtype is not other.dtype:
+        raise DTypeError(f"isclose: other has dtype {other.dtype}, expected {self.dtype}")
+    for what, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise ArgumentError(f"isclose: {what} is {value}, expected at least 0")
+    close = self == other
+    if equal_nan and self.dtype.is_differentiable:
+        close = close.logical_or((self != self).logical_and(other != other))
+    if rtol == 0 and atol == 0:
+        return close
+    b = other.to(dtypes.default_dtype) if self.dtype.kind <= dtypes.INTEGER else other
+    a = self.to(dtypes.default_dtype) if self.dtype is dtypes.bool_ else self
+    off = (a - b).abs()
+    return close.logical_or(off.isfinite().logical_and(off <= (b * rtol).abs() + atol))

@@ -1,7 +1,9 @@
-"""Order along a dimension: sort, argsort, msort, topk, kthvalue, median, mode, searchsorted.
+"""Order along a dimension: sort, argsort, msort, topk, kthvalue, median, mode, searchsorted; and
+sets: unique, unique_consecutive, bincount, histc.
 
 As in PyTorch, nan is greater than all else. All orders are stable, also where PyTorch leaves that
-open (topk, kthvalue, median).
+open (topk, kthvalue, median). The shapes of the results of the first three sets depend on values,
+so they run in eager mode only.
 """
 
 from __future__ import annotations
@@ -10,17 +12,18 @@ from typing import Any
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
+from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
 from aotlite.ir.geometry import layout, sizes
-from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.op import Cost, PureOp
+from aotlite.ir.geometry.layout import contiguous_strides
+from aotlite.ir.meta import Outline, TensorMeta, tensor_meta
+from aotlite.ir.op import Cost, DataOp, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import along
 from aotlite.ir.op.named_results import results_type
 from aotlite.ir.op.workspace import OPERANDS, RESULTS
-from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.kinds import require_real
-from aotlite.ir.ops.precision import wide
+from aotlite.ir.ops.declare import common_device, data_dependent, pure
+from aotlite.ir.ops.kinds import require_floating, require_real
+from aotlite.ir.ops.precision import cast, wide
 from aotlite.ir.ops.reduce.dims import reduced, refuse_empty
 from aotlite.ir.ops.reduce.min_max import choosing, chosen_all_vjp, chosen_vjp, refuse_keepdim
 from aotlite.ir.ops.reduce.scans import running
@@ -235,3 +238,178 @@ def nanmedian(self: Any, dim: int | None, keepdim: bool) -> Any:
         return _NAN_RESULTS(*self._do("nanmedian_dim", dim, keepdim))
     refuse_keepdim("nanmedian", keepdim)
     return self._do("nanmedian")
+
+
+# ------------------------------------------------------------------------------------ unique
+def _unique_outline(self: TensorMeta, dim: int | None, consecutive: bool) -> tuple[Outline, ...]:
+    name = "unique_consecutive" if consecutive else "unique"
+    dtype, ndim = require_real(name, self.dtype), len(self.shape)
+    counts = Outline(1, dtypes.int64, device=self.device)
+    if dim is None:
+        inverse = Outline(ndim, dtypes.int64, device=self.device)
+        return Outline(1, dtype, device=self.device), inverse, counts
+    if not self.shape:
+        raise IndexOutOfRangeError(f"{name}: dimension is {dim}, expected none: self is 0-d")
+    dim = sizes.wrap_dim(dim, ndim, op=name)
+    if any(n == 0 for i, n in enumerate(self.shape) if i != dim):
+        raise ShapeError(
+            f"{name}: self has shape {self.shape}, expected no size 0 beside dimension {dim}"
+        )
+    found = Outline(ndim, dtype, device=self.device, strides=lambda shape: _slices(shape, dim))
+    return found, counts, counts
+
+
+def _slices(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """The strides of slices that are stacked one after the other; contiguous for no `dim`."""
+    if 0 in shape:
+        return contiguous_strides(shape)
+    rest = [i for i in range(len(shape)) if i != dim]
+    steps = contiguous_strides((shape[dim], *[shape[i] for i in rest]))
+    of = dict(zip((dim, *rest), steps, strict=True))
+    return tuple([of[i] for i in range(len(shape))])
+
+
+def _unique_kernel(
+    xp: Any, known: Any, a: Any, dim: int | None, consecutive: bool
+) -> tuple[Any, Any, Any]:
+    shape = a.shape if dim is None else (a.shape[dim],)
+    a = xp.reshape(a, (-1,)) if dim is None else xp.moveaxis(a, dim, 0)
+    lines = xp.reshape(wide(xp, a, known[0].dtype), (a.shape[0], -1 if a.size else 0))
+    count = a.shape[0]
+    places = xp.arange(count, dtype=xp.int64)
+    order = places if consecutive or not count else xp.lexsort(xp.flip(lines.T, axis=0))
+    ordered = lines[order]
+    starts = xp.ones((count,), dtype=xp.bool)
+    if count:
+        starts = xp.concat([starts[:1], xp.any(ordered[1:] != ordered[:-1], axis=1)])
+    group = xp.cumsum(xp.astype(starts, xp.int64)) - 1
+    inverse = xp.reshape(group[xp.argsort(order)], shape)
+    counts = xp.diff(xp.concat([places[starts], xp.full((1,), count, dtype=xp.int64)]))
+    found = a[order[starts]]
+    return (found if dim is None else xp.moveaxis(found, 0, dim)), inverse, counts
+
+
+UNIQUE: DataOp = data_dependent(
+    "unique_slices(Tensor self, int? dim=None, bool consecutive=False)"
+    " -> (Tensor output, Tensor inverse, Tensor counts)",
+    outline=_unique_outline,
+    kernel=_unique_kernel,
+    vjp=None,
+    cost=Cost.REDUCTION,
+    advice="sort, and compare neighbors",
+)
+"""(values, inverse, counts): the distinct elements (or slices along `dim`) in order, or those that
+differ from the one before; for each element, the index of its value; and how often each occurs.
+nans count as distinct."""
+
+
+def _asked(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
+    asked = [r for r, wanted in zip(results, (True, inverse, counts), strict=True) if wanted]
+    return asked[0] if len(asked) == 1 else tuple(asked)
+
+
+@composite(
+    "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False,"
+    " int? dim=None) -> Tensor"
+)
+def unique(
+    self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Any:
+    """The distinct elements, or slices of a dimension, always sorted.
+
+    `return_inverse` adds the index of each element's value, `return_counts` how often each occurs.
+    """
+    return _asked(self._do("unique_slices", dim, False), return_inverse, return_counts)
+
+
+@composite(
+    "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False,"
+    " int? dim=None) -> Tensor"
+)
+def unique_consecutive(
+    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
+) -> Any:
+    """The elements, or slices of a dimension, that differ from the one before."""
+    return _asked(self._do("unique_slices", dim, True), return_inverse, return_counts)
+
+
+# ---------------------------------------------------------------------------------- bincount
+def _bincount_outline(self: TensorMeta, weights: TensorMeta | None, minlength: int) -> Outline:
+    if self.dtype.kind != dtypes.INTEGER:
+        raise DTypeError(f"bincount: dtype is {self.dtype}, expected one of integers")
+    if len(self.shape) != 1:
+        raise ShapeError(f"bincount: self has shape {self.shape}, expected 1 dimension")
+    if minlength < 0:
+        raise ShapeError(f"bincount: argument 'minlength' is {minlength}, expected at least 0")
+    # PyTorch counts in int64 where there is nothing to count, whatever the weights are.
+    if weights is None or self.numel == 0:
+        return Outline(1, dtypes.int64, device=self.device)
+    device = common_device("bincount", [self, weights])
+    if not sizes.same_shape(self.shape, weights.shape):
+        raise ShapeError(
+            f"bincount: argument 'weights' has shape {weights.shape}, expected {self.shape}"
+        )
+    return Outline(1, _weighed_dtype(weights.dtype), device=device)
+
+
+def _weighed_dtype(dtype: DType) -> DType:
+    if dtype.is_complex:
+        raise DTypeError(f"bincount: argument 'weights' has dtype {dtype}, expected a real one")
+    return dtype if dtype is dtypes.float32 else dtypes.float64
+
+
+def _bincount_kernel(xp: Any, known: Outline, a: Any, weights: Any, minlength: int) -> Any:
+    if not a.shape[0]:
+        return xp.zeros((minlength,), dtype=xp.int64)
+    least = int(xp.min(a))
+    if least < 0:
+        raise IndexOutOfRangeError(f"bincount: an element is {least}, expected at least 0")
+    if weights is not None:
+        weights = cast(xp, weights, dtypes.float64)
+    return cast(xp, xp.bincount(cast(xp, a, dtypes.int64), weights, minlength), known.dtype)
+
+
+BINCOUNT: DataOp = data_dependent(
+    "bincount(Tensor self, Tensor? weights=None, int minlength=0) -> Tensor",
+    outline=_bincount_outline,
+    kernel=_bincount_kernel,
+    vjp=None,
+    cost=Cost.REDUCTION,
+    advice="zeros(length).index_add(0, self, weights), with a length that is known",
+)
+"""How often each integer from 0 on occurs, or the sum of its weights."""
+
+
+# ------------------------------------------------------------------------------------- histc
+def _histc_rule(self: TensorMeta, bins: int, min: float, max: float) -> TensorMeta:
+    require_floating("histc", self.dtype)
+    if bins < 1:
+        raise ShapeError(f"histc: argument 'bins' is {bins}, expected at least 1")
+    if not min <= max:
+        raise ArgumentError(f"histc: argument 'max' is {max}, expected at least {min}, the least")
+    return tensor_meta((bins,), None, self.dtype, self.device)
+
+
+def _histc_kernel(xp: Any, meta: TensorMeta, a: Any, bins: int, min: float, max: float) -> Any:
+    a = wide(xp, xp.reshape(a, (-1,)), meta.dtype)
+    if min == max and a.shape[0]:
+        min, max = float(xp.min(a)), float(xp.max(a))
+    if min == max:
+        min, max = min - 1, max + 1
+    if not abs(max - min) < float("inf"):
+        raise ArgumentError(f"histc: the range is {min} to {max}, expected a finite one")
+    inside = a[xp.logical_and(a >= min, a <= max)]
+    places = xp.astype((inside - min) * bins / (max - min), xp.int64)
+    places = xp.minimum(places, places * 0 + bins - 1)  # the last bin holds its end too
+    return cast(xp, xp.bincount(places, None, bins), meta.dtype)
+
+
+HISTC: PureOp = pure(
+    "histc(Tensor self, int bins=100, float min=0.0, float max=0.0) -> Tensor",
+    meta=_histc_rule,
+    kernel=_histc_kernel,
+    vjp=None,
+    cost=Cost.REDUCTION,
+    workspace={RESULTS: 2, OPERANDS: 5},  # places of elements, of those inside of the range
+)
+"""The number of elements in each of `bins` equal bins of a range, by default the elements' own."""

@@ -11,10 +11,9 @@ from aotlite.ir.geometry import sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import along, reduced_over
-from aotlite.ir.ops.composed import composed
+from aotlite.ir.ops.composed import composed, dims_of, floating, total
 from aotlite.ir.ops.declare import pure, to_float
 from aotlite.ir.ops.elementwise.pointwise import conj
-from aotlite.ir.ops.expansions import dims_of, floating, total
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.precision import cast, is_complex, wide, widened
 from aotlite.ir.ops.reduce.blocked_sums import sum_over

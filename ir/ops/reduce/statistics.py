@@ -1,20 +1,24 @@
-"""Spread: var, std, and both with the mean."""
+"""Spread and size: var, std, and both with the mean; linalg_vector_norm, norm."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from aotlite.ir.errors import ArgumentError
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.errors import ArgumentError, DTypeError
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
-from aotlite.ir.ops.composed import composed
-from aotlite.ir.ops.declare import real_of
-from aotlite.ir.ops.expansions import count_of, dims_of, over, total
+from aotlite.ir.ops.composed import composed, count_of, dims_of, over, total
+from aotlite.ir.ops.declare import pure, real_of
 from aotlite.ir.ops.kinds import require_inexact
-from aotlite.ir.ops.precision import widened
-from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims
+from aotlite.ir.ops.linalg.forms import linalg_matrix_norm
+from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.reduce.blocked_sums import sum_over
+from aotlite.ir.ops.reduce.dims import Dims, count, kept, reduced, reduced_dims, refuse_empty
 
 
 def _degrees(count: Any, correction: Any) -> Any:
@@ -113,3 +117,156 @@ _face("var", "The mean squared distance from the mean, divided by n - correction
 _face("std", "The root of the variance, whose sum is divided by n - correction (default 1).")
 _face("var", "(variance, mean).", with_mean=True)
 _face("std", "(standard deviation, mean).", with_mean=True)
+
+_NAME = "linalg_vector_norm"
+
+
+# ---------------------------------------------------------------------------------- the rule
+def _norm_rule(
+    self: TensorMeta, ord: float, dim: Dims, keepdim: bool, dtype: DType | None
+) -> TensorMeta:
+    dims = reduced_dims(_NAME, dim, len(self.shape))
+    computed = _computed_dtype(self.dtype, dtype)
+    if ord < 0 or ord == math.inf:
+        refuse_empty(_NAME, self, dims)
+    return reduced(self, dims, keepdim, real_of(computed))
+
+
+def _computed_dtype(own: DType, dtype: DType | None) -> DType:
+    require_inexact(_NAME, own)
+    if dtype is None:
+        return own
+    wider = dtypes.promote(own, dtype) is dtype and dtype.is_complex == own.is_complex
+    if not wider:
+        kind = "complex" if own.is_complex else "floating"
+        raise DTypeError(
+            f"{_NAME}: argument 'dtype' is {dtype}, expected a {kind} one that holds {own}"
+        )
+    return dtype
+
+
+# -------------------------------------------------------------------------------- the kernel
+def _norm_kernel(
+    xp: Any, meta: TensorMeta, a: Any, ord: float, dim: Dims, keepdim: bool, dtype: DType | None
+) -> Any:
+    axes = reduced_dims(_NAME, dim, len(a.shape))
+    if dtype is not None:
+        a = cast(xp, a, dtype)
+    size = xp.abs(wide(xp, a, dtypes.from_numpy(a.dtype)))
+    if math.isinf(ord):
+        extreme = xp.max if ord > 0 else xp.min
+        return cast(xp, extreme(size, axis=axes, keepdims=keepdim), meta.dtype)
+    whole = sum_over(xp, _powers(xp, size, ord), axes, keepdims=keepdim)
+    if ord == 2:
+        whole = xp.sqrt(whole)
+    elif ord not in (0, 1):
+        whole = whole ** (1 / ord)
+    return cast(xp, whole, meta.dtype)
+
+
+def _powers(xp: Any, size: Any, ord: float) -> Any:
+    if ord == 0:
+        return xp.astype(size != 0, size.dtype)
+    if ord == 1:
+        return size
+    return size * size if ord == 2 else size**ord
+
+
+# ------------------------------------------------------------------------------ the gradient
+def _norm_vjp(
+    grad: Any, self: Any, result: Any, ord: float, dim: Dims, keepdim: bool, dtype: Any
+) -> Any:
+    if dtype is not None:
+        self = self.to(dtype)
+    norm = kept(result, self.meta, dim, keepdim)
+    grad = kept(grad, self.meta, dim, keepdim)
+    if ord == 0:
+        return (grad * 0).expand(self.shape)
+    if ord == 1:
+        return _direction(self) * grad
+    if math.isinf(ord):
+        return _direction(self) * _shares(self, norm, dim) * grad
+    some = norm.masked_fill(norm == 0, 1)  # where the norm is 0, so is each element
+    if ord == 2:
+        return self * (grad / some)
+    if ord < 1:
+        scale = (grad * some.pow(1 - ord)).masked_fill(norm == 0, 0)
+        return self * _abs_or_one(self).pow(ord - 2) * scale
+    scale = (grad / some.pow(ord - 1)).masked_fill(norm == 0, 0)
+    if ord < 2:
+        return _direction(self) * self.abs().pow(ord - 1) * scale
+    return self * self.abs().pow(ord - 2) * scale
+
+
+def _abs_or_one(self: Any) -> Any:
+    return self.abs().masked_fill(self == 0, 1)
+
+
+def _direction(self: Any) -> Any:
+    """The sign, or the complex number of size 1 in the same direction; 0 of 0."""
+    return self / _abs_or_one(self) if self.is_complex() else self.sign()
+
+
+def _shares(self: Any, norm: Any, dim: Dims) -> Any:
+    """Elements that tie share the gradient equally; nans equal a nan."""
+    size = self.abs()
+    hits = (size == norm).logical_or(size.isnan().logical_and(norm.isnan()))
+    return hits.to(norm.dtype) / hits.sum(dim, True)
+
+
+def _norm_expanded(
+    self: Any,
+    ord: float = 2.0,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Any:
+    value = widened(self if dtype is None else self.to(dtype)).abs()
+    final, dims = real_of(dtype or self.dtype), dims_of(self, dim)
+    if math.isinf(ord):
+        extreme = "amax" if ord > 0 else "amin"
+        return (value._do(extreme, dims, keepdim) if dims else value).to(final)
+    whole = total(_powers_of(value, ord), dims, keepdim=keepdim)
+    if ord == 2:
+        whole = whole.sqrt()
+    elif ord not in (0, 1):
+        whole = whole.pow(1 / ord)
+    return whole.to(final)
+
+
+def _powers_of(size: Any, ord: float) -> Any:
+    if ord == 0:
+        return (size != 0).to(size.dtype)
+    if ord == 1:
+        return size
+    return size * size if ord == 2 else size.pow(ord)
+
+
+VECTOR_NORM: PureOp = pure(
+    "linalg_vector_norm(Tensor self, float ord=2.0, int[]? dim=None, bool keepdim=False, *,"
+    " dtype? dtype=None) -> Tensor",
+    meta=_norm_rule,
+    kernel=_norm_kernel,
+    vjp={"self": _norm_vjp},
+    cost=Cost.REDUCTION,
+    dims=reduced_over(None),
+    expands=_norm_expanded,
+)
+"""(sum |x|**ord) ** (1 / ord); for ord = inf the greatest |x|, for -inf the least, for 0 how many
+are not 0."""
+
+
+# ---------------------------------------------------------------------------------- the face
+@composite()
+def norm(
+    self: Any, p: Any = "fro", dim: Any = None, keepdim: Any = False, dtype: Any = None
+) -> Any:
+    """The p-norm over all or some dimensions; "fro" is 2, and "nuc" sums the singular values."""
+    if p == "nuc":
+        pair = tuple(range(self.ndim)) if dim is None else dim
+        pair = (pair,) if isinstance(pair, int) else pair
+        return linalg_matrix_norm(self, "nuc", pair, keepdim, dtype=dtype)
+    if isinstance(p, str) and p != "fro":
+        raise ArgumentError(f"norm: argument 'p' is {p!r}, expected a number, 'fro' or 'nuc'")
+    return self._do(_NAME, 2 if p in (None, "fro") else p, dim, keepdim, dtype=dtype)

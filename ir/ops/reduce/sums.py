@@ -16,9 +16,9 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.op.composite import composite
 from aotlite.ir.op.dims import reduced_over
+from aotlite.ir.ops.composed import count_of, dims_of, over, total
 from aotlite.ir.ops.declare import pure
 from aotlite.ir.ops.elementwise.pointwise import conj
-from aotlite.ir.ops.expansions import count_of, dims_of, over, total
 from aotlite.ir.ops.kinds import require_inexact, require_real
 from aotlite.ir.ops.precision import accumulator, cast, wide, widened
 from aotlite.ir.ops.reduce.blocked_sums import sum_over

@@ -11,7 +11,7 @@ from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import Cost, PureOp
 from aotlite.ir.op.dims import elementwise
-from aotlite.ir.ops.creation.fill_values import fitted
+from aotlite.ir.ops.creation.factories import fitted
 from aotlite.ir.ops.declare import inplace_of, pure
 from aotlite.ir.ops.precision import converted
 
