@@ -381,13 +381,15 @@ class Forked(al.autograd.Function):
 @pytest.mark.parametrize("which", [[0], [1], [0, 1]])
 def test_gradients_that_fail_only_together_do_so_where_both_are_differentiated(which: Any) -> None:
     """Each subset of them is recorded; the error is that of the subset that arrives."""
-    found = []
+    found: list[Any] = []
     for function in (Forked.apply, al.compile(Forked.apply)):
         x, w, v = (al.ones(2, requires_grad=True) for _ in range(3))
         grads = al.autograd.grad(function(x, w), [x, w], v, create_graph=True)
         try:
             ones = [al.ones(2)] * len(which)
-            found.append(al.autograd.grad([grads[k] for k in which], [v], ones)[0].tolist())
+            (second,) = al.autograd.grad([grads[k] for k in which], [v], ones)
+            assert second is not None
+            found.append(second.tolist())
         except ValueError as error:
             found.append(str(error))
     assert found[0] == found[1]

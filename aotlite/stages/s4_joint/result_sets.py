@@ -40,8 +40,8 @@ def recorded_gradients(recording: TapeRecording) -> Flat:
         if not (_has_choices(recording) and can_repeat(recorder.nodes[start:])):
             return found
     recorder.drop_from(start)
-    recording.choices = choices = []
-    found = recorded_choices(recorder, recording.healthy(), flat, choices)
+    recording.choices = []
+    found = recorded_choices(recorder, recording.healthy(), flat, recording.choices)
     recording.started = [result for result, _, _ in recording.healthy()]
     return found
 
