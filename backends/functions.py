@@ -235,7 +235,7 @@ class ArrayRun(Run):
         self.reads = [True] * len(graph.placeholders)
         self.function = function
         self.boxed = bool(getattr(function, "_boxed_call", False))
-        self.ins: list[Any] = [node.meta for node in graph.placeholders]
+        self.ins: list[TensorMeta] = [node.meta for node in graph.placeholders]  # type: ignore[misc]
         self.outs: list[Any] = [v.meta if type(v) is Node else None for v in graph.outputs]
         self.as_arrays = returned_as_arrays(graph)
         written = {n.args[0] for n in graph.calls if isinstance(n.target, InplaceOp)}

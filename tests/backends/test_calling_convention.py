@@ -37,6 +37,7 @@ class OnWindows:
         def function(windows: list[Any]) -> list[Any]:
             self.given.append(len(windows))
             assert len(windows) == len(graph.placeholders)
+            assert all(buffer is not None for buffer, _ in windows)
             values = [
                 ArrayValue(buffer, node.meta, start)  # type: ignore[arg-type]
                 for (buffer, start), node in zip(windows, graph.placeholders, strict=True)
@@ -59,6 +60,7 @@ def on_arrays(graph: Graph) -> Callable[..., Any]:
 
     def function(*arrays: Any) -> Any:
         assert len(arrays) == len(graph.placeholders)
+        assert all(array is not None for array in arrays)
         return inner(*arrays)
 
     return function
