@@ -7,9 +7,11 @@ forms, casts of operands), and refuses an incomplete one. Spec: `specs/op_declar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
+from aotlite.ir import scalar as expressions
 from aotlite.ir.arrays import ArrayBackend
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DeviceError, DTypeError
@@ -124,12 +126,29 @@ def real_of(dtype: DType) -> DType:
     return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
 
 
+class ScalarFunctions:
+    """The functions of an array library on scalar expressions, where ops say them: an op whose
+    kernel is `less` says what `less` is of expressions.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = self.known.get(name) or getattr(expressions, name)
+        return found
+
+
+SCALARS = ScalarFunctions()
+
+
 def pointwise(
     schema: str,
     *,
-    kernel: Callable[..., Any] | str,
+    kernel: Callable[..., Any] | str | None = None,
     vjp: Formulas,
-    scalar: Callable[..., Any],
+    scalar: Callable[..., Any] | None = None,
+    element: Callable[..., Any] | None = None,
     result: Callable[[DType], DType] = same,
     computes: Callable[[DType], DType] | None = None,
     refuses: Refused = FLOAT8,
@@ -146,14 +165,15 @@ def pointwise(
 
     A kernel that only calls a function of the namespace on the operands, in order, is given by that
     function's name. `scalar` gives one element of the result as an expression of one element of
-    each operand (`ir/scalar.py`). `vjp` has a formula for each operand that gets a gradient.
-    `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also declares the in-place form.
-    `aliases` are other names, separated by spaces. `expands` is the decomposition. `linear` names
-    groups of operands in which f(a + a') = f(a) + f(a') and f(0) = 0 while the other operands are
-    constant (OPS-24): `mul` has two groups of one operand, `add` one group of two, and `x * log(y)
-    + z` one group of `x` and `z`, but none of `z` alone: with `x` constant, z = 0 does not give 0.
-    The result of a formula is summed over the dimensions that were broadcast, and has the operand's
-    dtype.
+    each operand (`ir/scalar.py`). `element(f, *operands)` is both at once, in functions `f` that
+    both have: the array library's, or those of scalar expressions. `vjp` has a formula for each
+    operand that gets a gradient. `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also
+    declares the in-place form. `aliases` are other names, separated by spaces. `expands` is the
+    decomposition. `linear` names groups of operands in which f(a + a') = f(a) + f(a') and f(0) = 0
+    while the other operands are constant (OPS-24): `mul` has two groups of one operand, `add` one
+    group of two, and `x * log(y) + z` one group of `x` and `z`, but none of `z` alone: with `x`
+    constant, z = 0 does not give 0. The result of a formula is summed over the dimensions that were
+    broadcast, and has the operand's dtype.
 
     `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
     the kernel; by default that is the result's, or the promoted one where the result is bool. With
@@ -161,6 +181,11 @@ def pointwise(
     a tensor's place, or one of a parameter in `rounds`, is rounded (`PureOp.numbers`). `rule` is
     for an op whose layout differs from that of `pointwise_rule`.
     """
+    if element is not None:
+        kernel, scalar = kernel or element, scalar or partial(element, SCALARS)
+    assert kernel is not None and scalar is not None
+    if isinstance(kernel, str):
+        SCALARS.known.setdefault(kernel, scalar)
     parsed = schema_of(schema)
     names = [parameter.name for parameter in parsed.parameters]
     kinds = [parameter.type for parameter in parsed.parameters]

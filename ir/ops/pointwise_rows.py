@@ -24,8 +24,6 @@ def unary(
     *,
     vjp: Function | None,
     parameters: str = "",
-    kernel: Function | str | None = None,
-    scalar: Function | None = None,
     inplace: bool = True,
     **facts: Any,
 ) -> PureOp:
@@ -34,14 +32,8 @@ def unary(
     `facts` are the other arguments of `pointwise`.
     """
     schema = f"{name}(Tensor self{', ' * bool(parameters)}{parameters}) -> Tensor"
-    return pointwise(
-        schema,
-        kernel=kernel or name,
-        scalar=scalar or _expression(name),
-        vjp=None if vjp is None else {"self": vjp},
-        inplace=inplace,
-        **facts,
-    )
+    formulas = None if vjp is None else {"self": vjp}
+    return pointwise(schema, vjp=formulas, inplace=inplace, **_completed(name, facts))
 
 
 def binary(
@@ -49,21 +41,14 @@ def binary(
     *,
     vjp: tuple[Function, Function] | None,
     operands: str = "Tensor self, Tensor|Scalar other",
-    kernel: Function | str | None = None,
-    scalar: Function | None = None,
     inplace: bool = True,
     **facts: Any,
 ) -> PureOp:
     """Declares `name(operands) -> Tensor`; `vjp` has the formulas of both operands, in order."""
     names = [each.split()[1] for each in operands.split(", ")[:2]]
-    return pointwise(
-        f"{name}({operands}) -> Tensor",
-        kernel=kernel or name,
-        scalar=scalar or _expression(name),
-        vjp=None if vjp is None else dict(zip(names, vjp, strict=True)),
-        inplace=inplace,
-        **facts,
-    )
+    formulas = None if vjp is None else dict(zip(names, vjp, strict=True))
+    facts = _completed(name, facts)
+    return pointwise(f"{name}({operands}) -> Tensor", vjp=formulas, inplace=inplace, **facts)
 
 
 def elementary(name: str, **facts: Any) -> PureOp:
@@ -71,9 +56,9 @@ def elementary(name: str, **facts: Any) -> PureOp:
     return unary(name, result=to_float, **facts)
 
 
-def comparison(name: str, *, refuses: Refused, kernel: str | None = None, **facts: Any) -> PureOp:
+def comparison(name: str, *, refuses: Refused, **facts: Any) -> PureOp:
     """Declares `name(Tensor self, Tensor|Scalar other) -> Tensor`, whose results are bool."""
-    return binary(name, vjp=None, result=to_bool, refuses=refuses, kernel=kernel, **facts)
+    return binary(name, vjp=None, result=to_bool, refuses=refuses, **facts)
 
 
 def question(
@@ -81,6 +66,15 @@ def question(
 ) -> PureOp:
     """Declares `name(Tensor self) -> Tensor`, whose results are bool."""
     return unary(name, vjp=None, result=to_bool, refuses=refuses, inplace=inplace, **facts)
+
+
+def _completed(name: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts with the kernel and the scalar expression of this name, unless they say others."""
+    if "element" not in facts:
+        facts.setdefault("kernel", name)
+        if "scalar" not in facts:
+            facts["scalar"] = _expression(name)
+    return facts
 
 
 def _expression(name: str) -> Function:

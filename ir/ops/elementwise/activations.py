@@ -19,17 +19,9 @@ _REAL_NUMBERS: Refused = BOOL | COMPLEX | STORED
 
 
 def _activation(
-    schema: str,
-    kernel: Callable[..., Any],
-    scalar: Callable[..., Any],
-    vjp: Callable[..., Any],
-    *,
-    refuses: Refused = _REAL_FLOATS,
-    **facts: Any,
+    schema: str, vjp: Callable[..., Any], *, refuses: Refused = _REAL_FLOATS, **facts: Any
 ) -> Any:
-    return pointwise(
-        schema, kernel=kernel, scalar=scalar, vjp={"self": vjp}, refuses=refuses, **facts
-    )
+    return pointwise(schema, vjp={"self": vjp}, refuses=refuses, **facts)
 
 
 # ------------------------------------------------------------------------------------ smooth ones
@@ -41,9 +33,8 @@ def _silu_vjp(grad: Any, self: Any) -> Any:
 
 SILU = _activation(
     "silu(Tensor self) -> Tensor",
-    lambda xp, a: a / (xp.exp(-a) + 1),
-    lambda a: a / (s.exp(-a) + 1.0),
     _silu_vjp,
+    element=lambda f, a: a / (f.exp(-a) + 1.0),
     inplace=True,
     refuses=BOOL | INTEGER | FLOAT8,
 )
@@ -56,21 +47,15 @@ def _mish_vjp(grad: Any, self: Any) -> Any:
 
 MISH = _activation(
     "mish(Tensor self) -> Tensor",
-    lambda xp, a: a * xp.tanh(xp.log1p(xp.exp(a))),
-    lambda a: a * s.tanh(s.log1p(s.exp(a))),
     _mish_vjp,
+    element=lambda f, a: a * f.tanh(f.log1p(f.exp(a))),
     inplace=True,
 )
 
 
-def _softplus_kernel(xp: Any, a: Any, beta: Any, threshold: Any) -> Any:
+def _softplus(f: Any, a: Any, beta: Any, threshold: Any) -> Any:
     scaled = a * beta
-    return xp.where(scaled > threshold, a, xp.log1p(xp.exp(scaled)) / beta)
-
-
-def _softplus_scalar(a: Any, beta: Any, threshold: Any) -> Any:
-    scaled = a * beta
-    return s.where(s.gt(scaled, threshold), a, s.log1p(s.exp(scaled)) / beta)
+    return f.where(f.greater(scaled, threshold), a, f.log1p(f.exp(scaled)) / beta)
 
 
 def _softplus_vjp(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
@@ -80,18 +65,16 @@ def _softplus_vjp(grad: Any, self: Any, beta: Any, threshold: Any) -> Any:
 
 SOFTPLUS = _activation(
     "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-    _softplus_kernel,
-    _softplus_scalar,
     _softplus_vjp,
+    element=_softplus,
 )
 
 
 _LOG_SIGMOID_RULE = pointwise_rule("log_sigmoid", same, refuses=_REAL_FLOATS)
 LOG_SIGMOID = _activation(
     "log_sigmoid(Tensor self) -> Tensor",
-    lambda xp, a: xp.minimum(a, 0) - xp.log1p(xp.exp(-xp.abs(a))),
-    lambda a: s.minimum(a, 0.0) - s.log1p(s.exp(-s.abs_(a))),
     lambda grad, self: grad * (-self).sigmoid(),
+    element=lambda f, a: f.minimum(a, 0.0) - f.log1p(f.exp(-f.abs(a))),
     rule=lambda self: _LOG_SIGMOID_RULE(self).as_contiguous(),  # as in PyTorch
 )
 
@@ -119,9 +102,9 @@ def _elu_vjp(grad: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> 
 
 ELU = _activation(
     "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
-    _elu_kernel,
-    _elu_scalar,
     _elu_vjp,
+    kernel=_elu_kernel,
+    scalar=_elu_scalar,
     inplace=True,
 )
 _SELU = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -161,15 +144,13 @@ def tanhshrink(self: Any) -> Any:
 # ---------------------------------------------------------------------------------- of two slopes
 LEAKY_RELU = _activation(
     "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-    lambda xp, a, slope: xp.where(a > 0, a, a * slope),
-    lambda a, slope: s.where(s.gt(a, 0), a, a * slope),
     lambda grad, self, negative_slope: (self > 0).where(grad, grad * negative_slope),
+    element=lambda f, a, slope: f.where(f.greater(a, 0), a, a * slope),
     inplace=True,
 )
 PRELU = pointwise(
     "prelu_kernel(Tensor self, Tensor weight) -> Tensor",
-    kernel=lambda xp, a, w: xp.where(a > 0, a, a * w),
-    scalar=lambda a, w: s.where(s.gt(a, 0), a, a * w),
+    element=lambda f, a, w: f.where(f.greater(a, 0), a, a * w),
     vjp={
         "self": lambda grad, self, weight: (self > 0).where(grad, grad * weight),
         "weight": lambda grad, self: (self > 0).where(0, grad * self),
@@ -220,11 +201,11 @@ def _hardtanh_kernel(xp: Any, a: Any, low: Any, high: Any) -> Any:
 
 HARDTANH = _activation(
     "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
-    _hardtanh_kernel,
-    lambda a, low, high: s.minimum(s.maximum(a, low), high),
     lambda grad, self, min_val, max_val: (
         (self > min_val).logical_and(self < max_val).where(grad, 0)
     ),
+    kernel=_hardtanh_kernel,
+    scalar=lambda a, low, high: s.minimum(s.maximum(a, low), high),
     inplace=True,
     refuses=_REAL_NUMBERS,
 )
@@ -238,9 +219,8 @@ def relu6(self: Any) -> Any:
 
 HARDSIGMOID = _activation(
     "hardsigmoid(Tensor self) -> Tensor",
-    lambda xp, a: xp.minimum(xp.maximum(a + 3, 0), 6) / 6,
-    lambda a: s.minimum(s.maximum(a + 3.0, 0.0), 6.0) / 6.0,
     lambda grad, self: (self.abs() < 3).where(grad / 6, 0),
+    element=lambda f, a: f.minimum(f.maximum(a + 3.0, 0.0), 6.0) / 6.0,
     inplace=True,
 )
 
@@ -253,18 +233,17 @@ def _hardswish_vjp(grad: Any, self: Any) -> Any:
 
 HARDSWISH = _activation(
     "hardswish(Tensor self) -> Tensor",
-    lambda xp, a: a * xp.minimum(xp.maximum(a + 3, 0), 6) / 6,
-    lambda a: a * s.minimum(s.maximum(a + 3.0, 0.0), 6.0) / 6.0,
     _hardswish_vjp,
+    element=lambda f, a: a * f.minimum(f.maximum(a + 3.0, 0.0), 6.0) / 6.0,
     inplace=True,
 )
 THRESHOLD = _activation(
     "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-    lambda xp, a, threshold, value: xp.where(
+    lambda grad, self, threshold: (self <= threshold).where(0, grad),
+    kernel=lambda xp, a, threshold, value: xp.where(
         a <= threshold, xp.asarray(_fitting("threshold", a, value), dtype=a.dtype), a
     ),
-    lambda a, threshold, value: s.where(s.le(a, threshold), value, a),
-    lambda grad, self, threshold: (self <= threshold).where(0, grad),
+    scalar=lambda a, threshold, value: s.where(s.le(a, threshold), value, a),
     inplace=True,
     refuses=_REAL_NUMBERS,
 )
@@ -289,14 +268,15 @@ def _softshrink_scalar(a: Any, lambd: Any) -> Any:
 
 SOFTSHRINK = _activation(
     "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-    _softshrink_kernel,
-    _softshrink_scalar,
     lambda grad, self, lambd: (self.abs() <= lambd).where(0, grad),
+    kernel=_softshrink_kernel,
+    scalar=_softshrink_scalar,
 )
 HARDSHRINK = _activation(
     "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-    lambda xp, a, lambd: xp.where((a >= -lambd) & (a <= lambd), 0, a),
-    lambda a, lambd: s.where(s.logical_and(s.ge(a, -lambd), s.le(a, lambd)), 0.0, a),
     lambda grad, self, lambd: (self >= -lambd).logical_and(self <= lambd).where(0, grad),
+    element=lambda f, a, lambd: f.where(
+        f.logical_and(f.greater_equal(a, -lambd), f.less_equal(a, lambd)), 0.0, a
+    ),
     rounds=("lambd",),
 )

@@ -195,14 +195,9 @@ ERFINV = elementary(
 
 
 # ------------------------------------------------------------------------------------------ logit
-def _logit_kernel(xp: Any, a: Any, eps: float | None) -> Any:
-    x = a if eps is None else xp.minimum(xp.maximum(a, eps), 1 - eps)
-    return xp.log(x / (1 - x))
-
-
-def _logit_scalar(a: Any, eps: float | None) -> Any:
-    x = a if eps is None else s.minimum(s.maximum(a, eps), 1 - eps)
-    return s.log(x / (1.0 - x))
+def _logit(f: Any, a: Any, eps: float | None) -> Any:
+    x = a if eps is None else f.minimum(f.maximum(a, eps), 1 - eps)
+    return f.log(x / (1.0 - x))
 
 
 def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
@@ -219,8 +214,7 @@ def _logit_vjp(grad: Any, self: Any, eps: float | None) -> Any:
 LOGIT = elementary(
     "logit",
     parameters="float? eps=None",
-    kernel=_logit_kernel,
-    scalar=_logit_scalar,
+    element=_logit,
     vjp=_logit_vjp,
     refuses=COMPLEX | FLOAT8,
 )

@@ -19,8 +19,7 @@ from aotlite.ir.ops.precision import number_in
 # ------------------------------------------------------------------------------------ scaled sums
 ADD_SCALED = pointwise(
     "add_scaled(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor",
-    kernel=lambda xp, a, b, alpha: xp.add(a, b * alpha),
-    scalar=lambda a, b, alpha: a + b * alpha,
+    element=lambda f, a, b, alpha: a + b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: grad * conj(alpha)},
     refuses=STORED,
     rounds=("alpha",),
@@ -30,8 +29,7 @@ ADD_SCALED = pointwise(
 """`add` with an alpha other than 1."""
 SUB_SCALED = pointwise(
     "sub_scaled(Tensor self, Tensor|Scalar other, Scalar alpha) -> Tensor",
-    kernel=lambda xp, a, b, alpha: xp.subtract(a, b * alpha),
-    scalar=lambda a, b, alpha: a - b * alpha,
+    element=lambda f, a, b, alpha: a - b * alpha,
     vjp={"self": lambda grad: grad, "other": lambda grad, alpha: -grad * conj(alpha)},
     refuses=ANY_BOOL | STORED,
     rounds=("alpha",),
@@ -111,8 +109,7 @@ ADDCMUL = pointwise(
 )
 ADDCDIV = pointwise(
     "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-    kernel=lambda xp, a, b, c, value: a + b * value / c,
-    scalar=lambda a, b, c, value: a + b * value / c,
+    element=lambda f, a, b, c, value: a + b * value / c,
     vjp={
         "self": lambda grad: grad,
         "tensor1": lambda grad, tensor2, value: grad * conj(tensor2.reciprocal() * value),

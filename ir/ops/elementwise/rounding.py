@@ -26,8 +26,7 @@ def _no_slope(grad: Any) -> Any:
 TRUNC = unary("trunc", aliases="fix", vjp=_no_slope, refuses=BOOL | COMPLEX | FLOAT8)
 FRAC = unary(
     "frac",
-    kernel=lambda xp, a: a - xp.trunc(a),
-    scalar=lambda a: a - s.trunc(a),
+    element=lambda f, a: a - f.trunc(a),
     vjp=lambda grad: grad,
     refuses=BOOL | INTEGER | COMPLEX | FLOAT8,
 )

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from aotlite.ir import dtypes
-from aotlite.ir import scalar as s
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError, DTypeError, ShapeError
 from aotlite.ir.meta import TensorMeta
@@ -19,7 +18,7 @@ from aotlite.ir.op.composite import composite
 from aotlite.ir.ops.declare import pointwise, pointwise_rule
 from aotlite.ir.ops.kinds import require_floating
 from aotlite.ir.ops.pointwise_rows import binary
-from aotlite.ir.ops.precision import cast, wide, widened
+from aotlite.ir.ops.precision import widened
 
 
 # ---------------------------------------------------------------------------------------- shared
@@ -62,17 +61,6 @@ def _floating(name: str) -> Callable[[DType], DType]:
     return partial(require_floating, name)
 
 
-def _rounded_once(compute: Any) -> Any:
-    """The kernel that computes 16-bit floats in float32."""
-
-    def kernel(xp: Any, a: Any, *rest: Any) -> Any:
-        dtype = dtypes.from_numpy(a.dtype)
-        operands = [wide(xp, b, dtype) if hasattr(b, "dtype") else b for b in (a, *rest)]
-        return cast(xp, compute(xp, *operands), dtype)
-
-    return kernel
-
-
 # ----------------------------------------------------------------------------- distances of reals
 def _apart(a: Any, b: Any) -> Any:
     """`a - b`, of which one may be bool, which `sub` refuses."""
@@ -84,8 +72,7 @@ def _apart(a: Any, b: Any) -> Any:
 MSE_LOSS = binary(
     "mse_loss",
     operands="Tensor self, Tensor target",
-    kernel=_rounded_once(lambda xp, a, b: (a - b) * (a - b)),
-    scalar=lambda a, b: (a - b) * (a - b),
+    element=lambda f, a, b: (a - b) * (a - b),
     vjp=(
         lambda grad, self, target: grad * (_apart(self, target) * 2),
         lambda grad, self, target: grad * (_apart(target, self) * 2),
@@ -109,14 +96,9 @@ def l1_loss(input: Any, target: Any, *, reduction: str = "mean", weight: Any = N
     return _weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-def _smooth_kernel(xp: Any, a: Any, b: Any, beta: float) -> Any:
-    size = xp.abs(a - b)
-    return xp.where(size < beta, size * size * 0.5 / beta, size - 0.5 * beta)
-
-
-def _smooth_scalar(a: Any, b: Any, beta: float) -> Any:
-    size = s.abs_(a - b)
-    return s.where(s.lt(size, beta), size * size * 0.5 / beta, size - 0.5 * beta)
+def _smooth(f: Any, a: Any, b: Any, beta: float) -> Any:
+    size = f.abs(a - b)
+    return f.where(f.less(size, beta), size * size * 0.5 / beta, size - 0.5 * beta)
 
 
 def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
@@ -126,8 +108,7 @@ def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
 
 SMOOTH_L1_LOSS: PureOp = pointwise(
     "smooth_l1_loss(Tensor self, Tensor target, float beta=1.0) -> Tensor",
-    kernel=_rounded_once(_smooth_kernel),
-    scalar=_smooth_scalar,
+    element=_smooth,
     vjp={
         "self": lambda grad, self, target, beta: grad * _smooth_slope(self, target, beta),
         "target": lambda grad, self, target, beta: grad * _smooth_slope(target, self, beta),
@@ -150,14 +131,9 @@ def smooth_l1_loss(input: Any, target: Any, *, reduction: str = "mean", beta: fl
     return reduced(name, input._do(name, target, beta), reduction)
 
 
-def _huber_kernel(xp: Any, a: Any, b: Any, delta: float) -> Any:
-    size = xp.abs(a - b)
-    return xp.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
-
-
-def _huber_scalar(a: Any, b: Any, delta: float) -> Any:
-    size = s.abs_(a - b)
-    return s.where(s.le(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta)
+def _huber(f: Any, a: Any, b: Any, delta: float) -> Any:
+    size = f.abs(a - b)
+    return f.where(f.less_equal(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta)
 
 
 def _huber_slope(self: Any, target: Any, delta: float) -> Any:
@@ -167,8 +143,7 @@ def _huber_slope(self: Any, target: Any, delta: float) -> Any:
 
 HUBER_LOSS: PureOp = pointwise(
     "huber_loss(Tensor self, Tensor target, float delta=1.0) -> Tensor",
-    kernel=_rounded_once(_huber_kernel),
-    scalar=_huber_scalar,
+    element=_huber,
     vjp={
         "self": lambda grad, self, target, delta: grad * _huber_slope(self, target, delta),
         "target": lambda grad, self, target, delta: grad * _huber_slope(target, self, delta),
@@ -212,12 +187,11 @@ def _check_unit(xp: Any, argument: str, a: Any) -> None:
 def _bce_kernel(xp: Any, a: Any, b: Any) -> Any:
     _check_unit(xp, "input", a)
     _check_unit(xp, "target", b)
-    yes, no = xp.maximum(xp.log(a), _LEAST_LOG), xp.maximum(xp.log1p(-a), _LEAST_LOG)
-    return (b - 1) * no - b * yes
+    return _bce(xp, a, b)
 
 
-def _bce_scalar(a: Any, b: Any) -> Any:
-    yes, no = s.maximum(s.log(a), _LEAST_LOG), s.maximum(s.log1p(-a), _LEAST_LOG)
+def _bce(f: Any, a: Any, b: Any) -> Any:
+    yes, no = f.maximum(f.log(a), _LEAST_LOG), f.maximum(f.log1p(-a), _LEAST_LOG)
     return (b - 1.0) * no - b * yes
 
 
@@ -251,8 +225,8 @@ _BCE_RULE = pointwise_rule("binary_cross_entropy", _floating("binary_cross_entro
 BINARY_CROSS_ENTROPY = binary(
     "binary_cross_entropy",
     operands="Tensor self, Tensor target",
-    kernel=_rounded_once(_bce_kernel),
-    scalar=_bce_scalar,
+    kernel=_bce_kernel,
+    element=_bce,
     vjp=(_bce_to_self, _bce_to_target),
     rule=_bce_rule,
     inplace=False,
@@ -269,13 +243,8 @@ def binary_cross_entropy(
     return reduced("binary_cross_entropy", losses, reduction)
 
 
-def _logits_kernel(xp: Any, a: Any, b: Any, pos_weight: Any) -> Any:
-    loss = xp.log1p(xp.exp(-xp.abs(a))) + xp.maximum(-a, 0)
-    return (1 - b) * a + (loss if pos_weight is None else ((pos_weight - 1) * b + 1) * loss)
-
-
-def _logits_scalar(a: Any, b: Any, pos_weight: Any) -> Any:
-    loss = s.log1p(s.exp(-s.abs_(a))) + s.maximum(-a, 0)
+def _logits(f: Any, a: Any, b: Any, pos_weight: Any) -> Any:
+    loss = f.log1p(f.exp(-f.abs(a))) + f.maximum(-a, 0)
     return (1.0 - b) * a + (loss if pos_weight is None else ((pos_weight - 1.0) * b + 1.0) * loss)
 
 
@@ -318,8 +287,7 @@ _LOGITS_RULE = pointwise_rule(
 BINARY_CROSS_ENTROPY_WITH_LOGITS: PureOp = pointwise(
     "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? pos_weight=None) "
     "-> Tensor",
-    kernel=_rounded_once(_logits_kernel),
-    scalar=_logits_scalar,
+    element=_logits,
     vjp={
         "self": _logits_to_self,
         "target": _logits_to_target,
