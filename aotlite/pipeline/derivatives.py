@@ -211,7 +211,7 @@ class HigherOrders:
             places = values.places(arriving)
             pure, roles = self._joint(made, kept_tape)
             whole = fed(pure, self.numbering.of(pure, {}), values.saved, places)
-            graph = self._simple(whole, roles)
+            graph = closed(self.compilation.stages["simplify"](whole), roles)
             self.compilation.observers.check(
                 f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
             )
@@ -224,29 +224,21 @@ class HigherOrders:
 
     def _joint(self, made: DerivativeJoint, kept_tape: KeptTape) -> tuple[Graph, set[Any]]:
         """The pure joint graph of an order, computed from the function's inputs, and the roles of
-        its tangents: the placeholders that `fed` leaves in place."""
-        plain = without_wrappers(made.graph, made.kept_tape.wrapped)
-        pure = self._pure(plain, f"order {kept_tape.order + 1}")
-        roles = set(made.incoming)
-        roles.update([node.role for node in pure.placeholders if node.phase.name == "BACKWARD"])
-        return pure, roles
+        its tangents: the placeholders that `fed` leaves in place.
 
-    def _pure(self, graph: Graph, what: str) -> Graph:
-        """The graph after stage 6, decompositions and passes, as the first order's was.
-
-        Stage 7 is left out where no pass needs it: it may drop the value that was saved.
+        It has gone through stage 6, decompositions and passes, as the first order's has. Stage 7
+        is left out where no pass needs it: it may drop the value that was saved.
         """
         compilation, stages = self.compilation, self.compilation.stages
-        imperative = with_bases(graph, self.bases)
-        compilation.observers.check(f"4 joint, {what}", imperative)
+        imperative = with_bases(without_wrappers(made.graph, made.kept_tape.wrapped), self.bases)
+        compilation.observers.check(f"4 joint, order {kept_tape.order + 1}", imperative)
         pure = decomposed(stages["functionalize"](imperative), compilation)
         if compilation.options.passes:
             pure = stages["simplify"](pure)
-        return decomposed_for_fusion(with_passes(pure, compilation), compilation)
-
-    def _simple(self, graph: Graph, arriving: Container[Any]) -> Graph:
-        """Stage 7 of a fed graph, closed: its placeholders are the saved values and tangents."""
-        return closed(self.compilation.stages["simplify"](graph), arriving)
+        pure = decomposed_for_fusion(with_passes(pure, compilation), compilation)
+        roles = set(made.incoming)
+        roles.update([node.role for node in pure.placeholders if node.phase.name == "BACKWARD"])
+        return pure, roles
 
     def _partition(
         self,
