@@ -11,7 +11,7 @@ Rules: DBL-2. Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -42,6 +42,7 @@ from aotlite.stages.s5_desugar import without_wrappers
 from aotlite.stages.s7_simplify.linearity import is_linear
 from aotlite.stages.s7_simplify.normalizations import decompose_normalizations
 from aotlite.stages.s8_partition.double_backward_saves import (
+    MayRead,
     Reads,
     SavedOperand,
     closed,
@@ -49,7 +50,7 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     places_of,
     with_double_backward_saves,
 )
-from aotlite.stages.s8_partition.subclass_reads import inputs_read, is_read
+from aotlite.stages.s8_partition.subclass_reads import InputReads
 from aotlite.stages.s10_runtime.backward.double_backward import (
     Arriving,
     CompiledOrder,
@@ -104,7 +105,7 @@ class Derivable:
         partition: Partition,
         graphs: tuple[Graph, Graph, Graph],
         meta: FunctionMeta,
-        is_read: Callable[[Any], bool],
+        is_read: MayRead,
     ) -> Partition:
         """The partition with more saved values: those that a double backward may read.
 
@@ -130,16 +131,16 @@ class Derivable:
         )
 
 
-def may_read(captured: Captured, both: Joint) -> Callable[[Any], bool]:
-    """A predicate on roles: may a derivative of the backward read this input?
+def may_read(captured: Captured, both: Joint) -> MayRead:
+    """A predicate on saved values and roles: may a derivative read this input besides them?
 
     True of every input, unless the function has wrappers whose joint graph shows what is read: no
     custom backward ran, and no memory is read late.
     """
     wrapped = captured.recorder.wrapped
     if not wrapped or both.backward.memory or both.runs_user_code or both.kept_tape is None:
-        return lambda role: True
-    return partial(is_read, read=inputs_read(both.graph, captured, wrapped.nodes))
+        return lambda saved, role: True
+    return InputReads(both.graph, captured, wrapped.nodes)
 
 
 def exported(captured: Captured) -> frozenset[Any]:

@@ -43,11 +43,18 @@ def test_a_compiled_program_equals_eager(name, partition):
     assert trained(of, of.body) == trained(of, compiled)
 
 
+def hooked(pair):
+    """All inputs of a function of wrappers are saved if user code runs in the backward."""
+    exp = pair.exp()
+    exp.register_hook(lambda grad: grad * 3)
+    return exp * 2
+
+
 def test_a_saved_value_that_the_backward_does_not_read_is_counted():
     of = TrainingProgram(lambda x, w: (x @ w).exp(), (weight(2, 3), data(3, 4)))
     assert Counts(0, 2, 0, 2, 3) == counts(of, "default")
-    of = TrainingProgram(lambda pair: pair.exp(), (two(4),))
-    assert Counts(0, 4, 2, 2, 2) == counts(of, "default")  # each part, and its exp
+    of = TrainingProgram(hooked, (two(4),))
+    assert Counts(32, 4, 2, 4, 6) == counts(of, "default")
 
 
 def test_the_command_prints_what_the_comparison_reads(capsys):

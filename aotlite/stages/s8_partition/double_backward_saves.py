@@ -17,7 +17,7 @@ follows the gradients' way to the inputs, and collects what the formulas on it r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from enum import Enum
 from typing import Any
 
@@ -57,6 +57,10 @@ from aotlite.stages.shared.value_numbering import ValueNumbering, are_known
 _REASON = "derivatives of the backward read it, or what it is computed from"
 
 
+MayRead = Callable[[Set[Node], Any], bool]
+"""(The saved values, the role of an input) -> whether derivatives may read it besides them."""
+
+
 # ------------------------------------------------------------------------------ additional saves
 class Reads(Enum):
     """Which forward values a double backward may read, of the ops that gradients pass."""
@@ -78,21 +82,23 @@ def with_double_backward_saves(
     exported: Container[Any] = (),
     *,
     reads: Reads,
-    may_read: Callable[[Any], bool] = lambda role: True,
+    may_read: MayRead = lambda saved, role: True,
 ) -> Partition:
     """The partition whose forward also saves the values that a double backward may read.
 
     `unsimplified` is the joint graph before stage 7 dropped gradients that are zeros, and before it
     was fed. `given` has the value numbers of the forward's inputs. `requires` answers of the role
     of an input whether it requires grad. Inputs in `exported` may be written without being noticed.
-    With `Reads.ANYTHING`, `may_read` answers of an input whether what is read may depend on it.
+    With `Reads.ANYTHING`, `may_read` answers of an input whether what is read, and is not among the
+    saved values, may depend on it.
     Note [Saves of a double backward].
     """
     if partition.backward is None:
         return partition
     if reads is Reads.ANYTHING:
         forward = _Forward(partition.forward, numbering, given)
-        wanted = [n for n in forward.inputs() if n.op != "placeholder" or may_read(n.role)]
+        saved = forward.saved
+        wanted = [n for n in forward.inputs() if n.op != "placeholder" or may_read(saved, n.role)]
     else:
         half, met = _halves(unsimplified)
         read = _read_by_derivatives(half, met, reads, requires)

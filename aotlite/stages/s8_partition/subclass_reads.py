@@ -21,18 +21,36 @@ from aotlite.stages.records.capture import Captured
 from aotlite.stages.shared.formula_reads import read_by_formulas, results_of_calls
 
 
-def inputs_read(graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> frozenset[Any]:
-    """The roles of inputs, wrappers among them, on which anything that is read depends.
+class InputReads:
+    """The inputs that derivatives of a backward may read, whichever values the forward saves."""
 
-    Includes all dense hidden inputs: a wrapper's class may read those anywhere.
-    """
-    memory = _Memory(graph, wrappers)
-    requires = {given.role for given in captured.inputs if given.requires_grad}
-    inputs = {node.role: memory.of(node) for node in graph.placeholders}
-    memory.flow(requires)
-    read = memory.behind({memory.of(value) for value in memory.read()})
-    plain = {r for r, _ in inputs.items() if isinstance(r, Hidden)}
-    return frozenset(plain | {role for role, group in inputs.items() if group in read})
+    def __init__(self, graph: Graph, captured: Captured, wrappers: Mapping[Node, Any]) -> None:
+        memory = _Memory(graph, wrappers)
+        memory.flow({given.role for given in captured.inputs if given.requires_grad})
+        self._behind = memory.behind
+        self._inputs = {node.role: memory.of(node) for node in graph.placeholders}
+        self._read = [(memory.of(value), memory.values(value)) for value in memory.read()]
+        self._found: tuple[Set[Node], Set[Any]] | None = None
+
+    def __call__(self, saved: Set[Node], role: Any) -> bool:
+        """Whether an input of the dense graph may be read besides the `saved` values.
+
+        True of inputs that are not the caller's tensors, such as a seed, and of all dense hidden
+        inputs: a wrapper's class may read those anywhere.
+        """
+        whole = role.whole if isinstance(role, Part) else role
+        if not isinstance(whole, (Primal, Hidden)) or isinstance(role, Hidden):
+            return True
+        if self._found is None or self._found[0] is not saved:
+            self._found = saved, self._roles(saved)
+        return role in self._found[1]
+
+    def _roles(self, saved: Set[Node]) -> Set[Any]:
+        """The roles of inputs, wrappers among them, on which anything depends that is read and
+        that is not among the saved values, with all its parts."""
+        missing = {group for group, values in self._read if not (values and values <= saved)}
+        read = self._behind(missing)
+        return {role for role, group in self._inputs.items() if group in read}
 
 
 def _whole(role: Any) -> set[Any]:
@@ -40,19 +58,13 @@ def _whole(role: Any) -> set[Any]:
     return {role, *_whole(role.of)} if isinstance(role, Part) else {role}
 
 
-def is_read(role: Any, read: frozenset[Any]) -> bool:
-    """Whether an input of the dense graph is among `read`; True of inputs that are not the
-    caller's tensors, such as a seed.
-    """
-    whole = role.whole if isinstance(role, Part) else role
-    return not isinstance(whole, (Primal, Hidden)) or role in read
-
-
 class _Memory:
     """The values of a graph in groups that share memory (union-find), and their dependencies."""
 
     def __init__(self, graph: Graph, wrappers: Mapping[Node, Any]) -> None:
         self.graph = graph
+        self.wrappers = wrappers
+        self._writes = any(_writes(node) for node in graph.calls)
         self._above: dict[Any, Any] = {}
         self._from: dict[Any, set[Any]] = {}
         self.differentiable: set[Node] = set()
@@ -92,7 +104,7 @@ class _Memory:
         """Marks the values that may require grad, if inputs of these roles do."""
         found = self.differentiable
         found.update(n for n in self.graph.placeholders if _whole(n.role) & requires)
-        writes = any(_writes(node) for node in self.graph.calls)
+        writes = self._writes
         groups = {self.of(node) for node in found}
         for _ in self.graph.calls if writes else (None,):
             before = len(groups)
@@ -102,6 +114,19 @@ class _Memory:
                     groups.add(self.of(node))
             if len(groups) == before:
                 return
+
+    def values(self, node: Node) -> frozenset[Node]:
+        """The dense values that make up this one; none if memory is written, where a value is not
+        what it was."""
+        return frozenset() if self._writes else frozenset(self._dense(node))
+
+    def _dense(self, node: Node) -> Iterator[Node]:
+        wrapper = self.wrappers.get(node)
+        if wrapper is None or not is_wrapper(wrapper):
+            yield node
+            return
+        for part in inner_tensors(wrapper).values():
+            yield from self._dense(part.value) if type(part.value) is Node else (node,)
 
     def behind(self, groups: set[Any]) -> set[Any]:
         """The groups that these depend on, themselves among them."""
@@ -125,8 +150,10 @@ class _Memory:
                 elif node.grad_mode:
                     yield from inputs
         for _, value in self.graph.outputs_with(Gradient):
-            if type(value) is Node:
+            if type(value) is Node and self._writes:
                 yield value
+            elif type(value) is Node:  # it may have parts that the forward made
+                yield from [each for each in self._dense(value) if each not in late]
 
 
 def _writes(node: Node) -> bool:
