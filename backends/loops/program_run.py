@@ -106,19 +106,31 @@ class ProgramRun(Run):
         self._scope["execute"] = execute
 
     def _raise(self, arrays: list[Any]) -> None:
-        """Raises eager's error after a check has failed: runs the graph op by op to get it."""
+        """Raises eager's error after a check has failed."""
         given = dict(zip([buffer.number for buffer in slots(self.program)], arrays, strict=True))
         inputs = []
         for node, number in zip(self.graph.placeholders, self.program.inputs, strict=True):
             meta: Any = node.meta
             flat = None if number is None else given[number].reshape(-1)
-            array = None if flat is None else strided(flat, 0, meta.shape, meta.stride).copy()
-            inputs.append(ArrayValue(None, meta) if array is None else array_value(array, meta))
-        run_graph(self.graph, *inputs)
-        raise GraphError(
-            f"{self.graph.name}: a check of values failed in compiled code and no op raised, "
-            "expected one of its ops to raise; please report this as a bug of aotlite"
-        )
+            inputs.append(None if flat is None else strided(flat, 0, meta.shape, meta.stride))
+        raise_as_eager(self.graph, inputs)
+
+
+def raise_as_eager(graph: Graph, arrays: Sequence[Any]) -> None:
+    """Runs a graph op by op on copies of its inputs, for the error that eager raises.
+
+    Compiled code only finds that a check of values has failed. `arrays` has None for an input that
+    is not read. Raises GraphError if no op raises.
+    """
+    inputs = [
+        ArrayValue(None, node.meta) if array is None else array_value(array, node.meta)  # type: ignore[arg-type]
+        for node, array in zip(graph.placeholders, arrays, strict=True)
+    ]
+    run_graph(graph, *inputs)
+    raise GraphError(
+        f"{graph.name}: a check of values failed in compiled code and no op raised, expected one "
+        "of its ops to raise; please report this as a bug of aotlite"
+    )
 
 
 class _Writer:

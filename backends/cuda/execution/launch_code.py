@@ -34,14 +34,14 @@ from aotlite.backends.cuda.execution.kernel_report import CudaKernels
 from aotlite.backends.cuda.execution.launch_plan import SLOT, Checks, LaunchPlan, buffers_of
 from aotlite.backends.loops.program import BufferKind, Extern, Gemm, Placed, ProgramBuffer
 from aotlite.backends.loops.program import MatrixWindow as Matrix
+from aotlite.backends.loops.program_run import raise_as_eager
 from aotlite.backends.python_source import PythonSource, unpacked
 from aotlite.ir.arrays import copied
 from aotlite.ir.arrays.device import CPU, Device
 from aotlite.ir.dtypes import uint8
-from aotlite.ir.errors import BackendError, GraphError
+from aotlite.ir.errors import BackendError
 from aotlite.ir.graph import Graph
 from aotlite.ir.meta import TensorMeta, tensor_meta
-from aotlite.ir.run.interpreter import ArrayValue, array_value, run_graph
 
 
 class CudaRun(Run):
@@ -72,18 +72,11 @@ class CudaRun(Run):
         )
 
     def _refused(self, values: Sequence[Value]) -> None:
-        """Raises eager's error after a check has failed: runs the graph op by op to get it."""
+        """Raises eager's error after a check has failed."""
         given = iter(values)
-        inputs = []
-        for node, read in zip(self.graph.placeholders, self.reads, strict=True):
-            meta: Any = node.meta
-            value = array_value(array_of(next(given), meta), meta) if read else None
-            inputs.append(value or ArrayValue(None, meta))
-        run_graph(self.graph, *inputs)
-        raise GraphError(
-            f"{self.graph.name}: a check of values failed in compiled code and no op raised, "
-            "expected one of its ops to raise; please report this as a bug of aotlite"
-        )
+        pairs = zip(self.graph.placeholders, self.reads, strict=True)
+        arrays = [array_of(next(given), node.meta) if read else None for node, read in pairs]  # type: ignore[arg-type]
+        raise_as_eager(self.graph, arrays)
 
 
 class LaunchWriter:
