@@ -43,6 +43,7 @@ def counts(of: TrainingProgram, partition: str) -> Counts:
     compiled = al.compile(of.body, backend="reference", partition=partition)
     compiled(*of.arguments())
     cut, backward = compiled.partition, compiled.backward_graph
+    assert backward is not None, "a training program has a backward"
     saved = [node for node in backward.placeholders if isinstance(node.role, Saved)]
     used = {value for node in backward.nodes for value in node.inputs()}
     return Counts(

@@ -137,13 +137,14 @@ def test_gradients_that_shared_memory_share_it() -> None:
 def test_the_gradients_of_a_sum_are_one_copy_of_the_tangent(partition: str) -> None:
     compiled = al.compile(lambda x, y: x + y, backend="reference", partition=partition)
     first, second = gradients(compiled, 2)
-    assert ["clone"] == [node.target.name for node in compiled.backward_graph.calls]
+    backward: Any = compiled.backward_graph
+    assert ["clone"] == [node.target.name for node in backward.calls]
     assert np.shares_memory(first.numpy(), second.numpy())
 
 
 def test_leaves_that_get_one_gradient_have_their_own() -> None:
     """Accumulated gradients never share memory, though the backward's results do."""
-    leaves = [al.ones(2).requires_grad_() for _ in range(3)]
+    leaves: list[Any] = [al.ones(2).requires_grad_() for _ in range(3)]
     given = al.ones(2)
     al.compile(lambda x, y, z: x + y + z)(*leaves).backward(given)
     leaves[0].grad.add_(1.0)
