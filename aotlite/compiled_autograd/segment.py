@@ -134,19 +134,24 @@ class Segment(SegmentRecording):
         self._deliver(nodes, state, found)
 
     def _values(self, nodes: Sequence[TapeNode], state: State) -> list[Value]:
-        """The values of the graph's inputs that are read (`backends.calling_convention`)."""
+        """The values of the graph's inputs that are read (`backends.calling_convention`).
+
+        The versions of all saved values are checked, also of those that nothing computes with.
+        """
         for number, absent in self.kept:
             node = nodes[number]
             if is_released(node):
                 raise released(node.name())
             if type(node) is CompiledBackward:
                 node.check(absent)
-        if self.run is None or self.graph is None:
-            return []
+        # The placeholder of each place whose value is read.
+        inputs: Sequence[Node | None] = [None] * len(self.places)
+        if self.run is not None and self.graph is not None:
+            pairs = zip(self.graph.placeholders, self.run.reads, strict=True)
+            inputs = [node if is_read else None for node, is_read in pairs]
         saved: dict[int, Any] = {}
         values = []
-        inputs = zip(self.places, self.graph.placeholders, self.run.reads, strict=True)
-        for place, of, read in inputs:
+        for place, read_as in zip(self.places, inputs, strict=True):
             if place[0] != "saved":
                 tensor = state.at(place)
                 value = tensor.storage.buffer, tensor.offset
@@ -158,8 +163,8 @@ class Segment(SegmentRecording):
                 if type(value) is SavedTensor:
                     tensor = value.unpack(nodes[number])
                     value = tensor.storage.buffer, tensor.offset
-            if read:
-                values.append(as_value(value, of.meta))
+            if read_as is not None:
+                values.append(as_value(value, read_as.meta))
         return values
 
     def _deliver(self, nodes: Sequence[TapeNode], state: State, found: list[Any]) -> None:

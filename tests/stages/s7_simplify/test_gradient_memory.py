@@ -115,7 +115,7 @@ def joint(share: bool) -> Any:
     tangent = build.placeholder(tensor_meta((2,)), Tangent(Output(0)))
     first = tangent * 2.0
     second = first if share else tangent * 2.0
-    roles = [Output(0), Gradient(Primal(0)), Gradient(Primal(1))]
+    roles: list[Any] = [Output(0), Gradient(Primal(0)), Gradient(Primal(1))]
     return build.finish([x.exp().node, first.node, second.node], roles)
 
 
