@@ -21,7 +21,7 @@ around it. Results are bit for bit the same. Spec: `specs/s9_lower.md`, LOW-10.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import compress
 from typing import Any
 
@@ -37,7 +37,8 @@ from aotlite.backends.python_source import (
     split,
     unpacked,
 )
-from aotlite.ir.arrays import NUMPY, copied, kernel_on
+from aotlite.ir.arrays import NUMPY, ArrayBackend, copied, kernel_on
+from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Saved
@@ -353,20 +354,28 @@ def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[
 
 
 def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:
-    """Whether the function's result has the meta's dtype. Tries it on arrays of one element."""
-    arrays = meta.device.arrays
+    """Whether the function's result has the meta's dtype."""
+    kinds = [(Node, a.meta.dtype) if type(a) is Node else (type(a), a) for a in args]  # type: ignore[union-attr]
+    return _gives_of(function, meta.device.arrays, tuple(kinds), meta.dtype)
 
-    def one(value: Any) -> Any:
-        if type(value) is not Node:
-            return value
-        dtype = value.meta.dtype  # type: ignore[union-attr]
-        return arrays.strided(arrays.allocate(1, dtype), dtype, (1,), (1,), 0)
 
+@lru_cache(maxsize=1024)
+def _gives_of(
+    function: Callable[..., Any],
+    arrays: ArrayBackend,
+    kinds: tuple[tuple[type, Any], ...],
+    dtype: DType,
+) -> bool:
+    """Tries the function on arrays of one element with the dtypes of nodes, and on numbers."""
+    given = [
+        arrays.strided(arrays.allocate(1, value), value, (1,), (1,), 0) if kind is Node else value
+        for kind, value in kinds
+    ]
     try:
-        result = arrays.quiet(function, *map(one, args))
+        result = arrays.quiet(function, *given)
     except (TypeError, OverflowError):
         return False
-    return bool(result.dtype == meta.dtype.numpy)
+    return bool(result.dtype == dtype.numpy)
 
 
 def held(result: Any, arrays: Any, meta: TensorMeta) -> tuple[Any, Any]:
