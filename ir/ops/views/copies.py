@@ -10,10 +10,10 @@ from typing import Any
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, MultiViewOp, Op, ViewOp
-from aotlite.ir.op.composite import composite
+from aotlite.ir.op.composite import COMPOSITES, composite
 from aotlite.ir.op.dims import regrouped
 from aotlite.ir.ops.declare import pure
-from aotlite.ir.ops.views import reinterpret, view_ops
+from aotlite.ir.ops.views import multi_views, reinterpret, view_ops
 
 
 def _reshape_loops(k: Any, meta: TensorMeta, a: Any, size: Any) -> Any:
@@ -74,7 +74,8 @@ def as_strided_copy(self: Any, size: Any, stride: Any, storage_offset: int | Non
 _OTHERS = (view_ops.AS_STRIDED, view_ops.VIEW, view_ops.HIDDEN_ALIAS)
 """View ops whose copies are declared above, or would equal `detach_copy`."""
 
-for _op in [*vars(view_ops).values(), *vars(reinterpret).values()]:
-    if isinstance(_op, (ViewOp, MultiViewOp)):
-        if f"{_op.name}_copy" not in OPS and _op not in _OTHERS:
-            _declare_copy(_op)
+for _module in (view_ops, multi_views, reinterpret):
+    for _op in vars(_module).values():
+        if isinstance(_op, (ViewOp, MultiViewOp)) and _op not in _OTHERS:
+            if f"{_op.name}_copy" not in OPS and f"{_op.name}_copy" not in COMPOSITES:
+                _declare_copy(_op)

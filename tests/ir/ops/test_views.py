@@ -5,6 +5,9 @@ import pytest
 
 import aotlite as al
 from aotlite.ir.errors import ArgumentError, DTypeError, IndexOutOfRangeError, ShapeError
+from aotlite.ir.op import OPS, MultiViewOp, ViewOp
+from aotlite.ir.op.composite import COMPOSITES
+from aotlite.ir.ops import BUILT_IN
 
 REFUSED = [
     (lambda x: x.view(4), ShapeError, r"view: shape is \(4,\), expected a shape of 6 elements"),
@@ -230,3 +233,9 @@ def test_parts_of_complex_numbers_are_assigned():
         x.imag = x
     with pytest.raises(AttributeError):
         x.T = x
+
+
+def test_every_view_has_a_copying_form():
+    views = {op.name for op in BUILT_IN if isinstance(op, (ViewOp, MultiViewOp))}
+    copies = {f"{name}_copy" for name in views - {"hidden_alias"}}
+    assert copies <= COMPOSITES.keys() | OPS.keys()
