@@ -14,13 +14,14 @@ from aotlite.testing.coverage.cells import CELLS, POSSIBLE
 from aotlite.testing.engines.interpreter import body_of
 from aotlite.testing.generate import bodies
 from aotlite.testing.generate.choices import LIBRARY
-from aotlite.testing.generate.exact_steps import COMPUTE, Exactly, has_exact_gradients, stays_exact
+from aotlite.testing.generate.exact_steps import Exactly, has_exact_gradients, stays_exact
 from aotlite.testing.generate.random_programs import draw
 from aotlite.testing.observe import exact_numbers
 from aotlite.testing.observe.differences import NOT_EXACT, is_exact
 from aotlite.testing.observe.exact_numbers import are_exact
 from aotlite.testing.observe.observe_call import observe_call
 from aotlite.testing.programs.steps import Step
+from aotlite.testing.programs.vocabulary import COMPUTING
 from tests.testing.helpers.examples import program
 
 OF_BITS = [n for n in POSSIBLE if CELLS[n][0] == "view_dtype" and CELLS[n][1] == "pointwise"]
@@ -71,7 +72,7 @@ def computed(given: Program) -> list[np.ndarray]:
     found: list[np.ndarray] = []
 
     def watch(step: Step, args: list[Any], result: Any) -> None:
-        if step.op in COMPUTE and "float" in str(result.dtype):
+        if step.op in COMPUTING and "float" in str(result.dtype):
             found.append(np.array(result.detach().numpy()))
 
     for number in range(len(given.calls)):
