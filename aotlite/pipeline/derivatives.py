@@ -20,7 +20,7 @@ import attrs
 
 from aotlite.ir.collector import collector_paused
 from aotlite.ir.forks import cached_property, lock
-from aotlite.ir.graph import Graph
+from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Kept, Saved
 from aotlite.pipeline.lowering import backward_compiler
 from aotlite.pipeline.options import Options
@@ -48,6 +48,7 @@ from aotlite.stages.s8_partition.double_backward_saves import (
     closed,
     fed,
     places_of,
+    unwritten_places,
     with_double_backward_saves,
 )
 from aotlite.stages.s8_partition.subclass_reads import InputReads
@@ -209,9 +210,10 @@ class HigherOrders:
     def _order(self, kept_tape: KeptTape, values: _Values, arriving: Arriving) -> CompiledOrder:
         with self._lock, collector_paused():  # all orders share the recorder, and the numbers
             made = derivative_joint(kept_tape, arriving)
-            places = values.places(arriving)
             pure, roles = self._joint(made, kept_tape)
-            whole = fed(pure, self.numbering.of(pure, {}), values.saved, places)
+            numbers = self.numbering.of(pure, {})
+            places = values.places(arriving, pure, numbers, roles)
+            whole = fed(pure, numbers, values.saved, places)
             graph = closed(self.compilation.stages["simplify"](whole), roles)
             self.compilation.observers.check(
                 f"7 simplify, order {kept_tape.order + 1}", graph, functional=True
@@ -336,9 +338,22 @@ class _Values:
         values = zip(forward.outputs_with(Saved), self.partition.saved, strict=True)
         return [SavedOperand.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
 
-    def places(self, arriving: Arriving) -> dict[int, int]:
-        """Value number to place among `saved`, for all that the tangents `arriving` may read."""
+    def places(
+        self, arriving: Arriving, graph: Graph, numbers: dict[Node, int], roles: Container[Any]
+    ) -> dict[int, int]:
+        """Value number to place among `saved`, for all that the tangents `arriving` may read.
+
+        `graph` is the joint graph to feed, `roles` are those of its tangents.
+        """
         reads = self.reads
         read = reads.read_by(reads.bits_among(arriving))
         asked = {each.owner for each in compress(reads.saved_tensors, read)}
-        return places_of(self.saved, asked)
+        places = places_of(self.saved, asked)
+        unchecked = {
+            place
+            for place in places.values()
+            if (owner := self.saved[place].owner) is not None and owner not in asked
+        }
+        if not unchecked:
+            return places
+        return unwritten_places(graph, numbers, places, unchecked, roles)

@@ -148,3 +148,28 @@ def test_a_write_copies_no_part_that_nobody_reads():
         return held // (4 * size)
 
     assert (2, 0) == (copied(hooked), copied(lambda p, q: p.exp() + q))
+
+
+@pytest.mark.rules("DBL-2", "SAV-2")
+@pytest.mark.parametrize("is_wrapper", [False, True], ids=["dense", "wrapper"])
+def test_a_result_that_only_another_results_backward_reads_may_be_written(is_wrapper: bool) -> None:
+    """Eager computes sin(x) again from x for the second derivative, and does not check `s`."""
+
+    def both(x: Any) -> Any:
+        s = x.sin()
+        return s.detach() * s, s
+
+    def pair() -> Any:
+        part = al.tensor([0.5, 1.0], dtype=al.float64)
+        return TwoTensor(part, part * 2) if is_wrapper else part
+
+    found = []
+    for function in (both, al.compile(both)):
+        x = pair().requires_grad_()
+        _, s = function(x * 1)
+        with al.no_grad():
+            s.detach().mul_(3)
+        [first] = al.autograd.grad([s], [x], pair().requires_grad_(), create_graph=True)
+        [second] = al.autograd.grad([first], [x], pair())
+        found.append(str(second))
+    assert found[0] == found[1]

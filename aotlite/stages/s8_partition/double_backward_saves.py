@@ -368,6 +368,34 @@ def places_of(saved: Sequence[SavedOperand], asked: Container[Any]) -> dict[int,
     return found
 
 
+def unwritten_places(
+    graph: Graph,
+    numbers: dict[Node, int],
+    places: Mapping[int, int],
+    unchecked: Container[int],
+    arriving: Container[Any],
+) -> dict[int, int]:
+    """The places without the `unchecked` ones of values that the graph computes from the others.
+
+    An unchecked place is memory that the caller may write, and whose version nobody checks for the
+    gradients that arrive: it may hold another value by then. `arriving` are the roles of tangents.
+    """
+    known: set[Node] = set()
+    needed: set[int] = set()
+    for node in graph.nodes[:-1]:
+        number = numbers[node]
+        place = None if type(node.meta) is tuple else places.get(number)
+        if node.op == "placeholder":
+            follows = node.role in arriving
+        else:
+            follows = not is_effect(node) and known.issuperset(node.inputs())
+        if follows or (place is not None and place not in unchecked):
+            known.add(node)
+        else:
+            needed.add(number)
+    return {k: v for k, v in places.items() if v not in unchecked or k in needed}
+
+
 def fed(
     graph: Graph,
     numbers: dict[Node, int],
