@@ -339,7 +339,7 @@ class _Values:
         return [SavedOperand.of(numbers[v], inputs[role], saved) for (role, v), saved in values]
 
     def places(
-        self, arriving: Arriving, graph: Graph, numbers: dict[Node, int], roles: Container[Any]
+        self, arriving: Arriving, graph: Graph, numbers: dict[Node, int], roles: Container[object]
     ) -> dict[int, int]:
         """Value number to place among `saved`, for all that the tangents `arriving` may read.
 

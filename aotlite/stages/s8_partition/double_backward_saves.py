@@ -373,7 +373,7 @@ def unwritten_places(
     numbers: dict[Node, int],
     places: Mapping[int, int],
     unchecked: Container[int],
-    arriving: Container[Any],
+    arriving: Container[object],
 ) -> dict[int, int]:
     """The places without the `unchecked` ones of values that the graph computes from the others.
 
