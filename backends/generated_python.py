@@ -356,7 +356,8 @@ def _joining_function(node: Node, op: PureOp) -> tuple[Callable[..., Any], dict[
 def _gives(function: Callable[..., Any], args: tuple[Any, ...], meta: TensorMeta) -> bool:
     """Whether the function's result has the meta's dtype."""
     kinds = [(Node, a.meta.dtype) if type(a) is Node else (type(a), a) for a in args]  # type: ignore[union-attr]
-    return _gives_of(function, meta.device.arrays, tuple(kinds), meta.dtype)
+    arrays: Any = meta.device.arrays  # hashable, as a protocol cannot say
+    return _gives_of(function, arrays, tuple(kinds), meta.dtype)
 
 
 @lru_cache(maxsize=1024)
