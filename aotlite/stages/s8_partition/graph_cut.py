@@ -127,7 +127,7 @@ def _forward_nodes(indexed: IndexedGraph, saved: list[int]) -> Iterator[Node]:
 
 
 def _owners(results: Sequence[tuple[Role, Any]]) -> dict[Node, Any]:
-    """The results, by the node that made the memory which they own after the call."""
+    """The results, by the node that made their memory; new values of arguments are copied later."""
     owners: dict[Node, Any] = {}
     for role, value in results:
         if isinstance(role, (Output, IntermediateBase, MutatedInput, Part)) and type(value) is Node:
