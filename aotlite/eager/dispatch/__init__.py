@@ -228,7 +228,7 @@ def _inplace(op: InplaceOp, args: tuple[Any, ...], recorder: Recorder | None) ->
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether it has data, no history and no view family: never a fake, whose storage has no buffer."""
+    """Whether it has no history and no view family, and a buffer, which a fake has not."""
     return tensor.facts is tensor.meta
 
 
