@@ -117,8 +117,8 @@ def _instructions() -> Iterator[Measurement]:
         command = ("-m", "benchmarks.instructions", program, partition)
         yield Measurement(f"{program} {partition}", command, lambda _, out, __: json.loads(out))
     for benchmark in ("eager", "overhead"):
-        command = ("-m", "benchmarks.instructions", benchmark)
-        yield Measurement(f"{benchmark} calls", command, lambda _, out, __: json.loads(out))
+        arguments = ("-m", "benchmarks.instructions", benchmark)
+        yield Measurement(f"{benchmark} calls", arguments, lambda _, out, __: json.loads(out))
 
 
 def _processor_seconds(name: str, printed: str, _: float) -> Figures:

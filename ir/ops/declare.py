@@ -150,8 +150,9 @@ def pointwise(
     `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also declares the in-place form.
     `expands` is the decomposition. `linear` names groups of operands in which f(a + a') = f(a) +
     f(a') and f(0) = 0 while the other operands are constant (OPS-24): `mul` has two groups of one
-    operand, `add` one group of two, and `x * log(y) + z` has none: with `x` constant, z = 0 does
-    not give 0.
+    operand, `add` one group of two, and `x * log(y) + z` one group of `x` and `z`, but none of `z`
+    alone: with `x` constant, z = 0 does not give 0. The result of a formula is summed over the
+    dimensions that were broadcast, and has the operand's dtype.
 
     `result` maps the promoted dtype to the result's. `computes` maps it to the operands' dtype in
     the kernel; by default that is the result's, or the promoted one where the result is bool. With

@@ -20,6 +20,7 @@ from aotlite import from_numpy
 from aotlite.eager.creation.from_data import call
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import can_cast_in_place
+from aotlite.ir.errors import AotliteError
 from aotlite.ir.op import OPS, InplaceOp
 from aotlite.ir.op.composite import COMPOSITES
 from aotlite.testing.laws.samples.sample import (
@@ -95,7 +96,11 @@ def _can_be_written(name: str, sample: Sample) -> bool:
     if not isinstance(OPS.get(name + "_"), InplaceOp) and name not in COMPOSITES:
         return True
     face: Any = partial(call, name) if name in OPS else COMPOSITES[name]
-    result = face(*map(_tensors, sample.args), **sample.kwargs).meta
+    try:
+        result = face(*map(_tensors, sample.args), **sample.kwargs).meta
+    except AotliteError as error:
+        error.add_note(f"in this sample of {name}: {sample.args!r}, {sample.kwargs!r}")
+        raise
     dtype = dtypes.from_numpy(first.dtype)
     kept = name in ("masked_fill", "copy", "fill") or can_cast_in_place(result.dtype, dtype)
     return bool(result.shape == first.shape and kept)
