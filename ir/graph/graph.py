@@ -74,7 +74,8 @@ class Node:
     origin: Node | None = None
     """The node of an earlier stage that this one was made from."""
     recompute: bool | None = None
-    """A user's hint for the partitioner: True to recompute, False to save, None for no hint."""
+    """A hint for the partitioner: True to recompute, False to save, None for none. Nodes of a
+    checkpoint region have True (CKP-8)."""
     scope: Scope | None = None
     """The Module in which the op ran, and the user's tags; None outside of all (SEQ-5)."""
 

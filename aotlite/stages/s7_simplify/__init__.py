@@ -5,13 +5,14 @@ Input and output: a pure graph; linear time.
     common_subexpressions.py   dead code, common subexpressions
     views_of_scatters.py       a view of a scatter's result becomes the value that was scattered
     dead_scatters.py           a scatter that a later one overwrites is dropped
+    gradient_memory.py         gradients that were two memories stay two
     normalizations.py          not run here: softmax and the like in simpler ops, for stage 8
     decompositions.py          not run here: the user's table, before this stage
     linearity.py               not run here: asks whether a backward is linear, for double backward
 
 A node whose memory the caller gets is never merged with another: two results are two memories, and
 a saved value must not be a result that the caller may write (PART-15).
-Rules: TRC-10, PART-15, PART-38, SIM-7. Spec: `specs/s7_simplify.md`.
+Rules: TRC-10, PART-15, PART-38, SIM-7, SIM-8. Spec: `specs/s7_simplify.md`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from aotlite.stages.s7_simplify.common_subexpressions import (
     escaping_calls,
 )
 from aotlite.stages.s7_simplify.dead_scatters import drop_dead_writes
+from aotlite.stages.s7_simplify.gradient_memory import with_separate_gradients
 from aotlite.stages.s7_simplify.views_of_scatters import has_windows, see_through_scatters
 
 _ROUNDS = 4
@@ -31,8 +33,10 @@ _ROUNDS = 4
 
 def simplify(graph: Graph) -> Graph:
     """An equal graph without unused or repeated calls, and with fewer views and scatters."""
-    graph = eliminate_common_subexpressions(eliminate_dead_code(graph))
-    return apply_window_rules(graph) if has_windows(graph) else graph
+    simplified = eliminate_common_subexpressions(eliminate_dead_code(graph))
+    if has_windows(simplified):
+        simplified = apply_window_rules(simplified)
+    return with_separate_gradients(simplified, graph)
 
 
 def apply_window_rules(graph: Graph) -> Graph:

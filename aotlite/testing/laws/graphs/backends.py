@@ -80,7 +80,7 @@ def check_backend(
 
     >>> from aotlite.testing import laws
     >>> print(laws.check_backend("reference"))
-    backend 'reference' obeys B1, B2, B3, B4, B5, B6, B7, B8, B9, B10, B11 on 83 cases
+    backend 'reference' obeys B1, B2, B3, B4, B5, B6, B7, B8, B9, B10, B11 on 86 cases
     """
     found = backend_from(backend)
     subject = f"backend {found.name!r}"

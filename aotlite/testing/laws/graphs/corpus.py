@@ -79,6 +79,11 @@ def doubled_twice(x: Any) -> Any:
     return x * 2.0, x * 2.0
 
 
+def doubled_both(x: Any, y: Any) -> Any:
+    """Two inputs whose gradients are the same computation, and must not share memory."""
+    return x * 2.0 + y * 2.0
+
+
 def written(x: Any) -> Any:
     x.mul_(2.0)
     return x.sum()
@@ -212,6 +217,7 @@ FUNCTIONS: tuple[CorpusFunction, ...] = (
     CorpusFunction(reordered, ((2, 3),)),
     CorpusFunction(reordered, ((2, 3),), transposed=True),
     CorpusFunction(overlapping, ((3, 2),), overlap=True),
+    CorpusFunction(doubled_both, ((3,), (3,))),
 )
 """The functions of the corpus, with arguments."""
 

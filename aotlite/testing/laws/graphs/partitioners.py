@@ -45,7 +45,7 @@ def check_partitioner(
     >>> from aotlite.partition import default_partition
     >>> from aotlite.testing import laws
     >>> print(laws.check_partitioner(default_partition))
-    partitioner 'default_partition' obeys H1, H2, H3, H4, H5, H6, H7, H8, H9 on 27 cases
+    partitioner 'default_partition' obeys H1, H2, H3, H4, H5, H6, H7, H8, H9 on 28 cases
     """
     cases = joints() if graphs is None else cases_of(graphs)
     subject = runs.title("partitioner", partition)
