@@ -79,12 +79,14 @@ def _names(node: ast.AST, source: Source, functions: Container[str]) -> Iterator
         case ast.ImportFrom(module=base, names=names, level=level):
             start = _absolute(base, level, source)
             yield from (f"{start}.{alias.name}" for alias in names)
-        case ast.Subscript(value=ast.Attribute(attr="modules"), slice=key, ctx=ast.Load()):
-            yield _literal(key)
+        case ast.Subscript(value=value, slice=key, ctx=ast.Load()) if _name(value) == "modules":
+            if isinstance(value, ast.Attribute) or "import modules" in source.text:
+                yield _literal(key)
         case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="modules"), attr="get" | "pop")):
             yield _literal(node.args[0])
         case ast.Call(func=function, args=args, keywords=words) if _name(function) in functions:
-            yield _literal([*args, *(each.value for each in words), function][0])
+            name = _literal([*args, *(each.value for each in words), function][0])
+            yield f"aotlite{name}" if name.startswith(".") else name
         case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str(text)), *_]):
             if name in PROGRAMS and "import" in text:
                 yield from (each.name for each in imports(Source(source.module, text)))

@@ -23,7 +23,7 @@ class Scope(Enum):
 
 
 _SCOPED = {ast.Import, ast.ImportFrom, ast.Call, ast.Subscript}
-_FUNCTIONS = {ast.FunctionDef, ast.AsyncFunctionDef}
+_FUNCTIONS = {ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda}
 _FIELDS = {
     kind: tuple(field for field in kind._fields if field not in ("ctx", "op", "ops"))
     for kind in vars(ast).values()

@@ -32,6 +32,8 @@ FLOORS = Floors([["a.low"], ["a.left", "a.right"], ["a.high"], ["a.__init__"]], 
         ("a.b.c", "def f():\n    return sys.modules['x.y'].z", "x.y"),
         ("a.b.c", "def f():\n    return sys.modules.get('x.y')", "x.y"),
         ("a.b.c", "pkgutil.resolve_name('x:y')", "x.y"),
+        ("aotlite.b", "import_module('.x.y', 'aotlite')", "aotlite.x.y"),
+        ("a.b.c", "from sys import modules\ndef f():\n    return modules['x.y']", "x.y"),
         ("a.b.c", "def f():\n    exec('from x import y', {})", "x.y"),
         ("a.b.c", "load = importlib.import_module\nload('x.y')", ""),
         ("a.b.c", "load(*[__import__])", ""),
@@ -54,6 +56,7 @@ def test_import_is_resolved(module, text, name):
         ("if typing.TYPE_CHECKING:\n    import x", Scope.TYPING),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import x", Scope.TOP),
         ("def f():\n    if TYPE_CHECKING:\n        import x", Scope.FUNCTION),
+        ("f = lambda: __import__('x')", Scope.FUNCTION),
     ],
 )
 def test_scope_of_an_import_is_where_it_stands(text, scope):

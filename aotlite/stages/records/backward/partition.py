@@ -64,6 +64,8 @@ class Partition(Record):
         """Numbers of the byte-checked saved values, each with its owner (PART-40)."""
         return tuple([(i, each.owner) for i, each in enumerate(self.saved) if each.byte_checked])
 
+    lent, guarded = copied_on_write, byte_checked  # the names in the release before
+
     @property
     def donated(self) -> tuple[Saved, ...]:
         """Saved values that a backward which retains nothing may overwrite (SAV-4).
