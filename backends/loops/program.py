@@ -227,12 +227,12 @@ class LoopProgram:
         )
 
 
-# ---------------------------------------------------------------------------------------- queries
 # The names in the release before, for one release.
 Kind, Buffer, Window = BufferKind, ProgramBuffer, MatrixWindow
 Check, Program = ValueCheck, LoopProgram
 
 
+# ---------------------------------------------------------------------------------------- queries
 def values_of(statement: Statement) -> tuple[Scalar, ...]:
     """Returns the expressions of a statement, and the dynamic ones of a store's address."""
     if isinstance(statement, Store):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import aotlite as al
 from aotlite.ir.graph.builder import Builder
-from aotlite.ir.graph.role import Gradient, Output, Primal, Tangent
+from aotlite.ir.graph.role import Gradient, Output, Primal, Role, Tangent
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 from aotlite.stages.s7_simplify import simplify
@@ -115,7 +115,7 @@ def joint(share: bool) -> Any:
     tangent = build.placeholder(tensor_meta((2,)), Tangent(Output(0)))
     first = tangent * 2.0
     second = first if share else tangent * 2.0
-    roles: list[Any] = [Output(0), Gradient(Primal(0)), Gradient(Primal(1))]
+    roles: list[Role] = [Output(0), Gradient(Primal(0)), Gradient(Primal(1))]
     return build.finish([x.exp().node, first.node, second.node], roles)
 
 
