@@ -21,10 +21,10 @@ import numpy as np
 from aotlite.backends.c_family.c_types import from_memory, memory_type, to_memory
 from aotlite.backends.c_family.scalar_text import FunctionTexts
 from aotlite.backends.cpu.emit.c_program import preamble
-from aotlite.backends.loops.expr import function as called
-from aotlite.backends.loops.expr import parameter
-from aotlite.backends.loops.functions import ScalarFunction
 from aotlite.backends.loops.interpreter.program_interpreter import evaluate
+from aotlite.ir.scalar.expression import function as called
+from aotlite.ir.scalar.expression import parameter
+from aotlite.ir.scalar.functions import ScalarFunction
 
 COMPILER = shutil.which("gcc")
 FLAGS = (

@@ -20,9 +20,9 @@ import attrs
 import numpy as np
 from rich.console import Console
 
-from aotlite.backends.loops.expr import walk
-from aotlite.backends.loops.functions import ScalarFunction, declared, expanded_body, find
 from aotlite.ir.dtypes import DType, float32, float64
+from aotlite.ir.scalar.expression import walk
+from aotlite.ir.scalar.functions import ScalarFunction, declared, expanded_body, find
 from benchmarks.common import machine, table, wide_console
 from benchmarks.function_kernels import Compiled
 

@@ -1,4 +1,4 @@
-"""Makes `backends/loops/functions/coefficients.py`: minimax polynomials by Remez's exchange.
+"""Makes `ir/scalar/functions/coefficients.py`: minimax polynomials by Remez's exchange.
 
 `python tools/minimax.py` prints the file, `--write` writes it; takes a minute and a half. Each fit
 is repeated after each coefficient is rounded to its dtype, lowest power first, so that the higher

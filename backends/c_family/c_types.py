@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from aotlite.backends.loops.expr import Scalar
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import Scalar
 
 _VALUES = {
     dtypes.bool_: "_Bool",

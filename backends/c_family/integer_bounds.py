@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotlite.backends.c_family.c_types import value_type
-from aotlite.backends.loops.expr import Scalar, unknown
 from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import Scalar, unknown
 
 WORD = (1 << 32) - 1
 

@@ -21,10 +21,10 @@ from aotlite.backends.c_family.scalar_text import (
     ScalarWriter,
 )
 from aotlite.backends.loops.combiners import Combiner, combiner
-from aotlite.backends.loops.expr import Scalar, name, parameter
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, rows_of, values_of
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Scalar, name, parameter
 
 FIRST_LOCAL_NAME = 1 << 20
 """Names from this number on are those of local arrays, not of statements."""

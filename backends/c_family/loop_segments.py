@@ -16,7 +16,8 @@ from itertools import pairwise
 
 import attrs
 
-from aotlite.backends.loops.expr import (
+from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import (
     COMPARISONS,
     Affine,
     Scalar,
@@ -27,7 +28,6 @@ from aotlite.backends.loops.expr import (
     walk,
     where,
 )
-from aotlite.ir import dtypes
 
 Base = tuple[tuple[int | Scalar, int], ...]
 """A sum of (axis, or value that is constant in the loop; coefficient): the origin of flips."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotlite.backends.c_family.c_types import SHORT, rounded, value_type
-from aotlite.backends.loops.expr import LEAVES, Scalar
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import LEAVES, Scalar
 
 _INFIX = {
     "div": "/",

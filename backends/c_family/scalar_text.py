@@ -18,11 +18,11 @@ import attrs
 
 from aotlite.backends.c_family.c_types import from_memory, literal, value_type
 from aotlite.backends.c_family.primitives import operation, through_integer
-from aotlite.backends.loops.expr import PRIMITIVES, Affine, Scalar, parameter, unknown, walk
-from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import PRIMITIVES, Affine, Scalar, parameter, unknown, walk
+from aotlite.ir.scalar.functions import find
 
 ROW = 1 << 62
 """Among the bits of axes, the bit of the unit of work: for values that differ between units though

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import attrs
 import numpy as np
 
-from aotlite.backends.loops.expr import Scalar, const, function, make, where
-from aotlite.backends.loops.functions import has
 from aotlite.ir.dtypes import DType, bool_
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import Scalar, const, function, make, where
+from aotlite.ir.scalar.functions import has
 
 Parts = Sequence[Scalar]
 

@@ -24,11 +24,11 @@ from typing import Any, TypeAlias
 import attrs
 
 from aotlite.backends.loops.analysis.expression_facts import facts
-from aotlite.backends.loops.expr import Affine, Scalar, text_of
 from aotlite.ir.dtypes import DType
 from aotlite.ir.effects import TokenOp
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
+from aotlite.ir.scalar.expression import Affine, Scalar, text_of
 
 
 class BufferKind(enum.Enum):

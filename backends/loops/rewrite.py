@@ -24,7 +24,9 @@ from aotlite.backends.loops.analysis.affine import (
     identity,
     unit,
 )
-from aotlite.backends.loops.expr import (
+from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
+from aotlite.ir.dtypes import bool_
+from aotlite.ir.scalar.expression import (
     COMPARISONS,
     Affine,
     Scalar,
@@ -35,8 +37,6 @@ from aotlite.backends.loops.expr import (
     unknown,
     with_operands,
 )
-from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
-from aotlite.ir.dtypes import bool_
 
 OnScalar = Callable[[Scalar], Scalar]
 OnAddress = Callable[[Affine], Affine]

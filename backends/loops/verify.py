@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from aotlite.backends.loops.analysis.affine import is_injective, reach, whole
 from aotlite.backends.loops.analysis.conditions import executed
 from aotlite.backends.loops.combiners import COMBINERS
-from aotlite.backends.loops.expr import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
     BufferKind,
     Extern,
@@ -39,6 +38,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
 
 SMALL = 4096
 """The most points whose addresses are compared one by one, where strides do not decide."""

@@ -204,7 +204,7 @@ class PureOp(Op):
     kernel: Callable[..., Any] = attrs.field(kw_only=True)
     vjp: Vjp | None = attrs.field(kw_only=True)
     scalar: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
-    """Pointwise: the result's element as an expression of the operands' (`ir/scalar.py`)."""
+    """Pointwise: the result's element as an expression of the operands' (`ir/scalar`)."""
     compute: Callable[..., Any] | None = attrs.field(kw_only=True, default=None)
     """Pointwise: `compute(xp, *operands)`, the kernel on operands that need no cast."""
     function: str | None = attrs.field(kw_only=True, default=None)

@@ -165,7 +165,7 @@ def pointwise(
 
     A kernel that only calls a function of the namespace on the operands, in order, is given by that
     function's name. `scalar` gives one element of the result as an expression of one element of
-    each operand (`ir/scalar.py`). `element(f, *operands)` is both at once, in functions `f` that
+    each operand (`ir/scalar`). `element(f, *operands)` is both at once, in functions `f` that
     both have: the array library's, or those of scalar expressions. `vjp` has a formula for each
     operand that gets a gradient. `refuses` names kinds of dtype (`ir/ops/kinds.py`). `inplace` also
     declares the in-place form. `aliases` are other names, separated by spaces. `expands` is the

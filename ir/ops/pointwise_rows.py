@@ -1,7 +1,7 @@
 """Pointwise ops as rows of a table: `unary`, `binary`, `comparison`.
 
 A row says the name and what does not follow from it. The kernel is the function of that name in the
-array library, the scalar expression that of `ir/scalar.py`; each row may name others. All other
+array library, the scalar expression that of `ir/scalar`; each row may name others. All other
 pointwise ops are declared by `pointwise` (`ir/ops/declare.py`). Spec: `specs/op_declaration.md`.
 """
 

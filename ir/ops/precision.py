@@ -78,12 +78,3 @@ def saturated(xp: Any, a: Any) -> Any:
 def wide(xp: Any, a: Any, dtype: DType) -> Any:
     """The array in the accumulator of `dtype`."""
     return cast(xp, a, accumulator(dtype))
-
-
-def horner(x: Any, coefficients: tuple[float, ...]) -> Any:
-    """The polynomial with these coefficients, highest power first, at each element."""
-    total = x * coefficients[0] + coefficients[1]
-    for coefficient in coefficients[2:]:
-        total *= x
-        total += coefficient
-    return total

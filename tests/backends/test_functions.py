@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 
 import aotlite.ir.ops
-from aotlite.backends.loops.expr import PRIMITIVES, parameter, walk
-from aotlite.backends.loops.expr import function as called
-from aotlite.backends.loops.functions import (
+from aotlite.backends.loops.interpreter.program_interpreter import evaluate
+from aotlite.ir.arrays import NUMPY
+from aotlite.ir.arrays.device import CPU
+from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
+from aotlite.ir.errors import AotliteError, GraphError
+from aotlite.ir.meta import tensor_meta
+from aotlite.ir.op import OPS
+from aotlite.ir.scalar.expression import PRIMITIVES, parameter, walk
+from aotlite.ir.scalar.expression import function as called
+from aotlite.ir.scalar.functions import (
     ScalarFunction,
     coefficients,
     declared,
@@ -25,13 +32,6 @@ from aotlite.backends.loops.functions import (
     power_of_constant,
     power_of_number,
 )
-from aotlite.backends.loops.interpreter.program_interpreter import evaluate
-from aotlite.ir.arrays import NUMPY
-from aotlite.ir.arrays.device import CPU
-from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64, from_numpy, int32
-from aotlite.ir.errors import AotliteError, GraphError
-from aotlite.ir.meta import tensor_meta
-from aotlite.ir.op import OPS
 from benchmarks import functions
 from benchmarks.function_kernels import COMPILER, Compiled, evaluated
 

@@ -22,7 +22,6 @@ from aotlite.backends.cpu.graph_key import graph_key
 from aotlite.backends.cuda.emit.cuda_program import print_program as print_cuda
 from aotlite.backends.loops.analysis import cost
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.interpreter.program_interpreter import run_program
 from aotlite.backends.loops.passes.fusion import inline
 from aotlite.backends.loops.passes.pass_order import improved
@@ -31,6 +30,7 @@ from aotlite.backends.loops.verify import verify as verify_program
 from aotlite.inspect import stages_of
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.verify import verify
+from aotlite.ir.scalar.expression import walk
 from aotlite.ir.serialize import dumps, loads
 from aotlite.stages.s8_partition import default_partition
 from aotlite.stages.s8_partition.min_cut import min_cut

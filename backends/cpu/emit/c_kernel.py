@@ -28,7 +28,6 @@ from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps, of_po
 from aotlite.backends.cpu.emit.loop_units import geometry
 from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
 from aotlite.backends.cpu.emit.staging import Stager
-from aotlite.backends.loops.expr import COMPARISONS, Affine, Scalar, walk
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -40,6 +39,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import COMPARISONS, Affine, Scalar, walk
 
 SCRATCH = 1 << 16
 """The most bytes of local arrays for values that are kept between passes."""

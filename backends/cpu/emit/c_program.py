@@ -32,7 +32,6 @@ from aotlite.backends.cpu.emit.gemm_calls import gemm_lines
 from aotlite.backends.cpu.emit.transpose_tiles import TILES
 from aotlite.backends.cpu.runtime.runtime_library import declarations
 from aotlite.backends.loops.arena import ArenaPlan, planned
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.program import (
     BufferKind,
     Extern,
@@ -50,6 +49,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import walk
 
 INLINE_NANOSECONDS = 8000
 """The estimated time of a kernel above which waking other threads pays."""

@@ -19,10 +19,10 @@ from aotlite.backends.c_family.loop_body import FIRST_LOCAL_NAME, Body, PointWor
 from aotlite.backends.c_family.scalar_text import CScope, LocalElement
 from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps
 from aotlite.backends.cpu.emit.split_loops import Loop
-from aotlite.backends.loops.expr import PRIMITIVES, Scalar, function, walk
-from aotlite.backends.loops.functions import FiniteVersion, find, substituted
-from aotlite.backends.loops.functions.function_registry import USUAL
 from aotlite.backends.loops.rewrite import replaced
+from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, function, walk
+from aotlite.ir.scalar.functions import FiniteVersion, find, substituted
+from aotlite.ir.scalar.functions.function_registry import USUAL
 
 BLOCK = 512
 """The points of a block: one unusual number sends them all through the slow loop."""

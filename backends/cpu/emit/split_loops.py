@@ -13,7 +13,7 @@ from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.loop_segments import FAR, LoopSegment, folded, parts
 from aotlite.backends.c_family.scalar_text import CScope, KernelFacts
 from aotlite.backends.cpu.emit.loop_text import Range, clipped
-from aotlite.backends.loops.expr import Scalar
+from aotlite.ir.scalar.expression import Scalar
 
 SWITCHES = 3
 """The most invariant conditions that are moved out of a loop: each doubles its text."""

@@ -14,10 +14,10 @@ from aotlite.backends.c_family.scalar_text import CScope, FunctionTexts, KernelF
 from aotlite.backends.cpu.emit.loop_text import Range, in_steps
 from aotlite.backends.cpu.emit.split_loops import Loop, Splitter
 from aotlite.backends.cpu.emit.transpose_tiles import ACROSS, LEAST, is_across, loads_across
-from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Store
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Scalar
 
 BIG = 1 << 25
 """A buffer of at least so many bytes is stored past the caches: no cache holds it."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Store, loads_of, stores_of
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 ACROSS = 64
 """The points of the vector axis in a tile."""

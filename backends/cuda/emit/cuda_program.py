@@ -19,7 +19,6 @@ from aotlite.backends.cuda.emit.cuda_kernel import body_of
 from aotlite.backends.cuda.emit.cuda_types import BFLOAT16, FLOAT16, PRELUDE
 from aotlite.backends.cuda.emit.reductions.vector_access import VECTORS
 from aotlite.backends.cuda.target import H100, Target
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
@@ -31,6 +30,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir import dtypes
 from aotlite.ir.errors import BackendError
+from aotlite.ir.scalar.expression import walk
 
 MOST_BLOCKS = 2**31 - 1
 """The most blocks of a grid. Kernels loop by whole grids, so that a smaller grid is right, too."""

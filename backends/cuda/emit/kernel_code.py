@@ -13,12 +13,12 @@ import attrs
 from aotlite.backends.c_family.loop_geometry import LoopGeometry
 from aotlite.backends.c_family.scalar_text import ROW, CScope
 from aotlite.backends.cuda.emit.memory_accesses import Sweep
-from aotlite.backends.loops.expr import Affine, walk
 from aotlite.backends.loops.program import (
     Statement,
     Store,
     values_of,
 )
+from aotlite.ir.scalar.expression import Affine, walk
 
 WARP = 32
 

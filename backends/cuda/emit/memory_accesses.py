@@ -16,8 +16,8 @@ from aotlite.backends.c_family.axis_passes import Passes
 from aotlite.backends.c_family.scalar_text import KernelFacts
 from aotlite.backends.loops.analysis.affine import Bounds, whole
 from aotlite.backends.loops.analysis.conditions import executed
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Store, values_of
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 SECTOR = 32
 """The bytes of the smallest memory transaction."""

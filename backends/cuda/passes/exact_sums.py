@@ -14,8 +14,8 @@ import math
 
 import attrs
 
-from aotlite.backends.loops.expr import Scalar, bits, cast, const, make, where
 from aotlite.ir.dtypes import DType, float64, int32, int64
+from aotlite.ir.scalar.expression import Scalar, bits, cast, const, make, where
 
 NOTHING, NEGATIVE_ZERO, ZERO = 0, 1, 2
 """Codes below those of exponents: no value; only -0.0; only zeros of both signs."""

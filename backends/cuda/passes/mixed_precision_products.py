@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine, Scalar, load
 from aotlite.backends.loops.program import (
     BufferKind,
     Gemm,
@@ -27,6 +26,7 @@ from aotlite.backends.loops.program import (
     writes,
 )
 from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import Affine, Scalar, load
 
 HALVES = (dtypes.float16, dtypes.bfloat16)
 

@@ -24,7 +24,6 @@ from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.analysis.affine import Forms, fixed, unit
 from aotlite.backends.loops.analysis.expression_facts import facts, varies_along
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -39,6 +38,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.rewrite import Memo, moved, moved_body, without_lets
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make
 
 BYTES = 16
 """The bytes that a multiprocessor moves in a cycle, roughly."""

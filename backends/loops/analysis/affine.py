@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const
 from aotlite.ir.dtypes import int64
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const
 
 Bounds: TypeAlias = tuple[tuple[int, int], ...]
 """The least and the greatest position along each axis, both included."""

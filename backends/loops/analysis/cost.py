@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from aotlite.backends.loops.expr import PRIMITIVES, Scalar, walk
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -20,6 +19,7 @@ from aotlite.backends.loops.program import (
     values_of,
 )
 from aotlite.ir.dtypes import bfloat16, float16, float32
+from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, walk
 
 FLOP = 0.4
 """Bytes that memory moves in the time of one simple operation."""

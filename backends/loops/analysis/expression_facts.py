@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from aotlite.backends.loops.expr import Scalar
+from aotlite.ir.scalar.expression import Scalar
 
 
 @attrs.frozen(eq=False)

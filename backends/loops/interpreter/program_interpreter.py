@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.interpreter.kernel_interpreter import (
     KernelRun,
     Memory,
@@ -45,6 +44,7 @@ from aotlite.backends.loops.program import (
     writes,
 )
 from aotlite.ir.arrays import NUMPY
+from aotlite.ir.scalar.expression import walk
 
 __all__ = [
     "Abandoned",

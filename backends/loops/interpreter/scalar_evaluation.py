@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from aotlite.backends.loops.expr import Scalar, walk
-from aotlite.backends.loops.functions import find
+from aotlite.ir.scalar.expression import Scalar, walk
+from aotlite.ir.scalar.functions import find
 
 Array = Any
 Uses: TypeAlias = Counter[Scalar]

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from aotlite.backends.loops.expr import Scalar, axis, cast, const, make
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import Scalar, axis, cast, const, make
 
 _TRUE, _FALSE = const(True, dtypes.bool_), const(False, dtypes.bool_)
 

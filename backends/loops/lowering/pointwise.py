@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.backends.loops.expr import Scalar, cast, parameter, walk, with_operands
 from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.backends.loops.lowering.typed_scalars import Typing, scalar_of
 from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
@@ -22,6 +21,7 @@ from aotlite.ir.op import PureOp
 from aotlite.ir.op.binding import CACHE_LIMIT, NUMBERS
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import symbol
+from aotlite.ir.scalar.expression import Scalar, cast, parameter, walk, with_operands
 
 _KINDS = frozenset(NUMBERS)
 _TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}

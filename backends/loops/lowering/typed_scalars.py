@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.expr import COMPARISONS, Scalar, cast, const, function, make, where
-from aotlite.backends.loops.functions import has, power_of_constant, power_of_number
 from aotlite.backends.loops.lowering.builder import NoLoops
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.ops.precision import number_in
 from aotlite.ir.scalar import Expr
+from aotlite.ir.scalar.expression import COMPARISONS, Scalar, cast, const, function, make, where
+from aotlite.ir.scalar.functions import has, power_of_constant, power_of_number
 
 Value = Any
 """A Scalar, or a Python number."""

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops import expr
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.lowering import matrix_products, value_checks
 from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
@@ -40,6 +38,8 @@ from aotlite.ir.errors import GraphError
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.ops.precision import accumulator, number_in
+from aotlite.ir.scalar import expression
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 Position = Any
 """An AxisIndex, an int, or an integer Scalar: a position that is loaded or computed."""
@@ -72,7 +72,7 @@ class LoopOperand:
     def load(self, address: Affine) -> Scalar:
         """Returns the load at an address of the buffer, in the operand's dtype."""
         stored = self.writer.program.buffers[self.placed.buffer].dtype
-        return expr.bits(expr.load(self.placed.buffer, address, stored), self.dtype)
+        return expression.bits(expression.load(self.placed.buffer, address, stored), self.dtype)
 
     def at(self, positions: Sequence[Position]) -> Scalar:
         """Returns the load at these positions of a shape to which the operand broadcasts."""
@@ -100,7 +100,7 @@ class LoopOperand:
                 for k, coefficient in enumerate(i.coefficients):
                     total[k] += coefficient * step
             elif kind is Scalar:
-                dynamic.append((expr.cast(i, dtypes.int64), step))
+                dynamic.append((expression.cast(i, dtypes.int64), step))
             else:
                 start += i * step
         return Affine(tuple(total), start, tuple(dynamic))
@@ -207,7 +207,7 @@ class LoopWriter:
             given = values(row, positions[len(shape) :])
             parts = given if type(given) is tuple else (given,)
             names = tuple(range(len(parts)))
-            made: Any = [expr.name(k, part.dtype) for k, part in enumerate(parts)]
+            made: Any = [expression.name(k, part.dtype) for k, part in enumerate(parts)]
             body: list[Statement] = [Reduce(names, kind, parts)]
             made = made if finish is None else finish(*made)
             made = made if type(made) in (tuple, list) else (made,)
@@ -239,7 +239,7 @@ class LoopWriter:
             positions = (*given[:dim], given[-1], *given[dim:-1])
             wanted = values(*positions)
             parts = wanted if type(wanted) is tuple else (wanted,)
-            made: Any = [expr.name(k, part.dtype) for k, part in enumerate(parts)]
+            made: Any = [expression.name(k, part.dtype) for k, part in enumerate(parts)]
             body: list[Statement] = [Scan(tuple(range(len(parts))), kind, parts)]
             made = made if finish is None else finish(*made)
             made = made if type(made) in (tuple, list) else (made,)
@@ -316,27 +316,27 @@ class LoopWriter:
         if dtype.kind == dtypes.INTEGER:
             if not math.isfinite(value) or number_in(dtype, int(value)) != int(value):
                 raise NoLoops
-        return expr.const(value, dtype)
+        return expression.const(value, dtype)
 
     def cast(self, value: Computed, dtype: DType) -> Scalar:
         """Returns the value in a dtype; the value itself if it has that dtype."""
-        return expr.cast(value, dtype) if type(value) is Scalar else self.number(value, dtype)
+        return expression.cast(value, dtype) if type(value) is Scalar else self.number(value, dtype)
 
     def bits(self, value: Scalar, dtype: DType) -> Scalar:
         """Returns the value's bits as another dtype of the same size."""
-        return expr.bits(value, dtype)
+        return expression.bits(value, dtype)
 
     def wide(self, value: Scalar) -> Scalar:
         """Returns the value in its accumulator's dtype: float32 for 16-bit floats."""
-        return expr.cast(value, accumulator(value.dtype))
+        return expression.cast(value, accumulator(value.dtype))
 
     def where(self, condition: Scalar, then: Computed, other: Computed) -> Scalar:
         """Returns `then` where the condition holds, else `other`; only that branch is computed."""
-        return expr.where(condition, then, other)
+        return expression.where(condition, then, other)
 
     def truth(self, value: Scalar) -> Scalar:
         """Returns whether the value is not 0."""
-        return value if value.dtype is dtypes.bool_ else expr.make("ne", value, 0)
+        return value if value.dtype is dtypes.bool_ else expression.make("ne", value, 0)
 
     def all(self, *conditions: Scalar) -> Scalar:
         """Returns whether all conditions hold."""
@@ -346,7 +346,7 @@ class LoopWriter:
             if condition.op == "const":
                 return condition
             total = condition if total is None else total & condition
-        return expr.const(True, dtypes.bool_) if total is None else total
+        return expression.const(True, dtypes.bool_) if total is None else total
 
     def inside(self, i: Position, low: int, high: int) -> Scalar:
         """Returns whether low <= i < high."""
@@ -358,7 +358,7 @@ class LoopWriter:
 
     def make(self, op: str, *operands: Computed) -> Scalar:
         """A primitive by name ("eq", "sqrt", "not", ...) where there is no operator."""
-        return expr.make(op, *operands)
+        return expression.make(op, *operands)
 
     def call(self, function: str, *operands: Scalar, dtype: DType | None = None) -> Scalar:
         """A function of the library ("exp", "pow", ...), by default of its operand's dtype."""
@@ -399,7 +399,9 @@ class LoopWriter:
     ) -> Store:
         value = self.cast(value, out.dtype)
         stored = self.program.buffers[out.placed.buffer].dtype
-        return Store(out.placed.buffer, out.address(positions), expr.bits(value, stored), **how)
+        return Store(
+            out.placed.buffer, out.address(positions), expression.bits(value, stored), **how
+        )
 
     def _kernel(self, extents: tuple[int, ...], space: int, body: Sequence[Statement]) -> None:
         name = f"{self.name}_{len(self.program.steps)}"

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.analysis.affine import is_injective, unit
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.passes.vectorization import across, neighbors
 from aotlite.backends.loops.program import Kernel, LoopProgram, Scan, Store, loads_of
 from aotlite.backends.loops.rewrite import moved_body
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 
 def ordered(program: LoopProgram) -> LoopProgram:

@@ -19,10 +19,10 @@ import attrs
 from aotlite.backends.loops.analysis.affine import fixed, unit
 from aotlite.backends.loops.analysis.conditions import decided
 from aotlite.backends.loops.analysis.expression_facts import facts
-from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.passes.one_hot_sums import with_selected
 from aotlite.backends.loops.program import Kernel, LoopProgram, loads_of, stores_of, values_of
 from aotlite.backends.loops.rewrite import moved_body, without_unit_axes
+from aotlite.ir.scalar.expression import Affine
 
 
 def canonical(program: LoopProgram) -> LoopProgram:

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.analysis.cost import points
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
@@ -27,6 +26,7 @@ from aotlite.backends.loops.program import (
     stores_of,
     writes,
 )
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 MOST_PARTS = 8
 """The most parts of a buffer: the kernel gets a store for each."""

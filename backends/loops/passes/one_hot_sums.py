@@ -9,9 +9,9 @@ from __future__ import annotations
 import attrs
 
 from aotlite.backends.loops.analysis.expression_facts import facts
-from aotlite.backends.loops.expr import Scalar, axis, const, make, name, where
 from aotlite.backends.loops.program import Kernel, Reduce, Scan, Statement
 from aotlite.backends.loops.rewrite import Memo, replaced_body
+from aotlite.ir.scalar.expression import Scalar, axis, const, make, name, where
 
 
 def with_selected(kernel: Kernel) -> Kernel:

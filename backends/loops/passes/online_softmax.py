@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from aotlite.backends.loops.analysis.cost import inner_points
-from aotlite.backends.loops.expr import Affine, Scalar, const, load, name
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -30,6 +29,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import free_name, replaced_body
 from aotlite.ir.dtypes import float32, float64
+from aotlite.ir.scalar.expression import Affine, Scalar, const, load, name
 
 
 @attrs.frozen

@@ -12,10 +12,10 @@ from functools import partial
 
 import attrs
 
-from aotlite.backends.loops.expr import Scalar, function, rebuilt, unknown, walk
-from aotlite.backends.loops.functions import has
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Statement, values_of
 from aotlite.backends.loops.rewrite import on_statement, unchanged
+from aotlite.ir.scalar.expression import Scalar, function, rebuilt, unknown, walk
+from aotlite.ir.scalar.functions import has
 
 Sign = int | None
 """-1: at most 0, or NaN. 1: at least 0, or NaN. None: not known."""

@@ -24,7 +24,6 @@ from aotlite.backends.loops.analysis.cost import (
     points,
     rows,
 )
-from aotlite.backends.loops.expr import Affine, Scalar, load, name
 from aotlite.backends.loops.passes.vectorization import lanes_of, vector_axis
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -38,6 +37,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.backends.loops.rewrite import moved_body, replaced_body, restricted, split_axis
+from aotlite.ir.scalar.expression import Affine, Scalar, load, name
 
 SMALL = 1 << 15
 """A kernel of fewer points runs as fast on one thread as on several."""

@@ -11,7 +11,6 @@ import math
 
 import attrs
 
-from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import (
     Kernel,
     LoopProgram,
@@ -20,6 +19,7 @@ from aotlite.backends.loops.program import (
     loads_of,
     stores_of,
 )
+from aotlite.ir.scalar.expression import Affine
 
 PARTIAL_BYTES = 256
 """Bytes of the partial results of one reduction: four registers of 64 bytes."""

@@ -14,12 +14,12 @@ import aotlite as al
 from aotlite.backends.cpu.emit.c_program import print_program
 from aotlite.backends.loops.analysis.cost import MOST_OPERATIONS, operations
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, Scalar, function, load
-from aotlite.backends.loops.functions import declared, find
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import BufferKind, Kernel, LoopProgram, ProgramBuffer, Store
 from aotlite.backends.native.compiler.compilers import GCC_OPTIMIZE
 from aotlite.ir.dtypes import DTYPES
+from aotlite.ir.scalar.expression import Affine, Scalar, function, load
+from aotlite.ir.scalar.functions import declared, find
 from tests.backends.test_functions import EVERY
 
 gcc = shutil.which("gcc")

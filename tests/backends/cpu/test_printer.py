@@ -15,8 +15,6 @@ import pytest
 
 from aotlite.backends.cpu.emit import staging
 from aotlite.backends.cpu.emit.c_program import print_program
-from aotlite.backends.loops import expr
-from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -27,6 +25,8 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float32, uint8
+from aotlite.ir.scalar import expression
+from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.helpers.chosen_kernels import program as kernel_program
 from tests.backends.cpu.helpers.drawn_kernels import Drawn, numbers
@@ -158,11 +158,11 @@ print("equal")
 def test_the_second_pass_over_a_row_asks_for_the_next_row() -> None:
     def text(rows: int) -> str:
         x = load(0, Affine((1024, 1)), float32)
-        centered = x - expr.name(0, float32)
+        centered = x - expression.name(0, float32)
         body = (
             Reduce((0,), "sum", (x,), lanes=32),
             Reduce((1,), "sum", (centered * centered,), lanes=32),
-            Store(1, Affine((1, 0)), expr.name(1, float32), each_row=True),
+            Store(1, Affine((1, 0)), expression.name(1, float32), each_row=True),
         )
         sizes = (1024 * rows, rows)
         kinds = (BufferKind.INPUT, BufferKind.OUTPUT)

@@ -17,10 +17,10 @@ import pytest
 
 from aotlite.backends.cuda.passes.exact_sums import ExactSum
 from aotlite.backends.cuda.passes.unordered_scatter import with_unordered
-from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Kernel, LoopProgram, Store
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import program
 from tests.backends.cpu.helpers.printing import interpreted, same_bits
 from tests.backends.cuda.helpers.anywhere import Built

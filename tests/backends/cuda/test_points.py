@@ -18,8 +18,8 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
     together,
 )
 from aotlite.backends.cuda.target import Target
-from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import LoopProgram
+from aotlite.ir.scalar.expression import Affine
 from tests.backends.cuda.helpers import point_cases
 from tests.backends.cuda.helpers.anywhere import SMALL, Built
 from tests.backends.cuda.helpers.hosted import compiler

@@ -13,10 +13,10 @@ from aotlite.backends.cuda.emit.cuda_program import Launch, print_program, print
 from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Store
 from aotlite.ir.dtypes import complex64, float32
 from aotlite.ir.errors import BackendError
+from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import program as kernel_program
 from tests.backends.cpu.helpers.printing import interpreted, same_bits
 from tests.backends.cuda.helpers import cuda_cases

@@ -18,9 +18,9 @@ from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import H100
 from aotlite.backends.loops.analysis.affine import whole
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, axis, const, load, where
 from aotlite.backends.loops.program import Gemm, LoopProgram, MatrixWindow, Statement, Store
 from aotlite.ir.dtypes import float32
+from aotlite.ir.scalar.expression import Affine, axis, const, load, where
 from tests.backends.cpu.helpers.chosen_kernels import program
 from tests.backends.cuda.helpers import point_cases
 from tests.backends.cuda.helpers.cuda_cases import centered

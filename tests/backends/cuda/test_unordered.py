@@ -18,11 +18,11 @@ from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.backends.cuda.passes.unordered_scatter import with_unordered
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import COMBINERS
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, where
 from aotlite.backends.loops.program import Kernel, LoopProgram, Statement, Store, stores_of
 from aotlite.backends.loops.verify import verify
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, where
 from aotlite.testing import emulated_cuda
 from tests.backends.cpu.helpers.chosen_kernels import program
 from tests.backends.cpu.helpers.printing import interpreted, same_bits

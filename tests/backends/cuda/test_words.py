@@ -8,9 +8,9 @@ import aotlite as al
 from aotlite.backends.c_family.integer_bounds import IntegerBounds
 from aotlite.backends.cuda.emit.cuda_program import print_program
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, Scalar, cast, const, load, make
 from aotlite.backends.loops.program import Kernel, LoopProgram
 from aotlite.ir.dtypes import float32, uint32, uint64
+from aotlite.ir.scalar.expression import Affine, Scalar, cast, const, load, make
 
 BINARY = {
     "bit_and": lambda a, b: a & b,

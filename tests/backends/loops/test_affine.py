@@ -21,9 +21,9 @@ from aotlite.backends.loops.analysis.affine import (
     solve,
     whole,
 )
-from aotlite.backends.loops.expr import Affine, axis, const, load, make, where
 from aotlite.backends.loops.passes.fusion.align_kernels import common_parts
 from aotlite.ir.dtypes import int64
+from aotlite.ir.scalar.expression import Affine, axis, const, load, make, where
 
 
 def at(form: Affine, point: Sequence[int]) -> int:

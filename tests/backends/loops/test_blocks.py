@@ -9,7 +9,6 @@ import math
 import numpy as np
 import pytest
 
-from aotlite.backends.loops.expr import Affine, load
 from aotlite.backends.loops.interpreter import kernel_interpreter, program_interpreter
 from aotlite.backends.loops.interpreter.kernel_interpreter import boxes
 from aotlite.backends.loops.interpreter.program_interpreter import (
@@ -29,6 +28,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float32
+from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.test_printer import inputs_of
 from tests.backends.loops.helpers.drawn_programs import drawn

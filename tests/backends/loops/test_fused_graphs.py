@@ -9,7 +9,6 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.interpreter.program_interpreter import run_program
 from aotlite.backends.loops.passes.canonicalize import canonical
 from aotlite.backends.loops.passes.fusion import row_column_reduction
@@ -25,6 +24,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.graph import Graph
+from aotlite.ir.scalar.expression import walk
 from aotlite.testing.laws import graphs
 from tests.backends.loops.helpers.lowered_sizes import SIZES, lower
 from tests.stages.helpers.journeys import journeys

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotlite.backends.loops.expr import Affine, Scalar, load, make, name
 from aotlite.backends.loops.interpreter.program_interpreter import run_program
 from aotlite.backends.loops.passes.fusion.fuse import fused
 from aotlite.backends.loops.program import (
@@ -22,6 +21,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import bool_, float32
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Affine, Scalar, load, make, name
 from tests.backends.loops.helpers.drawn_programs import drawn
 
 

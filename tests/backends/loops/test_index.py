@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from aotlite.backends.loops.expr import Affine, Scalar, load
 from aotlite.backends.loops.interpreter.program_interpreter import run_step
 from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.program import Kernel, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import Affine, Scalar, load
 
 EXTENTS = (3, 4)
 FORMS = [

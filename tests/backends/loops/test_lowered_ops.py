@@ -10,7 +10,6 @@ import pytest
 
 from aotlite.backends.loops.backend import program_of
 from aotlite.backends.loops.combiners import COMBINERS
-from aotlite.backends.loops.expr import const
 from aotlite.backends.loops.interpreter.program_interpreter import (
     reduced,
     run_program,
@@ -26,6 +25,7 @@ from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import TensorMeta, tensor_meta
 from aotlite.ir.op import OPS, Cost, PureOp
 from aotlite.ir.run.interpreter import run_graph
+from aotlite.ir.scalar.expression import const
 from aotlite.testing.laws import graphs_of
 from tests.samples import samples_of
 from tests.test_decompositions import close

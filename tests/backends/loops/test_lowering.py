@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import aotlite as al
-from aotlite.backends.loops.expr import PRIMITIVES, walk
 from aotlite.backends.loops.interpreter.program_interpreter import run_program, strided
 from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import (
@@ -25,6 +24,7 @@ from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, PureOp
+from aotlite.ir.scalar.expression import PRIMITIVES, walk
 from aotlite.testing.laws import graphs, graphs_of
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys

@@ -11,7 +11,6 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, load, name
 from aotlite.backends.loops.passes.axis_order import (
     ordered,
     ordered_kernel,
@@ -25,6 +24,7 @@ from aotlite.backends.loops.passes.vectorization import across
 from aotlite.backends.loops.program import Kernel, LoopProgram, Reduce, Scan, Store
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32
+from aotlite.ir.scalar.expression import Affine, load, name
 from tests.backends.loops.helpers.drawn_programs import drawn
 from tests.backends.loops.test_passes import arrays
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from aotlite.backends.loops.arena import ALIGNMENT, lives_of, planned
-from aotlite.backends.loops.expr import Affine, axis, const, load, make, name, where
 from aotlite.backends.loops.interpreter.program_interpreter import allocated, run_program, run_step
 from aotlite.backends.loops.passes import split_reductions as splitting
 from aotlite.backends.loops.passes.canonicalize import canonical
@@ -34,6 +33,7 @@ from aotlite.backends.loops.program import (
 from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import DType, float32, int64
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Affine, axis, const, load, make, name, where
 from tests.backends.loops.helpers.drawn_programs import drawn
 
 SEEDS = range(1000, 1040)

@@ -7,8 +7,6 @@ import pytest
 
 import aotlite as al
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, Scalar, function, load, name
-from aotlite.backends.loops.functions import find
 from aotlite.backends.loops.interpreter.program_interpreter import run_program
 from aotlite.backends.loops.passes.canonicalize import canonical
 from aotlite.backends.loops.passes.fusion.fuse import fused
@@ -22,6 +20,8 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import DType, float32, float64
+from aotlite.ir.scalar.expression import Affine, Scalar, function, load, name
+from aotlite.ir.scalar.functions import find
 from benchmarks.function_kernels import evaluated
 
 ROWS, COLUMNS = 4, 8

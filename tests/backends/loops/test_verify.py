@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
     BufferKind,
     Gemm,
@@ -24,6 +23,7 @@ from aotlite.backends.loops.verify import verify
 from aotlite.ir.dtypes import float32, float64
 from aotlite.ir.errors import GraphError
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make, name, where
 
 ROW, AT = Affine((1, 0)), Affine((4, 1))
 X, WIDE = load(0, AT, float32), load(0, AT, float64)

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from aotlite.backends.loops.analysis.expression_facts import varies_along
-from aotlite.backends.loops.expr import Affine, Scalar, unknown
 from aotlite.backends.loops.program import Store
+from aotlite.ir.scalar.expression import Affine, Scalar, unknown
 
 BYTES = 16
 """The bytes of a thread's widest access."""

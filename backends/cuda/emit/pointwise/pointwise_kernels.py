@@ -37,8 +37,8 @@ from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
 from aotlite.backends.cuda.emit.pointwise.vector_versions import VectorVersions
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import Scalar, load, walk
 from aotlite.backends.loops.program import BufferKind, ProgramBuffer, Store, values_of
+from aotlite.ir.scalar.expression import Scalar, load, walk
 
 THREADS = 256
 """The threads of a block."""

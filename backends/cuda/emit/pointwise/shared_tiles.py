@@ -22,9 +22,9 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
 )
 from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
 from aotlite.backends.cuda.emit.pointwise.vector_versions import VectorVersions
-from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Store, values_of
 from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import Scalar
 
 THREADS = 256
 LEAST = 8

@@ -24,8 +24,8 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
     runs_of_stores,
     together,
 )
-from aotlite.backends.loops.expr import Affine, walk
 from aotlite.backends.loops.program import Store, values_of
+from aotlite.ir.scalar.expression import Affine, walk
 
 LEAST_ROW = 8
 """In rows of at least so many vectors an incomplete one at the end does not matter."""

@@ -23,10 +23,10 @@ from aotlite.backends.cuda.emit.pointwise.contiguous_runs import (
     run_of,
     runs_of_stores,
 )
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Store, values_of
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 
 class VectorPhase(enum.Enum):

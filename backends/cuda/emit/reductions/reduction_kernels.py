@@ -35,10 +35,10 @@ from aotlite.backends.cuda.emit.reductions.thread_steps import ThreadSteps, plac
 from aotlite.backends.cuda.emit.reductions.vector_access import are_aligned, unrolled
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import Scalar, name
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store
 from aotlite.backends.loops.rewrite import replaced
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Scalar, name
 
 
 class ReductionKernel:

@@ -19,8 +19,8 @@ from aotlite.backends.cuda.emit.reductions.thread_layout import (
     is_stored_once,
 )
 from aotlite.backends.cuda.target import Target
-from aotlite.backends.loops.expr import Scalar
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
+from aotlite.ir.scalar.expression import Scalar
 
 MOST_KEPT = 64
 """The most registers of a thread for kept values."""

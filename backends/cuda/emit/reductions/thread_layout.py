@@ -19,7 +19,6 @@ import attrs
 
 from aotlite.backends.cuda.emit.kernel_code import apart
 from aotlite.backends.loops.analysis.expression_facts import varies_along
-from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import (
     Kernel,
     Reduce,
@@ -30,6 +29,7 @@ from aotlite.backends.loops.program import (
     names_used,
     stores_of,
 )
+from aotlite.ir.scalar.expression import Affine
 
 WARP = 32
 MOST_THREADS = 1024

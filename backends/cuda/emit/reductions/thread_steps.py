@@ -28,9 +28,9 @@ from aotlite.backends.cuda.emit.reductions.thread_layout import (
 )
 from aotlite.backends.cuda.emit.reductions.vector_access import copied, unrolled
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import Affine, Scalar
 from aotlite.backends.loops.program import Reduce, Store
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Affine, Scalar
 
 MOST_LANES = 8
 """The most lanes of a thread whose partial results get constant indices, and so registers."""

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import attrs
 
 from aotlite.backends.loops.analysis.affine import Forms, Split, is_injective, solve, unit, whole
-from aotlite.backends.loops.expr import Affine
 from aotlite.backends.loops.program import Kernel, Store, loads_of
 from aotlite.backends.loops.rewrite import marked, moved_body, split_axis
+from aotlite.ir.scalar.expression import Affine
 
 Pair = tuple[Kernel, Kernel]
 

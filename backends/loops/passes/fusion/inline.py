@@ -26,7 +26,6 @@ from aotlite.backends.loops.analysis.cost import (
     points,
 )
 from aotlite.backends.loops.analysis.expression_facts import facts
-from aotlite.backends.loops.expr import Affine, Scalar, const, walk, with_operands
 from aotlite.backends.loops.passes.axis_order import ordered_kernel
 from aotlite.backends.loops.passes.vectorization import across, lies_across, vector_axis
 from aotlite.backends.loops.program import (
@@ -49,6 +48,7 @@ from aotlite.backends.loops.rewrite import (
     without_unit_axes,
 )
 from aotlite.ir.geometry.overlap import has_internal_overlap
+from aotlite.ir.scalar.expression import Affine, Scalar, const, walk, with_operands
 
 
 @attrs.frozen(eq=False)

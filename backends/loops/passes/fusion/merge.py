@@ -26,7 +26,6 @@ from aotlite.backends.loops.analysis.cost import (
     rows,
 )
 from aotlite.backends.loops.analysis.expression_facts import facts
-from aotlite.backends.loops.expr import Scalar, with_operands
 from aotlite.backends.loops.passes.fusion.align_kernels import Link, aligned, is_flexible
 from aotlite.backends.loops.passes.fusion.inline import is_plain
 from aotlite.backends.loops.passes.split_reductions import is_inexact
@@ -51,6 +50,7 @@ from aotlite.backends.loops.rewrite import (
     replaced_body,
     split_axis,
 )
+from aotlite.ir.scalar.expression import Scalar, with_operands
 
 
 def merged(first: Kernel, second: Kernel, kept_bytes: int = KEPT_BYTES) -> Kernel | None:

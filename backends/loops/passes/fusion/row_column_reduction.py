@@ -21,7 +21,6 @@ import attrs
 from aotlite.backends.loops.analysis.affine import unit
 from aotlite.backends.loops.analysis.cost import points
 from aotlite.backends.loops.combiners import combiner
-from aotlite.backends.loops.expr import Affine, Scalar, load
 from aotlite.backends.loops.passes.dead_code import without_dead
 from aotlite.backends.loops.passes.fusion.fuse import Replacement, StepOrder
 from aotlite.backends.loops.passes.fusion.merge import joined
@@ -47,6 +46,7 @@ from aotlite.backends.loops.program import (
     stores_of,
 )
 from aotlite.backends.loops.rewrite import moved, restricted, split_axis
+from aotlite.ir.scalar.expression import Affine, Scalar, load
 
 ChunksOf = Callable[[Kernel, Kernel], int]
 """From a kernel of rows and one of columns to the number of chunks of rows."""

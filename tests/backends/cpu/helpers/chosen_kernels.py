@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -15,6 +14,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType, float32
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make, name, where
 
 Sizes = dict[int, tuple[DType, int]]
 """Dtype and elements of buffers."""

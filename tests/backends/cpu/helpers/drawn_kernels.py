@@ -8,19 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from aotlite.backends.loops.expr import (
-    Affine,
-    Scalar,
-    axis,
-    cast,
-    const,
-    function,
-    load,
-    make,
-    name,
-    where,
-)
-from aotlite.backends.loops.functions import has
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -34,6 +21,19 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import (
+    Affine,
+    Scalar,
+    axis,
+    cast,
+    const,
+    function,
+    load,
+    make,
+    name,
+    where,
+)
+from aotlite.ir.scalar.functions import has
 
 FLOATS = (dtypes.float32, dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
 INTEGERS = (dtypes.int64, dtypes.int32, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint32)

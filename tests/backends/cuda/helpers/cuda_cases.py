@@ -12,7 +12,6 @@ import numpy as np
 import aotlite as al
 from aotlite.backends.cuda.passes.device_passes import on_reduces, with_neighbors
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, name, where
 from aotlite.backends.loops.passes.pass_order import improved
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -24,6 +23,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float16, float32, float64, int64
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, name, where
 from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.helpers.chosen_kernels import program as kernel_program
 from tests.backends.cpu.helpers.drawn_kernels import Drawn, numbers

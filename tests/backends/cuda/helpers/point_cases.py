@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, where
 from aotlite.backends.loops.program import LoopProgram, Statement, Store
 from aotlite.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int64, uint8
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make, where
 from tests.backends.cpu.helpers.chosen_kernels import program
 from tests.backends.cuda.helpers.cuda_cases import Cases, inputs_of
 

@@ -21,7 +21,6 @@ from aotlite.backends.cuda.emit.cuda_program import print_units
 from aotlite.backends.cuda.passes.device_passes import improved_for
 from aotlite.backends.cuda.target import Target
 from aotlite.backends.loops.backend import program_of
-from aotlite.backends.loops.expr import walk
 from aotlite.backends.loops.interpreter.program_interpreter import allocated, run_step
 from aotlite.backends.loops.program import (
     BufferKind,
@@ -34,6 +33,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir.errors import AotliteError
 from aotlite.ir.graph import Graph
+from aotlite.ir.scalar.expression import walk
 from tests.backends.cpu.helpers.printing import same_bits
 from tests.backends.cuda.helpers.hosted import ORDERS, build, call, in_place, placed
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from aotlite.backends.loops.expr import Affine, Scalar, axis, cast, const, load, make, name, where
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,
@@ -28,6 +27,7 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir.dtypes import DType, float32, float64, int64
 from aotlite.ir.meta import tensor_meta
+from aotlite.ir.scalar.expression import Affine, Scalar, axis, cast, const, load, make, name, where
 
 Drawn = tuple[LoopProgram, list[np.ndarray]]
 

@@ -3,7 +3,7 @@
 `(b0[8*i0 + i1] - v0)` is the tree make("sub", load(0, Affine((8, 1)), f32), name(0, f32)). Nodes
 are interned: equal expressions are one object, so that common subexpressions need no search. A
 `where` is lazy: the branch that is not taken is not computed, so that its loads may lie outside the
-buffer. The lowest module of the loop IR. Spec: `specs/loops.md`.
+buffer. The lowest module of scalar expressions. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import attrs
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
-from aotlite.ir.scalar import INFIX
 
 LEAVES = ("const", "load", "axis", "name", "parameter")
 """const(value), load(buffer, address), axis(k), name(k) that a statement defines, parameter(k) of
@@ -88,6 +87,9 @@ class Scalar:
 
     def __neg__(self) -> Scalar:
         return make("neg", self)
+
+    def __invert__(self) -> Scalar:
+        return make("not" if self.dtype is dtypes.bool_ else "bit_not", self)
 
     def __lt__(self, other: Operand) -> Scalar:
         return make("lt", self, other)
@@ -343,6 +345,20 @@ def with_operands(value: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
 
 
 # --------------------------------------------------------------------------------------- printing
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
+"""The operators of operations that are printed between their operands."""
+
 _INFIX = {
     **INFIX,
     "and": "&&",

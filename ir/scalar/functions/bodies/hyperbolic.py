@@ -6,11 +6,11 @@ float32 is computed in float64 and rounded once.
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Scalar, where
-from aotlite.backends.loops.functions.bodies.exponentials import bounded_exp
-from aotlite.backends.loops.functions.coefficients import TANH_32
-from aotlite.backends.loops.functions.function_registry import declare, is_f32, is_f64
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.expression import Scalar, where
+from aotlite.ir.scalar.functions.bodies.exponentials import bounded_exp
+from aotlite.ir.scalar.functions.coefficients import TANH_32
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64
+from aotlite.ir.scalar.functions.scalar_terms import (
     INF,
     NAN,
     at_most,

@@ -10,9 +10,9 @@ import math
 from decimal import Context, Decimal
 from functools import cache
 
-from aotlite.backends.loops.expr import Scalar, const, function, make, where
-from aotlite.backends.loops.functions.function_registry import declare, is_f64
-from aotlite.backends.loops.functions.scalar_terms import halves
+from aotlite.ir.scalar.expression import Scalar, const, function, make, where
+from aotlite.ir.scalar.functions.function_registry import declare, is_f64
+from aotlite.ir.scalar.functions.scalar_terms import halves
 
 _DIGITS = Context(prec=60)
 _BEYOND = 1100.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from aotlite.backends.loops.expr import Scalar, where
-from aotlite.backends.loops.functions.coefficients import (
+from aotlite.ir.scalar.expression import Scalar, where
+from aotlite.ir.scalar.functions.coefficients import (
     EXP2_32,
     EXP2_64,
     EXP_32,
@@ -17,8 +17,8 @@ from aotlite.backends.loops.functions.coefficients import (
     EXPM1_32,
     EXPM1_64,
 )
-from aotlite.backends.loops.functions.function_registry import declare, is_f32, is_f64, is_float
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64, is_float
+from aotlite.ir.scalar.functions.scalar_terms import (
     BIAS,
     F32,
     F64,

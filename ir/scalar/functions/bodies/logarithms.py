@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 
-from aotlite.backends.loops.expr import Scalar, bits, cast, where
-from aotlite.backends.loops.functions.bodies.exponentials import LOG_2
-from aotlite.backends.loops.functions.coefficients import LOG_32, LOG_64, LOG_64_SHORT
-from aotlite.backends.loops.functions.function_registry import declare, is_f32, is_f64
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import Scalar, bits, cast, where
+from aotlite.ir.scalar.functions.bodies.exponentials import LOG_2
+from aotlite.ir.scalar.functions.coefficients import LOG_32, LOG_64, LOG_64_SHORT
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64
+from aotlite.ir.scalar.functions.scalar_terms import (
     F32,
     F64,
     INF,
@@ -26,7 +27,6 @@ from aotlite.backends.loops.functions.scalar_terms import (
     unsigned,
     wide,
 )
-from aotlite.ir import dtypes
 
 _ONE = {F32: 0x3F800000, F64: 0x3FF0000000000000}
 _ROOT = {F32: 0x3F3504F3, F64: 0x3FE6A09E667F3BCD}

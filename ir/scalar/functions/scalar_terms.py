@@ -11,9 +11,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from aotlite.backends.loops.expr import Scalar, bits, cast, const, function, make, where
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Scalar, bits, cast, const, function, make, where
 
 INF = math.inf
 NAN = math.nan
@@ -93,6 +93,16 @@ def horner(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     total = const(coefficients[0], x.dtype)
     for coefficient in coefficients[1:]:
         total = total * x + coefficient
+    return total
+
+
+def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """Returns the polynomial with these coefficients, highest power first, of an
+    array or scalar."""
+    total = x * coefficients[0] + coefficients[1]
+    for coefficient in coefficients[2:]:
+        total *= x
+        total += coefficient
     return total
 
 

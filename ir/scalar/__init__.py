@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 
 from aotlite.ir.errors import ArgumentError
+from aotlite.ir.scalar.expression import INFIX
 
 
 @attrs.frozen
@@ -70,20 +71,6 @@ class Expr:
             return f"({parts[0]} {INFIX[self.op]} {parts[1]})"
         return f"{self.op}({', '.join(parts)})"
 
-
-INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-}
-"""The operators of operations that are printed between their operands."""
 
 _OF_ONE = (
     "neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh "

@@ -9,16 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aotlite.backends.loops.expr import Scalar, bits, const, make, where
-from aotlite.backends.loops.functions.bodies.logarithms import parts, short_log
-from aotlite.backends.loops.functions.coefficients import EXP2_64_SHORT
-from aotlite.backends.loops.functions.function_registry import (
-    declare,
-    is_f32,
-    is_signed,
-    is_unsigned,
-)
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.expression import Scalar, bits, const, make, where
+from aotlite.ir.scalar.functions.bodies.logarithms import parts, short_log
+from aotlite.ir.scalar.functions.coefficients import EXP2_64_SHORT
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_signed, is_unsigned
+from aotlite.ir.scalar.functions.scalar_terms import (
     BIAS,
     INF,
     NAN,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 
-from aotlite.backends.loops.expr import Scalar, bits, cast, const, where
-from aotlite.backends.loops.functions.coefficients import (
+from aotlite.ir import dtypes
+from aotlite.ir.scalar.expression import Scalar, bits, cast, const, where
+from aotlite.ir.scalar.functions.coefficients import (
     ATAN_64_SHORT,
     COS_32,
     COS_64,
@@ -21,8 +22,8 @@ from aotlite.backends.loops.functions.coefficients import (
     SIN_64,
     SIN_64_SHORT,
 )
-from aotlite.backends.loops.functions.function_registry import declare, declare_usual, is_f32
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.functions.function_registry import declare, declare_usual, is_f32
+from aotlite.ir.scalar.functions.scalar_terms import (
     F32,
     F64,
     INF,
@@ -38,7 +39,6 @@ from aotlite.backends.loops.functions.scalar_terms import (
     wide,
     with_sign,
 )
-from aotlite.ir import dtypes
 
 # pi / 2: 22 bits, 20 bits, and the rest.
 _FIRST = float.fromhex("0x1.921fb4p+0")

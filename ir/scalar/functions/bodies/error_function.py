@@ -6,10 +6,10 @@ round. So a maximum chooses, and x is compared with no limit.
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Scalar, where
-from aotlite.backends.loops.functions.coefficients import ERF_FAR, ERF_NEAR
-from aotlite.backends.loops.functions.function_registry import declare, is_f32
-from aotlite.backends.loops.functions.scalar_terms import at_most, horner, size, with_sign
+from aotlite.ir.scalar.expression import Scalar, where
+from aotlite.ir.scalar.functions.coefficients import ERF_FAR, ERF_NEAR
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32
+from aotlite.ir.scalar.functions.scalar_terms import at_most, horner, size, with_sign
 
 NEAR_MIDDLE, FAR_MIDDLE = 0.375, 1.125
 """The points around which the polynomials are fitted: arguments, and rounding errors, are small."""

@@ -6,8 +6,10 @@ All are exact, and follow NumPy: NaN wins a maximum, of equal operands the secon
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Scalar, bits, cast, const, where
-from aotlite.backends.loops.functions.function_registry import (
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.scalar.expression import Scalar, bits, cast, const, where
+from aotlite.ir.scalar.functions.function_registry import (
     declare,
     is_bool,
     is_float,
@@ -16,7 +18,7 @@ from aotlite.backends.loops.functions.function_registry import (
     is_signed,
     is_unsigned,
 )
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.functions.scalar_terms import (
     INF,
     MANTISSA,
     NAN,
@@ -32,8 +34,6 @@ from aotlite.backends.loops.functions.scalar_terms import (
     size,
     unsigned,
 )
-from aotlite.ir import dtypes
-from aotlite.ir.dtypes import DType
 
 
 def is_exact(dtype: DType) -> bool:

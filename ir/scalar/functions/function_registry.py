@@ -15,10 +15,10 @@ from functools import cache
 
 import attrs
 
-from aotlite.backends.loops.expr import PRIMITIVES, Scalar, parameter, rebuilt, walk
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, parameter, rebuilt, walk
 
 Accepts = Callable[[DType], bool]
 

@@ -6,9 +6,9 @@ check of the divisor. fmod of float32 is a long division in float64, 28 bits of 
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Scalar, const, make, where
-from aotlite.backends.loops.functions.function_registry import declare, is_f32, is_integer
-from aotlite.backends.loops.functions.scalar_terms import (
+from aotlite.ir.scalar.expression import Scalar, const, make, where
+from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_integer
+from aotlite.ir.scalar.functions.scalar_terms import (
     INF,
     NAN,
     call,

@@ -4,21 +4,22 @@ No libm is called: it differs between systems, and C compilers cannot vectorize 
 interpreter compute the same tree, and so the same bits. Spec: `specs/functions.md`.
 """
 
-from aotlite.backends.loops.functions.bodies import (
+from aotlite.ir.scalar.functions.bodies import (
     choices,
     division,
+    error_formulas,
     error_function,
     exponentials,
+    gamma,
     hyperbolic,
     integers,
     logarithms,
     powers,
-    traced_kernels,
     trigonometry,
 )
-from aotlite.backends.loops.functions.bodies.number_bases import power_of_number
-from aotlite.backends.loops.functions.bodies.powers import power_of_constant
-from aotlite.backends.loops.functions.function_registry import (
+from aotlite.ir.scalar.functions.bodies.number_bases import power_of_number
+from aotlite.ir.scalar.functions.bodies.powers import power_of_constant
+from aotlite.ir.scalar.functions.function_registry import (
     FiniteVersion,
     ScalarFunction,
     declared,
@@ -32,13 +33,14 @@ from aotlite.backends.loops.functions.function_registry import (
 DECLARING = (
     choices,
     division,
+    error_formulas,
     error_function,
     exponentials,
+    gamma,
     hyperbolic,
     integers,
     logarithms,
     powers,
-    traced_kernels,
     trigonometry,
 )
 """The modules that declare the library's functions when they are imported."""

@@ -6,8 +6,8 @@ As in PyTorch a shift by a negative number of bits, or by the width or more, lea
 
 from __future__ import annotations
 
-from aotlite.backends.loops.expr import Scalar, const, make, where
-from aotlite.backends.loops.functions.function_registry import declare, is_bool, is_integer
+from aotlite.ir.scalar.expression import Scalar, const, make, where
+from aotlite.ir.scalar.functions.function_registry import declare, is_bool, is_integer
 
 
 def _amount(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
