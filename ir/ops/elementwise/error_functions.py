@@ -12,7 +12,7 @@ from aotlite.ir.ops.declare import pointwise_rule
 from aotlite.ir.ops.kinds import COMPLEX, FLOAT8, require_floating
 from aotlite.ir.ops.pointwise_rows import elementary, unary
 from aotlite.ir.ops.precision import cast, wide, widened
-from aotlite.ir.scalar.functions.bodies.error_formulas import erf, erfc, erfinv
+from aotlite.ir.scalar.functions.bodies.error_function import erf, erfc, erfinv
 from aotlite.ir.scalar.functions.scalar_terms import polynomial
 
 # In float32 one quotient serves all: x A(x^2) / B(x^2), good to 5e-7 and four times as fast.

@@ -7,7 +7,6 @@ interpreter compute the same tree, and so the same bits. Spec: `specs/functions.
 from aotlite.ir.scalar.functions.bodies import (
     choices,
     division,
-    error_formulas,
     error_function,
     exponentials,
     gamma,
@@ -33,7 +32,6 @@ from aotlite.ir.scalar.functions.function_registry import (
 DECLARING = (
     choices,
     division,
-    error_formulas,
     error_function,
     exponentials,
     gamma,
