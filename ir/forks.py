@@ -14,10 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
+Key = TypeVar("Key")
+Arguments = ParamSpec("Arguments")
 
 _locks: set[ref[Any]] = set()
 _forget = _locks.discard
@@ -96,6 +98,40 @@ class cached_property(functools.cached_property[T]):
         super().__init__(func)
         if hasattr(self, "lock"):
             self.lock = lock()
+
+
+class Memo(Generic[Key, T]):
+    """Values by key, each made once, on first use, also where several threads ask for it.
+
+    >>> lengths: Memo[str, int] = Memo()
+    >>> lengths.get("dy", len, "dy"), lengths.values()
+    (2, [2])
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Key, T] = {}
+        self._lock = lock()
+
+    def get(
+        self,
+        key: Key,
+        make: Callable[Arguments, T],
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> T:
+        """The value of `key`; the first time, the result of `make`. If that raises, there is none.
+        All keys share one lock, which is reentrant: `make` may ask for another key."""
+        found = self._made.get(key)
+        if found is None:
+            with self._lock:
+                found = self._made.get(key)
+                if found is None:
+                    found = self._made[key] = make(*args, **kwargs)
+        return found
+
+    def values(self) -> list[T]:
+        """The values made so far, in order."""
+        return list(self._made.values())
 
 
 _LONGEST_IMPORT = 5.0

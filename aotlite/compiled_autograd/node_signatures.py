@@ -157,14 +157,14 @@ def is_inlined(plan: BackwardPlan) -> bool:
     parts = (
         facts.memory,
         plan.copied_on_write,
-        plan.effects,
+        facts.effects,
         facts.arrival_choices,
         facts.subclass_metas,
-        plan.errors,
+        facts.errors,
     )
     simple = not any(parts) and facts.final_rng_state is None and not facts.required_arrivals
     simple = simple and not any(isinstance(role, Output) for role, _ in plan.gradients)
-    return simple and plan.variants is not None and not plan.variants.arrivals
+    return simple and plan.variants is not None and not facts.arrivals
 
 
 # ---------------------------------------------------------------------- the saved values of a node

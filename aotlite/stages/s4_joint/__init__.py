@@ -25,7 +25,7 @@ import attrs
 from aotlite.ir.graph import Graph, Node, Phase, output_node
 from aotlite.ir.graph.role import Role, Tangent
 from aotlite.stages.records.backward.gradient_reads import GradientReads
-from aotlite.stages.records.backward.joint import Joint, JointBackward
+from aotlite.stages.records.backward.joint import BackwardFacts, Joint
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s4_joint.gradient_paths import gradient_paths
@@ -88,7 +88,7 @@ def _joint(results: JointResults, recording: UserCodeRecording, backward: _Backw
     paths, streams = recording.paths, recording.recorder.streams
     mutations = recording.mutations(_graph(results, recording, backward))
     effects = recording.effects()
-    facts = JointBackward(
+    facts = BackwardFacts(
         errors=paths.errors,
         reachable_inputs=paths.reachable_inputs,
         receiving_inputs={**paths.reachable_inputs, **recording.receiving_inputs},

@@ -9,7 +9,6 @@ Rules: DBL-1, DBL-2, SAV-2. Spec: `specs/higher_orders.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -21,9 +20,9 @@ from aotlite.eager.base.new_tensors import tensors_over
 from aotlite.eager.base.storage import Storage
 from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence
 from aotlite.eager.base.tensor import Tensor
-from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.forks import Memo
 from aotlite.ir.graph import Graph
-from aotlite.ir.graph.role import Output, Part, Tangent
+from aotlite.ir.graph.role import Output, Part, Role, Tangent
 from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
 from aotlite.stages.s10_runtime.backward.memory.mutations import BackwardMemoryWriter, check_forms
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardCall, BackwardPlan
@@ -31,7 +30,7 @@ from aotlite.stages.s10_runtime.backward.writer import BackwardWriter
 from aotlite.stages.s10_runtime.subclass_code import SubclassWriter
 from aotlite.stages.shared.double_backward import double_backward_refusal, owner_at_next_order
 
-Arriving = Mapping[Any, bool]
+Arriving = Mapping[Role, bool]
 """The results whose gradients arrive, and whether these have a history."""
 
 
@@ -60,21 +59,15 @@ class CompiledOrders:
     _make: Callable[[Arriving], CompiledOrder]
     incoming: Callable[[Any], Any]
     """Gives the role of the order's input that is the gradient of a result."""
-    _made: dict[Any, DifferentiableStep] = attrs.field(factory=dict)
-    _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
+    _made: Memo[tuple[tuple[Role, bool], ...], DifferentiableStep] = attrs.field(factory=Memo)
 
     def step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
         """The differentiable backward for these gradients."""
         key = tuple(arriving.items())
-        step = self._made.get(key)
-        if step is None:
-            with self._lock:
-                step = self._made.get(key)
-                if step is None:
-                    step = DifferentiableStep(plan, absent, self._make(arriving))
-                    with UNFORKED:
-                        self._made[key] = step
-        return step
+        return self._made.get(key, self._step, plan, absent, arriving)
+
+    def _step(self, plan: BackwardPlan, absent: Absent, arriving: Arriving) -> DifferentiableStep:
+        return DifferentiableStep(plan, absent, self._make(arriving))
 
 
 # Note [double backward of a compiled call]
@@ -196,7 +189,7 @@ class _Writer(BackwardWriter):
             self.source.add("check_forms(node.name(), node.memory_forms)")
         self._call(self._values())
         self._results()
-        number = f"{self.plan.facts.number} backward, differentiable"
+        number = f"{self.plan.number} backward, differentiable"
         return self.source.function(self.graph.name, number, "node, grads")
 
     def _results(self) -> None:

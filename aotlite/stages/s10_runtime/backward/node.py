@@ -168,7 +168,7 @@ class CompiledBackward(TapeNode):
 
     def leaf_nodes(self) -> list[AccumulateGrad | None] | None:
         ends = self.ends
-        if self.plan.effects:  # only the engine knows which of them happen
+        if self.plan.facts.effects:  # only the engine knows which of them happen
             return None
         if ends is not None:
             for end in ends:
@@ -187,7 +187,7 @@ class CompiledBackward(TapeNode):
         return self._run(grads, None)
 
     def run_for(self, grads: list[Any], wanted: Sequence[bool]) -> Sequence[Any]:
-        if not self.plan.effects:
+        if not self.plan.facts.effects:
             return self._run(grads, None)
         pairs = zip(self.plan.gradients, wanted, strict=True)
         return self._run(grads, frozenset([role for (role, _), is_wanted in pairs if is_wanted]))
@@ -223,8 +223,8 @@ class CompiledBackward(TapeNode):
                 break
         if self.plan.may_reopen:
             self._arrived = frozenset([role for role, _ in self.plan.tangents]) - absent
-        if self.plan.effects:
-            absent |= missing(self.plan.effects, absent, wanted)
+        if self.plan.facts.effects:
+            absent |= missing(self.plan.facts.effects, absent, wanted)
         if variants is None:
             self.check(absent)
             return [None] * len(self.edges)
@@ -306,7 +306,7 @@ class CompiledBackward(TapeNode):
     def check(self, absent: Absent) -> None:
         """Raises what eager's backward raises for the gradients that arrive (SAV-2)."""
         plan = self.plan
-        for role, error in plan.errors.items():
+        for role, error in plan.facts.errors.items():
             if role not in absent:
                 raise copied_error(error)
         packed = getattr(self, "_packed", None)

@@ -20,12 +20,9 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import Result as ResultRole
 from aotlite.ir.graph.role import Tangent
 from aotlite.ir.meta import TensorMeta
-from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf
-from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect, BackwardMemory
+from aotlite.stages.records.backward.gradient_reads import SavedOf
+from aotlite.stages.records.backward.joint import BackwardFacts
 from aotlite.stages.records.capture_inputs import SourceRole
-from aotlite.stages.records.metadata.subclass_meta import SubclassMeta
-from aotlite.stages.records.rng_state import FinalRngState
-from aotlite.stages.shared.required_tangents import RequiredArrivals
 
 Absent = frozenset[Any]
 """Results whose gradients do not arrive in a backward, and effects that do not happen in it."""
@@ -36,7 +33,6 @@ class BackwardVariants(Protocol):
     """The backward functions by their absent tangents (`backward/variants.py`)."""
 
     graph: Graph
-    arrivals: tuple[frozenset[ResultRole], ...]
     whole: Any
     """The backward for all tangents; None until it is made."""
 
@@ -76,35 +72,6 @@ class BackwardCall(Protocol):
 
 
 @attrs.frozen(eq=False, repr=False)
-class BackwardFacts:
-    """Facts of a backward from stages 4 to 8; read when a variant or a derivative of it is made."""
-
-    reachable_inputs: dict[ResultRole, frozenset[SourceRole]]
-    """The inputs to which the tape of each result leads."""
-    receiving_inputs: dict[ResultRole, frozenset[SourceRole]]
-    """The inputs to which a gradient of each result flows."""
-    run_once_nodes: tuple[tuple[int, bool], ...]
-    """For each node of eager's tape that runs only once: the results whose gradients pass it, as
-    bits (`GradientReads.results`), and whether it reads saved tensors."""
-    only_leaves: bool
-    """Whether every input that gets a gradient is a leaf."""
-    new_leaves: frozenset[SourceRole]
-    """Inputs that the function makes leaves, and that get gradients as leaves (FUN-36)."""
-    number: int = 0
-    """The number of the compilation (GEN-9)."""
-    memory: tuple[BackwardMemory, ...] = ()
-    """Memory that the backward reads as it then is, or writes (FUN-31)."""
-    final_rng_state: FinalRngState | None = None
-    """The generator's state after the backward (RNG-5)."""
-    required_arrivals: tuple[RequiredArrivals, ...] = ()
-    """Sets of results whose gradients have to arrive together."""
-    arrival_choices: tuple[ArrivalChoice, ...] = ()
-    """Gradients that differ by which results' gradients arrive."""
-    subclass_metas: Mapping[Any, SubclassMeta] = {}
-    """How wrapper tangents and gradients are rebuilt, by role (SUB-11, SUB-12)."""
-
-
-@attrs.frozen(eq=False, repr=False)
 class Derivatives:
     """How a backward is differentiated."""
 
@@ -124,7 +91,8 @@ class Derivatives:
 class BackwardPlan:
     """All that a compiled backward needs, apart from the values that one call saves.
 
-    Facts that each run reads are fields. `facts` and `derivatives` hold those that are read once.
+    `facts` are those of stage 4, which hold for every graph of this backward; the other fields are
+    of the graph that stage 8 has cut off.
     """
 
     variants: BackwardVariants | None
@@ -135,18 +103,16 @@ class BackwardPlan:
     """The inputs, each with the meta of its gradient; None where no result leads to it."""
     facts: BackwardFacts
     derivatives: Derivatives
-    reads: GradientReads
-    """The saved tensors of eager's tape that gradients read."""
-    errors: dict[ResultRole, Exception]
-    """The error that eager's backward raises for the gradient of a result."""
+    number: int = 0
+    """The number of the compilation (GEN-9)."""
+    only_leaves: bool = False
+    """Whether every input that gets a gradient is a leaf."""
     copied_on_write: tuple[tuple[int, Any], ...] = ()
     """Saved values in memory that the caller may write, each with that memory's owner: they are
     copied before a write (PART-37)."""
     byte_checked: tuple[tuple[int, Any], ...] = ()
     """Saved values that eager's backward reads, too, and from which this one recomputes what eager
     has saved; each with that memory's owner (PART-40)."""
-    effects: tuple[BackwardEffect, ...] = ()
-    """Effects of the backward (TOK-4)."""
     edge_order: tuple[int, ...] | None = None
     """The places of the gradients in eager's order of arrival; None if that is their order here
     (CAG-10)."""
@@ -169,7 +135,7 @@ class BackwardPlan:
     @may_reopen.default
     def _may_reopen(self) -> bool:
         facts = self.facts
-        if self.effects or facts.memory or facts.final_rng_state or facts.arrival_choices:
+        if facts.effects or facts.memory or facts.final_rng_state or facts.arrival_choices:
             return False
         return len(self.tangents) > 1 or not facts.run_once_nodes
 
@@ -182,24 +148,24 @@ class BackwardPlan:
 
     def closed(self, arrived: Absent) -> Absent:
         """Results whose backward raises after one with gradients of `arrived`."""
-        bits, spent = self.reads.bits_among(arrived), 0
+        bits, spent = self.facts.reads.bits_among(arrived), 0
         for each, _ in self.facts.run_once_nodes:
             spent |= each if each & bits else 0
-        return self.reads.results_of(spent)
+        return self.facts.reads.results_of(spent)
 
     def asks_without(self, absent: Absent) -> bool:
         """Whether an arriving gradient passes a node of eager's tape that reads saved tensors."""
-        bits = self.reads.bits_without(absent)
+        bits = self.facts.reads.bits_without(absent)
         return any(asks and each & bits for each, asks in self.facts.run_once_nodes)
 
     @property
     def saved_tensors(self) -> tuple[SavedOf, ...]:
-        """The tensors of `reads`, each once."""
-        return self.reads.saved_tensors
+        """The tensors of the facts' `reads`, each once."""
+        return self.facts.reads.saved_tensors
 
     def read(self, absent: Absent) -> list[bool]:
         """Whether an arriving gradient reads each of `saved_tensors`."""
-        return self.reads.read_by(self.reads.bits_without(absent))
+        return self.facts.reads.read_by(self.facts.reads.bits_without(absent))
 
     def reached(self, absent: Absent) -> set[SourceRole]:
         """The inputs to which the arriving gradients flow."""

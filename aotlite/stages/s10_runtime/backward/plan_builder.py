@@ -18,7 +18,7 @@ from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.capture_inputs import SourceRole
 from aotlite.stages.records.metadata.function_facts import FamilyMeta
 from aotlite.stages.records.metadata.subclass_meta import gradient_of, outermost_role
-from aotlite.stages.s10_runtime.backward.plan import BackwardFacts, BackwardPlan, Derivatives
+from aotlite.stages.s10_runtime.backward.plan import BackwardPlan, Derivatives
 from aotlite.stages.s10_runtime.backward.variants import CompiledVariants
 
 NO_DERIVATIVES = Derivatives()
@@ -44,36 +44,20 @@ def plan_backward(
     if graph is None and not tangents:
         return None
     is_leaf = [meta is None or role in leaves for role, meta in gradients]
-    facts = BackwardFacts(
-        both.backward.reachable_inputs,
-        both.backward.receiving_inputs,
-        both.backward.run_once_nodes,
-        only_leaves=graph is not None and all(is_leaf),
-        new_leaves=both.backward.new_leaves,
-        number=number,
-        memory=both.backward.memory,
-        final_rng_state=both.backward.final_rng_state,
-        required_arrivals=both.backward.required_arrivals,
-        arrival_choices=both.backward.arrival_choices,
-        subclass_metas=both.backward.subclass_metas,
-    )
     if graph is not None and both.kept_tape is not None:
         reached = both.kept_tape.higher_order_inputs
         inputs = tuple([role for role, meta in gradients if meta is None and role in reached])
         derivatives = attrs.evolve(derivatives, higher_order_inputs=inputs)
     return BackwardPlan(
-        None
-        if graph is None
-        else CompiledVariants(graph, lower, both.backward.arrivals, both.backward.effects),
+        None if graph is None else CompiledVariants(graph, lower),
         tangents,
         gradients,
-        facts,
+        both.backward,
         derivatives,
-        both.backward.reads,
-        both.backward.errors,
+        number,
+        only_leaves=graph is not None and all(is_leaf),
         copied_on_write=copied_on_write,
         byte_checked=byte_checked,
-        effects=both.backward.effects,
         edge_order=None if graph is None else _edge_order(both.order, gradients),
     )
 

@@ -6,18 +6,16 @@ Used by stage 10 alone. Rules: JNT-13, TAN-8, SAV-1. Spec: `specs/s10_runtime.md
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
 
 from aotlite.backends.calling_convention import Run
-from aotlite.ir.forks import UNFORKED, lock
+from aotlite.ir.forks import Memo
 from aotlite.ir.graph import Graph, output_node
 from aotlite.ir.graph.role import Gradient, Role, Saved, Tangent
-from aotlite.ir.graph.role import Result as ResultRole
-from aotlite.stages.records.backward.joint import ArrivalChoice, BackwardEffect
-from aotlite.stages.records.metadata.subclass_meta import gradient_of
+from aotlite.stages.records.backward.joint import ArrivalChoice
+from aotlite.stages.records.metadata.subclass_meta import SubclassMeta, gradient_of
 from aotlite.stages.s10_runtime.backward.plan import Absent, BackwardPlan, copied_error
 from aotlite.stages.s10_runtime.backward.undefined_tangents import without_tangents
 from aotlite.stages.s10_runtime.backward.writer import BackwardWriter, Step
@@ -29,18 +27,18 @@ class CompiledVariants:
 
     graph: Graph
     _lower: Callable[[Graph], Run]
-    arrivals: tuple[frozenset[ResultRole], ...] = ()
-    """For each `Arrived` input, the results of which one's gradient has to arrive."""
-    effects: tuple[BackwardEffect, ...] = ()
-    sources: list[str] = attrs.field(factory=list)
-    """The sources of the functions made so far."""
     runs_user_code: bool = False
     """Whether a function made so far calls a user's code, which gets all inputs."""
     whole: Step | None = None
     """The function for all tangents; None until it is made."""
-    _made: dict[Absent, Step] = attrs.field(factory=dict)
+    _made: Memo[Absent, tuple[Step, str]] = attrs.field(factory=Memo)
+    """The functions, each with its source."""
     _needed: dict[Absent, frozenset[int]] = attrs.field(factory=dict)
-    _lock: AbstractContextManager[bool] = attrs.field(factory=lock)
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources of the functions made so far."""
+        return [source for _, source in self._made.values()]
 
     def needed(self, absent: Absent, plan: BackwardPlan) -> frozenset[int]:
         """The numbers of the saved values that backwards without these gradients take."""
@@ -58,41 +56,35 @@ class CompiledVariants:
 
     def step(self, absent: Absent, plan: BackwardPlan) -> Step:
         """The backward for these absent tangents: a function of a node and its gradients."""
-        step = self._made.get(absent)
-        if step is None:
-            with self._lock:
-                if absent not in self._made:
-                    graph, plan = _for_choice(self.graph, plan, absent)
-                    for each in plan.facts.required_arrivals:
-                        each.check(absent)
-                    if absent or self.arrivals:
-                        graph = self._without(graph, plan, absent)
-                    run = self._lower(graph)
-                    self.runs_user_code |= run.runs_user_code
-                    writer = BackwardWriter(plan, absent, graph, run)
-                    step, source = writer.function()
-                    with UNFORKED:
-                        self.sources.append(source)
-                        self._made[absent] = step
-                step = self._made[absent]
-            if not absent:
-                self.whole = step
+        step, _ = self._made.get(absent, self._function, absent, plan)
+        if not absent:
+            self.whole = step
         return step
 
+    def _function(self, absent: Absent, plan: BackwardPlan) -> tuple[Step, str]:
+        graph, plan = _for_choice(self.graph, plan, absent)
+        for each in plan.facts.required_arrivals:
+            each.check(absent)
+        if absent or plan.facts.arrivals:
+            graph = self._without(graph, plan, absent)
+        run = self._lower(graph)
+        self.runs_user_code |= run.runs_user_code
+        return BackwardWriter(plan, absent, graph, run).function()
+
     def _without(self, graph: Graph, plan: BackwardPlan, absent: Absent) -> Graph:
-        reached = plan.reached(absent)
-        return without_tangents(graph, absent, reached, self.arrivals, self.effects)
+        facts, reached = plan.facts, plan.reached(absent)
+        return without_tangents(graph, absent, reached, facts.arrivals, facts.effects)
 
 
 def _for_choice(graph: Graph, plan: BackwardPlan, absent: Absent) -> tuple[Graph, BackwardPlan]:
     """Graph and plan for this set of arriving gradients, if they depend on the set (TAN-8)."""
     if not plan.facts.arrival_choices:
         return graph, plan
-    arrived = frozenset([of for of, _ in plan.tangents if of not in plan.errors]) - absent
+    arrived = frozenset([of for of, _ in plan.tangents if of not in plan.facts.errors]) - absent
     graph, choice = chosen(graph, plan.facts.arrival_choices, arrived)
     if choice.error is not None:
         raise copied_error(choice.error)
-    known = {
+    known: dict[Role, SubclassMeta] = {
         role: how for role, how in plan.facts.subclass_metas.items() if isinstance(role, Tangent)
     }
     given = [gradient_of(role.of) for role, v in graph.outputs_with(Gradient) if v is not None]

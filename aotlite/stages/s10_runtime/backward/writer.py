@@ -90,14 +90,14 @@ class BackwardWriter:
         self._call(self._values())
         self._gradients()
         absent = "".join(f" without {role}" for role in sorted(map(str, self.absent)))
-        number = f"{self.plan.facts.number} backward{absent}"
+        number = f"{self.plan.number} backward{absent}"
         return self.source.function(self.graph.name, number, "node, grads")
 
     def _check(self) -> None:
         """Adds the checks of saved versions (SAV-2)."""
         plan, source = self.plan, self.source
         absent = source.constant(self.absent, "A", "the results whose gradients are absent")
-        if any(role not in self.absent for role in plan.errors):
+        if any(role not in self.absent for role in plan.facts.errors):
             source.add(f"node.check({absent})")
             return
         wanted = [i for i, is_read in enumerate(plan.read(self.absent)) if is_read]

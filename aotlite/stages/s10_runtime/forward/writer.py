@@ -136,7 +136,7 @@ class EntryWriter:
         if later:
             edges = listed([self._edge(role) for role in later])
             self.source.add(f"higher_order_edges = {edges}")
-        if not self.plan.backward.facts.only_leaves:
+        if not self.plan.backward.only_leaves:
             self.source.add(f"edges = {listed([self._edge_for(*each) for each in gradients])}")
             return "None, edges"
         names = ["" if isinstance(role, Family) else name_of(role) for role, _ in gradients]

@@ -30,7 +30,7 @@ from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.ops.views.view_ops import DETACH
 from aotlite.stages.records.backward.gradient_reads import GradientReads, SavedOf
-from aotlite.stages.records.backward.joint import BackwardMemory, JointBackward
+from aotlite.stages.records.backward.joint import BackwardFacts, BackwardMemory
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture import Captured
 from aotlite.stages.records.capture_inputs import CapturedFamily
@@ -174,7 +174,7 @@ class DerivativeJoint(Record):
     graph: Graph
     """Its outputs are the first-order gradients, then the gradients of these. Wrappers' nodes are
     still in it."""
-    facts: JointBackward
+    facts: BackwardFacts
     """Facts of its backward half, the second backward."""
     incoming: frozenset[Any]
     """The roles of the inputs that are tangents of the first backward, or parts of such."""
@@ -280,7 +280,7 @@ class _Order:
             found, metas = recorded_gradients(second)
         given += self.recorder.streams.flags.values()
         why = self._refusal(len(kept_tape.nodes)) or self._unchecked(len(kept_tape.nodes), reads)
-        facts = JointBackward(second.errors, reached, reached, reads)
+        facts = BackwardFacts(second.errors, reached, reached, reads)
         if why:
             given = []
         else:
@@ -300,7 +300,7 @@ class _Order:
             why,
         )
 
-    def _facts(self, facts: JointBackward, second: DerivativeRecording) -> JointBackward:
+    def _facts(self, facts: BackwardFacts, second: DerivativeRecording) -> BackwardFacts:
         """The facts with what the second backward's gradients depend on."""
         return attrs.evolve(
             facts,
