@@ -37,7 +37,7 @@ from aotlite.ir.graph.role import Hidden, Part, Primal
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import Op
 from aotlite.ir.ops.structure import GETITEM, WRAP
-from aotlite.stages.records.backward.required_arrivals import RequiredArrivals
+from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.capture_inputs import InputRole
 from aotlite.stages.s1_capture.capture_trace import CaptureTrace
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper

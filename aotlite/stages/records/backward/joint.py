@@ -14,7 +14,7 @@ from aotlite.ir.graph import Graph
 from aotlite.ir.graph.role import IntermediateBase, Output, Result, Role
 from aotlite.ir.meta import TensorMeta
 from aotlite.stages.records.backward.gradient_reads import GradientReads
-from aotlite.stages.records.backward.required_arrivals import RequiredArrivals
+from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.base import Record
 from aotlite.stages.records.capture_inputs import CapturedInput, InputRole, SourceRole
 from aotlite.stages.records.metadata.function_facts import BaseMeta

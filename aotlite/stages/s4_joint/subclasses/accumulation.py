@@ -18,7 +18,7 @@ from aotlite.eager.subclass.protocol import flatten, inner_tensors, is_wrapper, 
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.stages.records.backward.required_arrivals import RequiredArrivals
+from aotlite.stages.records.backward.required_tangents import RequiredArrivals
 from aotlite.stages.records.trace import Trace
 from aotlite.stages.shared.subclass_rebuild import rebuilt_wrapper
 
