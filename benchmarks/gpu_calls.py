@@ -110,7 +110,8 @@ def _waits(session: Any, name: str, call: Callable[..., Any]) -> None:
     for _ in range(5):
         call(x, w)
     if session.dry:
-        driver = x.device.arrays.driver
+        arrays: Any = x.device.arrays
+        driver = arrays.driver
         before = driver.waits
         call(x, w)
         session.note("waits", name, {"waits": driver.waits - before})

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from aotlite.ir.arrays.protocol import Array as Array
+from aotlite.ir.arrays.protocol import ArrayBuffer as ArrayBuffer
+from aotlite.ir.arrays.protocol import ArrayFunction as ArrayFunction
+from aotlite.ir.arrays.protocol import Namespace as Namespace
 from aotlite.ir.dtypes import DType, float8_e4m3fn, float8_e5m2
 
-Array = Any
-Buffer = Any
+BufferT = TypeVar("BufferT", bound=ArrayBuffer)
+"""The class of a library's buffers."""
 
 
 class ArrayGeometry(Protocol):
@@ -44,7 +48,7 @@ class ArrayGeometry(Protocol):
         """Whether each element of the span is exactly one element of the tensor."""
 
 
-class ArrayBackend(Protocol):
+class ArrayBackend(Protocol[BufferT]):
     """An array library: flat buffers, strided views of them, and functions on views.
 
     `namespace` holds functions under their Array API names (`multiply`, `sum`, `astype`, ...),
@@ -53,14 +57,16 @@ class ArrayBackend(Protocol):
     """
 
     name: str
-    namespace: Any
 
-    def allocate(self, size: int, dtype: DType) -> Buffer:
+    @property
+    def namespace(self) -> Namespace: ...
+
+    def allocate(self, size: int, dtype: DType) -> BufferT:
         """A new buffer of `size` elements; its values are undefined."""
 
     def strided(
         self,
-        buffer: Buffer,
+        buffer: BufferT,
         dtype: DType,
         shape: Sequence[int],
         stride: Sequence[int],
@@ -68,10 +74,10 @@ class ArrayBackend(Protocol):
     ) -> Array:
         """The array over `buffer` with this geometry; it shares the buffer's memory."""
 
-    def copy(self, destination: Array, source: Any) -> None:
+    def copy(self, destination: Array, source: object) -> None:
         """Writes `source` (array, nested lists or number), broadcast and cast, to `destination`."""
 
-    def adopt(self, result: Array, meta: ArrayGeometry) -> Buffer:
+    def adopt(self, result: Array, meta: ArrayGeometry) -> BufferT:
         """A buffer that holds a kernel's `result` with the geometry of `meta`, at offset 0.
 
         It shares no memory with other objects: a result that is a view, or has another geometry, is
@@ -93,14 +99,16 @@ class ArrayBackend(Protocol):
         """
 
 
-def copied(arrays: ArrayBackend, source: Any, meta: ArrayGeometry) -> Buffer:
+def copied(arrays: ArrayBackend[BufferT], source: object, meta: ArrayGeometry) -> BufferT:
     """A copy of `source` in a new buffer, with the geometry of `meta`."""
     buffer = arrays.allocate(meta.span, meta.dtype)
     arrays.copy(array_over(arrays, buffer, meta), source)
     return buffer
 
 
-def array_over(arrays: ArrayBackend, buffer: Buffer, meta: ArrayGeometry, start: int = 0) -> Array:
+def array_over(
+    arrays: ArrayBackend[BufferT], buffer: BufferT, meta: ArrayGeometry, start: int = 0
+) -> Array:
     """The array with the geometry of `meta` over a buffer, from its element `start` on."""
     return arrays.strided(buffer, meta.dtype, meta.shape, meta.stride, start)
 
@@ -190,7 +198,7 @@ class NumpyArrays:
     """NumPy as an `ArrayBackend`; a buffer is a C-contiguous ndarray, usually of bytes."""
 
     name = "numpy"
-    namespace: Any = np
+    namespace: Namespace = np
 
     def allocate(self, size: int, dtype: DType) -> np.ndarray:
         return np.empty(size * dtype.itemsize, np.uint8)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aotlite.ir.arrays import Array, ArrayGeometry, copied
-from aotlite.ir.arrays.cupy_namespace import Namespace, is_float8, is_negative_zero
+from aotlite.ir.arrays.cupy_namespace import CupyNamespace, is_float8, is_negative_zero
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType, float8_e4m3fn
 from aotlite.ir.errors import DeviceError, OutOfMemoryError, noted
@@ -93,7 +93,7 @@ class CupyArrays:
         self.cupy = cupy
         self.cupyx = cupyx
         self.index = index
-        self.namespace: Any = Namespace(cupy, cupyx)
+        self.namespace = CupyNamespace(cupy, cupyx)
         self._current = cupy.cuda.runtime.getDevice
         self._ndarray = cupy.ndarray
         self._full = cupy.cuda.memory.OutOfMemoryError
@@ -173,7 +173,7 @@ class CupyArrays:
         made = made if sent is kept else made.view(held.dtype)
         return made.reshape(held.shape) if made.shape != held.shape else made
 
-    def host(self, array: Array) -> np.ndarray:
+    def host(self, array: Any) -> np.ndarray:
         """A new array of NumPy with these values; waits for them."""
         found: np.ndarray
         if is_float8(array.dtype):
@@ -182,7 +182,7 @@ class CupyArrays:
         found = self.quiet(array.get)
         return found
 
-    def _from_peer(self, source: Array) -> Array:
+    def _from_peer(self, source: Any) -> Array:
         """A contiguous copy of an array of another device, ordered behind what computes it."""
         cuda = self.cupy.cuda
         there = cuda.Device(source.data.device_id)
@@ -240,7 +240,7 @@ class CupyArrays:
         )
 
     def fresh_function(self, name: str) -> Callable[..., Any] | None:
-        if hasattr(Namespace, name):  # not CuPy's own
+        if hasattr(CupyNamespace, name):  # not CuPy's own
             return None
         function = getattr(self.cupy, name, None)
         return function if isinstance(function, self.cupy.ufunc) else None

@@ -28,7 +28,7 @@ def is_negative_zero(held: np.ndarray) -> bool:
     return not held.ndim and bool(held == 0) and any(held.tobytes())
 
 
-class Namespace:
+class CupyNamespace:
     """Functions of CuPy by their names, and those that are written here."""
 
     def __init__(self, cupy: Any, cupyx: Any) -> None:

@@ -12,9 +12,10 @@ how an op is applied to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
+from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import ArgumentError
 from aotlite.ir.geometry import sizes
@@ -33,20 +34,39 @@ class Operand:
     if TYPE_CHECKING:
         meta: TensorMeta
 
-        def __getattr__(self, name: str) -> Any: ...  # methods derived from the op table
+        # Methods derived from the op table. Of several results each is one, too: a type checker
+        # lets any operand be unpacked.
+        def __getattr__(self, name: str) -> Callable[..., Self]: ...
+        def __iter__(self) -> Iterator[Self]: ...
+        def __len__(self) -> int: ...
+        def __getitem__(self, key: object) -> Self: ...
 
-    def _apply(self, op: Op, args: tuple[Any, ...]) -> Any:
+        # The properties among the composites, and methods that do not return operands.
+        @property
+        def T(self) -> Self: ...
+        @property
+        def mT(self) -> Self: ...
+        @property
+        def H(self) -> Self: ...
+        @property
+        def mH(self) -> Self: ...
+        @property
+        def real(self) -> Self: ...
+        @property
+        def imag(self) -> Self: ...
+
+    def _apply(self, op: Op, args: tuple[object, ...]) -> Any:
         raise TypeError(f"{type(self).__name__} must say how an op is applied to it")
 
-    def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _do(self, name: str, *args: object, **kwargs: object) -> Self:
         op = OPS[name]
         return self._apply(op, op.bind((self, *args), kwargs))
 
-    def _run(self, name: str, *args: Any) -> Any:
+    def _run(self, name: str, *args: object) -> Self:
         """`_do` for arguments that are already canonical."""
         return self._apply(OPS[name], (self, *args))
 
-    def _filled(self, size: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Any:
+    def _filled(self, size: tuple[int, ...], value: object, dtype: DType, device: object) -> Self:
         """A new value filled with a number: for `*_like` and `new_*`."""
         return self._apply(OPS["full"], (size, value, dtype, device))
 
@@ -60,7 +80,7 @@ class Operand:
         return self.meta.dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         return self.meta.device
 
     @property
@@ -117,103 +137,103 @@ class Operand:
         return self.dtype.is_complex
 
     # --- arithmetic operators
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Self:
         return self._do("add", other)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Self:
         return self._do("sub", other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Self:
         return self._do("rsub", other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Self:
         return self._do("mul", other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Self:
         return self._do("div", other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Self:
         return self.reciprocal() * other
 
-    def __pow__(self, exponent: Any) -> Any:
+    def __pow__(self, exponent: object) -> Self:
         return self._do("pow", exponent)
 
-    def __rpow__(self, base: Any) -> Any:
+    def __rpow__(self, base: object) -> Self:
         return self._reflected("pow", base)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Self:
         return self._do("neg")
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Self:
         return self._do("abs")
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: object) -> Self:
         return self._do("matmul", other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: object) -> Self:
         op = OPS["matmul"]
         return self._apply(op, op.bind((other, self), {}))
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Self:
         return self._do("floor_divide", other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Self:
         return self._reflected("floor_divide", other)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Self:
         return self._do("remainder", other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Self:
         return self._reflected("remainder", other)
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> Self:
         return self._do("bitwise_not")
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Self:
         return self._do("bitwise_and", other)
 
     __rand__ = __and__
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Self:
         return self._do("bitwise_or", other)
 
     __ror__ = __or__
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> Self:
         return self._do("bitwise_xor", other)
 
     __rxor__ = __xor__
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: object) -> Self:
         return self._do("bitwise_left_shift", other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: object) -> Self:
         return self._reflected("bitwise_left_shift", other)
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: object) -> Self:
         return self._do("bitwise_right_shift", other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: object) -> Self:
         return self._reflected("bitwise_right_shift", other)
 
-    def _reflected(self, name: str, first: Any) -> Any:
+    def _reflected(self, name: str, first: object) -> Self:
         op = OPS[name]
         return self._apply(op, op.bind((first, self), {}))
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Self:
         return self.positive()
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
         return self._compared("eq", other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
         return self._compared("ne", other)
 
-    def _compared(self, name: str, other: object) -> Any:
+    def _compared(self, name: str, other: object) -> Self:
         """The elementwise comparison; NotImplemented for what cannot be an element (None, a str),
         so that Python compares identities."""
         op = OPS[name]
@@ -225,58 +245,58 @@ class Operand:
             return NotImplemented
         return self._apply(op, args)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Self:
         return self._do("lt", other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Self:
         return self._do("le", other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Self:
         return self._do("gt", other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Self:
         return self._do("ge", other)
 
     __hash__ = object.__hash__
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: object) -> Self:
         return self._do("add_", other)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: object) -> Self:
         return self._do("sub_", other)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: object) -> Self:
         return self._do("mul_", other)
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: object) -> Self:
         return self._do("div_", other)
 
-    def __ifloordiv__(self, other: Any) -> Any:
+    def __ifloordiv__(self, other: object) -> Self:
         return self._do("floor_divide_", other)
 
-    def __imod__(self, other: Any) -> Any:
+    def __imod__(self, other: object) -> Self:
         return self._do("remainder_", other)
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: object) -> Self:
         return self._do("pow_", other)
 
-    def __iand__(self, other: Any) -> Any:
+    def __iand__(self, other: object) -> Self:
         return self._do("bitwise_and_", other)
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: object) -> Self:
         return self._do("bitwise_or_", other)
 
-    def __ixor__(self, other: Any) -> Any:
+    def __ixor__(self, other: object) -> Self:
         return self._do("bitwise_xor_", other)
 
-    def __ilshift__(self, other: Any) -> Any:
+    def __ilshift__(self, other: object) -> Self:
         return self._do("bitwise_left_shift_", other)
 
-    def __irshift__(self, other: Any) -> Any:
+    def __irshift__(self, other: object) -> Self:
         return self._do("bitwise_right_shift_", other)
 
     # --- the inverses of broadcasting and promotion, for gradients
-    def sum_to(self, shape: Sequence[int]) -> Any:
+    def sum_to(self, shape: Sequence[int]) -> Self:
         """The sum over the dimensions that broadcasting from `shape` added or expanded."""
         shape = tuple(shape)
         if sizes.same_shape(self.shape, shape):
@@ -286,7 +306,7 @@ class Operand:
         summed = self._do("sum", (*range(extra), *kept), True)
         return summed._do("view", shape) if extra else summed
 
-    def to_kind(self, dtype: DType) -> Any:
+    def to_kind(self, dtype: DType) -> Self:
         """`to(dtype)` for a gradient: the real part of complex values for a real dtype (TEN-36)."""
         lone = self.is_complex() and not dtype.is_complex
         return (self._do("real") if lone else self).to(dtype)
@@ -312,37 +332,36 @@ def install_method(op: Op) -> None:
 def install_composite(made: Composite) -> None:
     """Gives `Operand` the method or property of a composite."""
     if made.name not in Operand.__dict__:
-        face: Any = face_of(made)
-        if made.is_property:
-            face = property(face, _assigning(made) if made.is_assignable else None)
-        setattr(Operand, made.name, face)
+        face = face_of(made)
+        setter = _assigning(made) if made.is_assignable else None
+        setattr(Operand, made.name, property(face, setter) if made.is_property else face)
 
 
-def _assigning(made: Composite) -> Any:
+def _assigning(made: Composite) -> Callable[[Operand, object], None]:
     """The setter of an assignable property: copies the value into what the property shows."""
 
-    def assign(self: Operand, value: Any) -> None:
+    def assign(self: Operand, value: object) -> None:
         made.function(self).copy_(value)
 
     return assign
 
 
-def _method(op: Op) -> Any:
+def _method(op: Op) -> Callable[..., object]:
     alone = len(op.schema.parameters) == 1
 
-    def method(self: Operand, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Operand, *args: object, **kwargs: object) -> Any:
         if alone and not args and not kwargs:  # nothing to bind
             return self._apply(op, (self,))
         return self._apply(op, op.bind((self, *args), kwargs))
 
     named = results_of(op.schema)
 
-    def naming(self: Operand, *args: Any, **kwargs: Any) -> Any:
+    def naming(self: Operand, *args: object, **kwargs: object) -> Any:
         return named(*method(self, *args, **kwargs))
 
-    def nothing(self: Operand, *args: Any, **kwargs: Any) -> None:
+    def nothing(self: Operand, *args: object, **kwargs: object) -> None:
         method(self, *args, **kwargs)
 
-    face: Any = nothing if not op.schema.returns else method if named is None else naming
+    face = nothing if not op.schema.returns else method if named is None else naming
     described(face, op.name, None, op.schema)
     return face

@@ -22,7 +22,7 @@ from aotlite.ir.geometry.sizes import as_size
 from aotlite.ir.op.host_function import HostFunction
 from aotlite.ir.symbols.symint import SymInt
 
-__all__ = ["PARAMETER_TYPES", "UNFIT", "ParameterType"]
+__all__ = ["PARAMETER_TYPES", "UNFIT", "Number", "ParameterType"]
 
 
 # ------------------------------------------------------------------------------------ conversion
@@ -36,6 +36,9 @@ UNFIT: Final = Unfit.UNFIT
 """The result of a converter for a value of another type. (None is a valid value of some types.)"""
 
 Converter = Callable[[object], object]
+
+Number = int | float | complex
+"""A number in a tensor's place, or a Scalar. A bool is an int, a symbolic size computes as one."""
 
 _INT: Final = frozenset((int,))
 

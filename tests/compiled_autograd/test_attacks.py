@@ -217,7 +217,7 @@ def test_a_hook_changes_what_is_read_later(change: str) -> None:
             if number % 2:
                 return
             if change == "pack":
-                a.grad_fn._raw_saved_other.register_hooks(lambda t: t.clone(), lambda t: t)
+                a.grad_fn._raw_saved_other.register_hooks(lambda t: t.clone(), lambda t: t)  # type: ignore[union-attr]
             else:
                 with al.no_grad():
                     w.t_() if change == "t_" else w.unsqueeze_(0)

@@ -6,12 +6,12 @@ for that, and copies the bytes before they change (copy-on-write). Rules: TEN-1,
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 from weakref import ref
 
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.unsupported import note_refusal
-from aotlite.ir.arrays import Buffer
+from aotlite.ir.arrays import ArrayBuffer
 from aotlite.ir.errors import DeviceError, UnsupportedError, noted
 
 
@@ -51,8 +51,10 @@ class Storage:
         "write_observers",
     )
 
-    def __init__(self, buffer: Buffer, *, writable: bool = True, capture: Any = None) -> None:
-        self.buffer = buffer
+    def __init__(
+        self, buffer: ArrayBuffer | None, *, writable: bool = True, capture: Any = None
+    ) -> None:
+        self.buffer: Any = buffer
         self.version: int = 0 if STATE.grad_mode is not None else NO_COUNT
         self.writable = writable
         self.exported = False
@@ -97,7 +99,7 @@ class Storage:
         self.exported = True  # before the observers are called, which read it
         self.before_write()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """The state for copies and pickles, without observers."""
         if STATE.recorder is not None:
             raise STATE.recorder.refuse("a pickle of a tensor's memory", "make it outside")
@@ -107,7 +109,7 @@ class Storage:
         make, args, (own, slots), *rest = made
         return make, args, (own, {**slots, "write_observers": None}), *rest
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Storage:
+    def __deepcopy__(self, memo: dict[int, object]) -> Storage:
         memo[id(self)] = twin = Storage(self.buffer.copy())  # copies can be written
         return twin
 

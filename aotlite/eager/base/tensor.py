@@ -118,7 +118,9 @@ class Tensor(HostValues):
     _make_wrapper_subclass: ClassVar[Callable[..., Any]]
     """`protocol.make_wrapper_subclass`."""
 
-    if TYPE_CHECKING:  # installed by `tensor_methods`
+    if TYPE_CHECKING:  # installed by `tensor_methods`, or of a wrapper subclass
+
+        def __getattr__(self, name: str) -> Any: ...
         # ops
         def _apply(self, /, op: Op, args: tuple[object, ...]) -> Any: ...
         def _filled(

@@ -66,8 +66,8 @@ def tensor(
         out: Tensor = data.detach().clone().to(there, dtype or data.dtype)
         return out.requires_grad_(requires_grad) if requires_grad else out
     if hasattr(data, "__cuda_array_interface__"):
-        there = shared(data)
-        copied_: Tensor = there.clone().to(there.device if device is None else place, dtype)
+        seen = shared(data)
+        copied_: Tensor = seen.clone().to(seen.device if device is None else place, dtype)
         return copied_.requires_grad_(requires_grad)
     if STATE.recorder is not None and isinstance(data, np.ndarray):
         refuse_subclass(data, "argument 'data' of tensor")

@@ -268,7 +268,7 @@ def test_neighbors_are_combined_before_others() -> None:
 def test_positions_of_equal_extremes_are_the_kernels(name: str) -> None:
     build = Builder(name)
     x = build.placeholder(tensor_meta((50, 6)))
-    made = x._do(name, 1)
+    made: Any = x._do(name, 1)
     graph = build.finish(made if type(made) is tuple else [made])
     values = np.array([1, 2, np.nan, np.inf], np.float32)
     array = np.random.default_rng(0).choice(values, (50, 6), p=[0.5, 0.3, 0.1, 0.1])

@@ -10,6 +10,7 @@ import itertools
 import math
 import operator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -165,7 +166,7 @@ class ListArrays:
     """An `ArrayBackend` in pure Python."""
 
     name = "lists"
-    namespace = NAMESPACE
+    namespace: Any = NAMESPACE
 
     def allocate(self, size, dtype):
         return Memory([None] * size, dtype.itemsize)

@@ -160,7 +160,8 @@ def addresses(tensor: Tensor) -> np.ndarray:
 
 def memory(tensor: Tensor) -> np.ndarray:
     """The bytes of the tensor's whole storage."""
-    buffer: np.ndarray = tensor.storage.buffer
+    buffer = tensor.storage.buffer
+    assert isinstance(buffer, np.ndarray)
     return (
         buffer.reshape(-1).view(np.uint8)
         if buffer.flags.c_contiguous
