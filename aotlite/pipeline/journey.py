@@ -45,11 +45,12 @@ from aotlite.stages import NAMES
 from aotlite.stages.records.backward.joint import Joint
 from aotlite.stages.records.backward.partition import Partition
 from aotlite.stages.records.capture import Captured
+from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
 from aotlite.stages.s1_capture import abandon, capture
 from aotlite.stages.s2_analyze import analyze
 from aotlite.stages.s2_analyze.subclass_parts import with_parts
-from aotlite.stages.s3_convention import Convention, convention
+from aotlite.stages.s3_convention import convention
 from aotlite.stages.s3_convention.synthetic_bases import with_bases
 from aotlite.stages.s4_joint import joint
 from aotlite.stages.s4_joint.backward_mutations import widened
@@ -133,10 +134,7 @@ def _compiled(captured: Captured, request: Request, compilation: Compilation) ->
             name=request.name,
             number=compilation.number,
             meta=meta,
-            inputs=calling.inputs,
-            bases=calling.bases,
-            consumed=calling.consumed,
-            sets_generator=calling.sets_generator,
+            convention=calling,
             forward=partition.forward,
             run=run,
             fast_paths=options.fast_paths,

@@ -23,6 +23,7 @@ from aotlite.ir.graph.verify import verify
 from aotlite.pipeline.checks.verification import StageRunner
 from aotlite.pipeline.options import Observer, Options
 from aotlite.stages.records.backward.partition import Partition
+from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.explain_text import (
     explain_convention,
     explain_copies,
@@ -30,7 +31,6 @@ from aotlite.stages.records.metadata.explain_text import (
     explain_partition,
 )
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.s3_convention import Convention
 
 if TYPE_CHECKING:
     from aotlite.ir.filesystem import atomic_files

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
+from optree import PyTreeSpec
 
+from aotlite.backends.calling_convention import Run
 from aotlite.ir.graph import Graph
+from aotlite.stages.records.convention import Convention
 from aotlite.stages.records.metadata.function_meta import FunctionMeta
-from aotlite.stages.records.synthetic_base import BaseInput
 from aotlite.stages.s10_runtime.backward.plan import BackwardPlan
 from aotlite.stages.s10_runtime.guards.guard_sources import GuardedValues
 
@@ -21,17 +21,11 @@ class RuntimePlan:
     number: int
     """The number of the compilation (GEN-9)."""
     meta: FunctionMeta
-    inputs: tuple[Any, ...]
-    """The roles of the forward's inputs, in order."""
-    bases: tuple[BaseInput, ...]
-    consumed: int
-    """The offsets of the generator that one call consumes (RNG-4)."""
-    sets_generator: bool
-    """The graph returns the generator's state after a call (RNG-6)."""
+    convention: Convention
     forward: Graph
-    run: Any
+    run: Run
     fast_paths: bool
     """False selects the general code, which does the same more slowly."""
     backward: BackwardPlan | None
-    result_spec: Any
+    result_spec: PyTreeSpec | None
     guarded_values: GuardedValues

@@ -8,7 +8,7 @@ Rules: SUB-3..SUB-8, SUB-21, TAN-4, TAN-5. Spec: `specs/s10_runtime.md`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -63,6 +63,15 @@ class SubclassWriter:
 
     source: FunctionSource
     count: int = 0
+
+    def made_of(self, wrapping: SubclassMeta, part: Callable[[SubclassMeta, Role], str]) -> str:
+        """Adds the lines that make a wrapper, the inner ones first; returns its variable.
+        `part` gives the variable of a dense part of a wrapper, by its role."""
+        parts = [
+            part(wrapping, of) if inner is None else self.made_of(inner, part)
+            for _, of, inner in wrapping.parts
+        ]
+        return self.made(wrapping, parts)
 
     def made(self, wrapping: SubclassMeta, parts: list[str]) -> str:
         """Adds the lines that make a wrapper from these variables; returns its variable (SUB-5)."""

@@ -210,16 +210,9 @@ class _Writer(BackwardWriter):
 
     def _whole(self, writer: SubclassWriter, role: Output, names: Mapping[Any, str]) -> str:
         wrapping = self.order.subclass_metas.get(role)
-        return names[role] if wrapping is None else _made(writer, wrapping, names)
-
-
-def _made(writer: SubclassWriter, wrapping: SubclassMeta, names: Mapping[Any, str]) -> str:
-    """Adds the lines that make a wrapper from these variables; returns its variable."""
-    parts = [
-        names[of] if inner is None else _made(writer, inner, names)
-        for _, of, inner in wrapping.parts
-    ]
-    return writer.made(wrapping, parts)
+        return (
+            names[role] if wrapping is None else writer.made_of(wrapping, lambda _, of: names[of])
+        )
 
 
 # ------------------------------------------------------------------------------------- refusal

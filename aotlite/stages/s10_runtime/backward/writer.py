@@ -225,6 +225,11 @@ class BackwardWriter:
         roles = [role.of for role, _ in self.graph.outputs_with(Gradient)]
         by_role = dict(zip(roles, zip(names, metas, strict=True), strict=True))
         writer = SubclassWriter(self.source)
+
+        def dense_part_of(wrapping: SubclassMeta, of: Role) -> str:
+            name, meta = by_role[of]
+            return self._dense_part(name, meta, wrapping.layouts[of])
+
         found = []
         for source, _ in self.plan.gradients:
             wrapping = self.plan.facts.subclass_metas.get(Gradient(source))
@@ -233,17 +238,8 @@ class BackwardWriter:
             elif all(by_role[of][1] is None for _, of in wrapping.leaves()):
                 found.append("None")
             else:
-                found.append(self._whole_gradient(writer, wrapping, by_role))
+                found.append(writer.made_of(wrapping, dense_part_of))
         return f"[{', '.join(found)}]"
-
-    def _whole_gradient(self, writer: SubclassWriter, wrapping: SubclassMeta, by_role: Any) -> str:
-        parts = [
-            self._dense_part(by_role[of][0], by_role[of][1], wrapping.layouts[of])
-            if inner is None
-            else self._whole_gradient(writer, inner, by_role)
-            for _, of, inner in wrapping.parts
-        ]
-        return writer.made(wrapping, parts)
 
     def _dense_part(self, name: str, meta: TensorMeta | None, expected: TensorMeta) -> str:
         """The variable of a part's gradient; zeros if none reaches this part, but other ones."""

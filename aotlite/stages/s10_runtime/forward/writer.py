@@ -78,8 +78,9 @@ class EntryWriter:
         self.tensors = plan.guarded_values.tensors()
         self.written = [each for each in plan.meta.inputs if each.writes]
         self.variables = Variables([""] * len(plan.meta.outputs))
-        consumed = None if plan.sets_generator else plan.consumed
-        self.draws = RngWriter(source, reads=Seed() in plan.inputs, consumed=consumed)
+        calling = self.convention = plan.convention
+        consumed = None if calling.sets_generator else calling.consumed
+        self.draws = RngWriter(source, reads=Seed() in calling.inputs, consumed=consumed)
         self.leaders: dict[Any, InputRole] = {
             family.role: family.through for family in plan.meta.families
         }
@@ -174,14 +175,14 @@ class EntryWriter:
 
     # --- the forward
     def _run(self) -> None:
-        plan, source = self.plan, self.source
+        plan, calling, source = self.plan, self.convention, self.source
         source.scope["run"] = plan.run
-        inputs = InputTexts(source, {base.role: base for base in plan.bases}, self.tensors)
-        roles = [role for role in plan.inputs if not isinstance(role, (Seed, Offset))]
+        inputs = InputTexts(source, {base.role: base for base in calling.bases}, self.tensors)
+        roles = [role for role in calling.inputs if not isinstance(role, (Seed, Offset))]
         many = None if self.draws.reads else self._many(inputs, roles)
         values = [] if many else self._values(inputs, roles)
         self.draws.begin()
-        values += self._draw_inputs(len(plan.inputs) - 2)
+        values += self._draw_inputs(len(calling.inputs) - 2)
         given = many or f"[{', '.join(values)}]"
         call = self._run_call(inputs, roles, given)
         names = self._outputs()
@@ -194,7 +195,7 @@ class EntryWriter:
         source.add_call(plan.run, line, *self.draws.on_error())
         if many_names:
             source.add(f"{listed(names)} = saved[:{len(names)}]", f"del saved[:{len(names)}]")
-        if plan.sets_generator:
+        if calling.sets_generator:
             self.draws.end(*map(self.variables.returned, (NextSeed(), NextOffset())))
 
     def _run_call(self, inputs: InputTexts, roles: list[Any], given: str) -> str:

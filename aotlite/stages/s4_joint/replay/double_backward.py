@@ -336,18 +336,15 @@ class _Order:
         return ""
 
     def _taped(self, inputs: tuple[Node, ...], second: TapeRecording) -> KeptTape:
-        return KeptTape(
-            self.recorder,
-            self.kept_tape.name,
-            tuple(self.recorder.nodes),
-            inputs,
-            tuple(second.sources),
-            starts_of(second.roots),
-            self.owners,
-            self.kept_tape.wrapped,
-            self.memory,
-            self.kept_tape.order + 1,
-            self.kept_tape.higher_order_inputs,
+        return attrs.evolve(
+            self.kept_tape,
+            nodes=tuple(self.recorder.nodes),
+            inputs=inputs,
+            sources=tuple(second.sources),
+            starts=starts_of(second.roots),
+            owners=self.owners,
+            memory=self.memory,
+            order=self.kept_tape.order + 1,
         )
 
     # --- the backward itself
