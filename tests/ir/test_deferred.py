@@ -48,12 +48,12 @@ def test_a_module_that_is_absent_raises_at_its_first_use():
 
 def imported(body: list[ast.stmt]) -> dict[str, str]:
     """Modules by the names that these imports give them."""
-    return {
-        alias.asname or alias.name: f"{statement.module}.{alias.name}"
-        for statement in body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-    }
+    found = {}
+    for statement in body:
+        for alias in getattr(statement, "names", ()):
+            within = f"{statement.module}." if isinstance(statement, ast.ImportFrom) else ""
+            found[alias.asname or alias.name] = within + alias.name
+    return found
 
 
 def deferrals(source: str) -> list[tuple[str, str, str | None]]:

@@ -28,7 +28,7 @@ from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.new_tensors import tensor_on
 from aotlite.eager.base.tape.hooks import RemovableHandle
 from aotlite.eager.base.tape.node import Edge, TapeNode, next_sequence
-from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep
+from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, PartStep, ViewChain, ViewStep
 from aotlite.eager.base.tape.view_root import CreationKind
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import ArgumentError, noted
@@ -37,8 +37,9 @@ from aotlite.ir.ops.views.view_ops import AS_STRIDED, DETACH
 from aotlite.stages.records.call_effects import HookPlace, RegisteredHook
 from aotlite.stages.records.metadata.function_facts import Alias, OutputMeta, ViewFacts
 
-Detached = dict[int, Tensor]
-"""The detached aliases made so far, by their `detach` step: views of one alias are one family."""
+Detached = dict[object, Tensor]
+"""The detached aliases made so far, by their `detach` step: views of one alias are one family. And
+the results of multi-output views, by view and place: they share a tape node."""
 
 
 def read_only(place: str) -> Exception:
@@ -150,6 +151,8 @@ def is_simple(view: ViewFacts) -> bool:
     """Whether `plain_view` or `linked_view` can rebuild a view: its steps are relative to its
     source, and no write came between them.
     """
+    if view.requires_grad and view.under_grad and any(type(s) is PartStep for s in view.chain):
+        return False  # results of one multi-output view share a tape node
     return not (_is_special(view) or any(map(_stands_apart, view.chain)))
 
 
@@ -294,10 +297,21 @@ def _replayed(source: Tensor, chain: Iterable[ViewStep], detached: Detached) -> 
     """`source` seen through the chain."""
     out = source
     for step in chain:
-        if not step.op.cuts_history:
+        if type(step) is PartStep:
+            out = _part(out, step, detached)
+        elif not step.op.cuts_history:
             out = out._apply(step.op, (out, *step.args))
         elif id(step) in detached:
             out = detached[id(step)]
         else:
             out = detached[id(step)] = out._apply(step.op, (out, *step.args))
     return out
+
+
+def _part(source: Tensor, step: PartStep, made: Detached) -> Tensor:
+    """One result of a multi-output view of `source`, whose tape node is that of the others."""
+    whole = id(step.parts), STATE.grad_mode
+    if (whole, step.index) not in made:
+        results = source._apply(step.parts.op, (source, *step.parts.args))
+        made.update({(whole, index): result for index, result in enumerate(results)})
+    return made[whole, step.index]

@@ -195,3 +195,22 @@ def test_absent_parts_are_one_tensor_of_zeros():
     graph = without_tangents(compiled.backward_graph, absent, {Primal(0)})
     names = ["cos", "mul", "cos", "mul", "full", "stack"]
     assert names == [node.target.name for node in graph.calls]
+
+
+@pytest.mark.rules("RT-6")
+@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("source", ["argument", "intermediate", "view"])
+def test_results_that_are_parts_have_eagers_tape_node(way, source):
+    """One node for all results of one call, another for those of a second call."""
+
+    def function(x):
+        x = {"argument": x, "intermediate": x * 2, "view": x.t()}[source]
+        first, second = WAYS[way](x, 0), WAYS[way](x, 0)
+        return first[0], first[-1], second[0], first[0].unsqueeze(0)
+
+    def names(results):
+        nodes = [each.grad_fn for each in results]
+        return [node.name() for node in nodes], [[a is b for a in nodes] for b in nodes]
+
+    leaf = al.ones(4, 3).requires_grad_()
+    assert names(function(leaf)) == names(al.compile(function)(leaf))

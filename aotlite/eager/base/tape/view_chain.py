@@ -13,7 +13,7 @@ import attrs
 
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.meta import TensorMeta
-from aotlite.ir.op import ViewOp
+from aotlite.ir.op import MultiViewOp, ViewOp
 from aotlite.ir.symbols.assumption import concrete
 
 
@@ -33,6 +33,30 @@ class ViewStep:
         """The step with its symbols replaced by these values, by name."""
         operand, result = self.operand.concrete(values), self.result.concrete(values)
         return ViewStep(self.op, concrete(self.args, values), operand, result)
+
+
+@attrs.frozen(eq=False)
+class Parts:
+    """One call of a multi-output view: all steps of its results have the same record."""
+
+    op: MultiViewOp
+    args: tuple[Any, ...]
+    """The arguments after the operand."""
+
+
+@attrs.define(eq=False, repr=False)
+class PartStep(ViewStep):
+    """The step of one result of a multi-output view: whoever replays it with its history replays
+    the whole call, since its results share a tape node."""
+
+    parts: Parts
+    index: int
+    """Its place among the results."""
+
+    def at(self, values: Mapping[str, int]) -> PartStep:
+        step = super().at(values)
+        parts = Parts(self.parts.op, concrete(self.parts.args, values))
+        return PartStep(step.op, step.args, step.operand, step.result, parts, self.index)
 
 
 class ViewChain:

@@ -7,7 +7,14 @@ from typing import Any
 
 import attrs
 
-from aotlite.eager.base.tape.view_chain import EMPTY_CHAIN, ViewChain, ViewStep, chain_of
+from aotlite.eager.base.tape.view_chain import (
+    EMPTY_CHAIN,
+    Parts,
+    PartStep,
+    ViewChain,
+    ViewStep,
+    chain_of,
+)
 from aotlite.ir.geometry.overlap import Geometry
 from aotlite.ir.graph import Graph, Node
 from aotlite.ir.meta import TensorMeta
@@ -44,10 +51,12 @@ class AsStridedOrigin:
 class ViewAnalysis:
     """The `ViewOf` of every node of an imperative graph; made lazily for pure results."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_parts", "_seen")
 
     def __init__(self, graph: Graph) -> None:
         self._seen: dict[Node, ViewOf] = {}
+        self._parts: dict[Node, Parts] = {}
+        """The record of each multi-output view."""
         for node in graph.nodes:
             if type(node.target) is not PureOp and node.op == "call":
                 self._seen[node] = self._view_of(node)
@@ -67,10 +76,19 @@ class ViewAnalysis:
         if isinstance(op, GeometryOp):
             return _moved(self, op, node)
         if op is GETITEM and isinstance(node.args[0].target, MultiViewOp):
-            whole = node.args[0]
-            view, rest = whole.target.parts(whole.args)[node.args[1]]
-            return _extended(self[whole.args[0]], view, (whole.args[0], *rest), node, node)
+            return self._part_of(node, *node.args)
         return _fresh(node)
+
+    def _part_of(self, node: Node, whole: Node, index: int) -> ViewOf:
+        """The view that is result `index` of the multi-output view `whole`."""
+        source, *others = whole.args
+        view, rest = whole.target.parts(whole.args)[index]
+        before = self[source]
+        found = _extended(before, view, (source, *rest), node, node)
+        parts = self._parts.setdefault(whole, Parts(whole.target, tuple(others)))
+        last = found.chain[-1]
+        step = PartStep(last.op, last.args, last.operand, last.result, parts, index)
+        return attrs.evolve(found, chain=before.chain.then(step))
 
 
 def is_through_hidden_alias(chain: ViewChain) -> bool:
