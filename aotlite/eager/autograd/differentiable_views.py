@@ -25,7 +25,7 @@ from aotlite.eager.autograd.nodes.op_nodes import OpNode, calls_of, new_call, ne
 from aotlite.eager.autograd.nodes.retained_grads import move_retained
 from aotlite.eager.base.modes import STATE
 from aotlite.eager.base.tape.node import Edge
-from aotlite.eager.base.tape.view_chain import ViewStep
+from aotlite.eager.base.tape.view_chain import PartStep, ViewStep
 from aotlite.eager.base.tape.view_root import RESTRICTED, CreationKind, ViewRoot
 from aotlite.eager.base.tensor import Tensor
 from aotlite.ir.errors import AutogradError, GraphError, noted
@@ -239,13 +239,31 @@ def node_of_parts(
 ) -> OpNode | None:
     """The tape node of all results of a multi-output view, which joins their gradients; None if
     the operand requires no grad. A view whose history is made anew has a node of its own."""
-    if not STATE.grad_mode or type(base.storage.version) is not int:
+    if op.vjp is None or not STATE.grad_mode or type(base.storage.version) is not int:
         return None
     edge = edge_of(base)
-    if edge is None or op.vjp is None:
+    if edge is None and not base.requires_grad:
         return None
-    calls = calls_of(op, (base.meta, *rest))
-    return new_node(new_call(op, op.vjp, calls, (0,), results), (base, *rest), (edge,))
+    return _parts_node(op, (base.meta, *rest), results, edge)
+
+
+def dead_end(step: ViewStep) -> Edge:
+    """The edge of a view whose gradient goes nowhere (TEN-21)."""
+    if type(step) is not PartStep or step.parts.op.vjp is None:
+        return view_node(step, None), 0
+    key = (step.operand, *step.parts.args)
+    views = step.parts.op.result_for(key)
+    metas = [view.result_for((step.operand, *rest))[0] for view, rest in views]
+    return _parts_node(step.parts.op, key, tuple(metas), None), step.index
+
+
+def _parts_node(
+    op: MultiViewOp, key: tuple[Any, ...], results: tuple[TensorMeta, ...], edge: Edge | None
+) -> OpNode:
+    assert op.vjp is not None
+    needed, edges = ((), ()) if edge is None else ((0,), (edge,))
+    call = new_call(op, op.vjp, calls_of(op, key), needed, results)
+    return new_node(call, (None, *key[1:]), edges)
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:

@@ -15,6 +15,7 @@ import attrs
 from aotlite.backends.calling_convention import array_of
 from aotlite.eager.autograd.differentiable_views import (
     accumulator,
+    dead_end,
     edge_of,
     follow_base,
     root_of,
@@ -255,7 +256,7 @@ def rebuilt(source: Tensor, view: ViewFacts, detached: Detached) -> Tensor:
         out._kind = origin._kind if kind in (None, CreationKind.LEAF_VIEW) else kind
     if kind is not None and kind is not CreationKind.LEAF_VIEW and out._root is not None:
         if view.is_dead_end or view.keeps_node:
-            out._node, out._index = view_node(view.chain[-1], None), 0
+            out._node, out._index = dead_end(view.chain[-1])
         if view.stale:
             out._seen = -1
     if view.follows_base and not (view.stale or view.is_leaf):
