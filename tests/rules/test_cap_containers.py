@@ -266,3 +266,25 @@ def _tensors(value: Any) -> Iterator[Any]:
         if isinstance(part, al.Tensor):
             yield part
         yield from _tensors(part)
+
+
+def test_what_a_custom_backward_changes_is_not_guarded():
+    """As what the function itself changes (CAP-14): each compiled call finds it as it was left."""
+    names = {"forward": 1}
+
+    class Noting(al.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            names.setdefault("backward", 2)
+            return grad * 2
+
+    compiled = al.compile(lambda x: Noting.apply(x))
+    for _ in range(2):
+        x = al.ones(2).requires_grad_()
+        compiled(x).sum().backward()
+        assert [2.0, 2.0] == x.grad.tolist()
+    assert 1 == len(compiled.entries)

@@ -244,26 +244,20 @@ def node_of_parts(
     edge = edge_of(base)
     if edge is None and not base.requires_grad:
         return None
-    return _parts_node(op, (base.meta, *rest), results, edge)
+    needed, edges = ((), ()) if edge is None else ((0,), (edge,))
+    calls = calls_of(op, (base.meta, *rest))
+    return new_node(new_call(op, op.vjp, calls, needed, results), (base, *rest), edges)
 
 
 def dead_end(step: ViewStep) -> Edge:
     """The edge of a view whose gradient goes nowhere (TEN-21)."""
-    if type(step) is not PartStep or step.parts.op.vjp is None:
+    vjp = step.parts.op.vjp if type(step) is PartStep else None
+    if type(step) is not PartStep or vjp is None:
         return view_node(step, None), 0
-    key = (step.operand, *step.parts.args)
-    views = step.parts.op.result_for(key)
-    metas = [view.result_for((step.operand, *rest))[0] for view, rest in views]
-    return _parts_node(step.parts.op, key, tuple(metas), None), step.index
-
-
-def _parts_node(
-    op: MultiViewOp, key: tuple[Any, ...], results: tuple[TensorMeta, ...], edge: Edge | None
-) -> OpNode:
-    assert op.vjp is not None
-    needed, edges = ((), ()) if edge is None else ((0,), (edge,))
-    call = new_call(op, op.vjp, calls_of(op, key), needed, results)
-    return new_node(call, (None, *key[1:]), edges)
+    op, key = step.parts.op, (step.operand, *step.parts.args)
+    metas = [view.result_for((step.operand, *rest))[0] for view, rest in op.result_for(key)]
+    call = new_call(op, vjp, calls_of(op, key), (), tuple(metas))
+    return new_node(call, (), ()), step.index
 
 
 def edges_of(vjp: Vjp, args: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[Any, ...]] | None:

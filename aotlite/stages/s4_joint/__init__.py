@@ -73,6 +73,8 @@ def _backward(recording: UserCodeRecording, results: JointResults) -> _Backward:
         wrappings[Tangent(result)] = tangent.wrapping
         recording.roots.append((result, edge, tangent.tensor))
     gradients, made = recorded_gradients(recording)
+    if recording.user_code:
+        recorder.guard_surroundings()  # users' backwards may change what the function can reach
     gradients += recorder.hooks.gradients()
     with in_phase(recorder, Phase.BACKWARD):
         gradients += recorder.streams.outputs(Phase.BACKWARD)

@@ -104,7 +104,7 @@ def with_formula(change: Callable[[Formula], Formula], position: int = 0) -> Cha
         formulas = {**op.vjp.formulas, position: change(op.vjp.formulas[position])}
         return attrs.evolve(op, vjp=Vjp(formulas))
 
-    return lambda op: inside(op, changed)
+    return lambda op: changed(op) if isinstance(op, MultiViewOp) else inside(op, changed)
 
 
 def with_formulas(**formulas: Any) -> Change:

@@ -154,6 +154,7 @@ plant(
     "the last part is lost",
     lambda op: attrs.evolve(op, rule=lambda *key: op.rule(*key)[:-1] or op.rule(*key)),
     *("split", "unbind"),
+    also=("L2", "L8"),  # its gradient is not joined to that of the others
 )
 
 

@@ -14,7 +14,11 @@ from tests.laws.helpers.planting import Change, plant, with_formula, with_formul
 
 # ------------------------------------------------------------------------------- L2: the gradient
 def _negated(formula: Formula) -> Formula:
-    return Formula(lambda *values: -formula.function(*values), formula.sources)
+    def function(*values: Any) -> Any:
+        grad = formula.function(*values)
+        return None if grad is None else -grad
+
+    return Formula(function, formula.sources)
 
 
 plant(
@@ -94,7 +98,8 @@ plant(
 )
 plant("L7", "a result is saved for nothing", _surplus(Source.RESULT), "mul", "sum", "mul_")
 # The history of a view is made without its operand: there is nothing to read in the backward.
-plant("L7", "a view saves its operand", SURPLUS, "select", "split", "transpose_", also=("L2", "L8"))
+plant("L7", "a view saves its operand", SURPLUS, "select", "transpose_", also=("L2", "L8"))
+plant("L7", "a view of several results saves its operand", SURPLUS, "split")
 plant(
     "L7",
     "the index is kept and not saved",
@@ -119,11 +124,17 @@ plant("L7", "the places are kept and not saved", _from_a_kept_result, "max_dim")
 
 # ---------------------------------------------------------------------------------- L8: linearity
 def _clipped(formula: Formula) -> Formula:
+    def clipped(source: Source, value: Any) -> Any:
+        match source:
+            case Source.GRAD:
+                return value.clamp(-8.0, 8.0)
+            case Source.GRADS_OR_NONE:
+                return [None if each is None else each.clamp(-8.0, 8.0) for each in value]
+        return value
+
     def function(*values: Any) -> Any:
         pairs = zip(formula.sources, values, strict=True)
-        return formula.function(
-            *[v.clamp(-8.0, 8.0) if source[0] is Source.GRAD else v for source, v in pairs]
-        )
+        return formula.function(*[clipped(source, value) for (source, *_), value in pairs])
 
     return Formula(function, formula.sources)
 

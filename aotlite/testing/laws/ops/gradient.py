@@ -215,17 +215,18 @@ def saved_is_what_the_vjp_reads(op: Op, samples: Samples) -> None:
             _check_versions(op, sample, only)
 
 
-def _views(op: Op, samples: Samples) -> Iterator[ViewOp]:
+def _views(op: Op, samples: Samples) -> Iterator[ViewOp | MultiViewOp]:
     match op:
         case ViewOp():
             yield op
         case GeometryOp():
             yield op.view
         case MultiViewOp():
+            yield op
             yield from (view for s in samples[:1] for view, _ in op.parts(bound(op, s)))
 
 
-def _check_reads_geometry_only(view: ViewOp) -> None:
+def _check_reads_geometry_only(view: ViewOp | MultiViewOp) -> None:
     """Checks that a view's gradient reads geometry alone, of which its history is made (TEN-3)."""
     for formula in () if view.vjp is None else view.vjp.formulas.values():
         read = formula.reads(Source.OPERAND) + formula.reads(Source.RESULT)
