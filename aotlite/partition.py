@@ -23,13 +23,12 @@ __all__ = [
 
 
 def min_cut_rematerialization_partition(
-    graph: Graph, *, solver: Solver | str = "push_relabel"
+    graph: Graph, *, solver: Solver | str = "boykov_kolmogorov"
 ) -> Partition:
     """The partition that moves the fewest bytes: the backward recomputes cheap values (PART-14).
 
-    `solver` computes the cut: `push_relabel` of aotlite, the name of a networkx algorithm, or a
-    function that takes a networkx.DiGraph, its source and its sink, and returns what
-    `networkx.minimum_cut` does.
+    `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
+    source and its sink, and returns what `networkx.minimum_cut` does.
 
     >>> import aotlite as al
     >>> def loss(x, w):

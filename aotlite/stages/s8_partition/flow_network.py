@@ -1,22 +1,13 @@
-"""Minimum cuts of flow networks, by the push-relabel algorithm or by a solver of the user's.
+"""Minimum cuts of flow networks: exact reductions first (`flow_reductions.py`), then a solver.
 
-Knows numbers only, no graphs: `recompute_costs.py` makes the network, `flow_reductions.py` makes it
-smaller first. Spec: `specs/s8_mincut.md`.
-
-Note [Push-relabel]
-Vertices may hold an excess: more flow enters than leaves. The height of a vertex is a lower bound
-of its distance to the sink over edges with room left. A vertex with an excess pushes it along edges
-that lead one step down; where none is left, its height grows. An excess that no edge takes to the
-sink stays where it is, since only the cut is asked for. Heights become exact distances again
-whenever that is paid for by the work done since (A. V. Goldberg and R. E. Tarjan 1988; B. V.
-Cherkassky and A. V. Goldberg 1997). networkx has the algorithm, too, but its import takes longer
-than the rest of a compilation.
+Most networks are solved by the reductions alone. That matters since importing networkx takes longer
+than the rest of a compilation. Knows numbers only, no graphs: `recompute_costs.py` makes the
+network. Spec: `specs/s8_mincut.md`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -27,16 +18,19 @@ from aotlite.stages.s8_partition.flow_reductions import (
     SOURCE,
     UNLIMITED,
     Capacity,
+    Edges,
+    Link,
     ReducedNetwork,
+    Tree,
     Vertex,
+    cut_by_a_path,
+    cut_by_trying,
     leaves,
     reduced,
 )
 
 Solver = Callable[[Any, Vertex, Vertex], tuple[Any, tuple[Any, Any]]]
 """(networkx.DiGraph, source, sink) to (value of the cut, (source side, sink side))."""
-BUILT_IN = "push_relabel"
-"""The name of the solver that is used where the user names none: `push_relabel` of this file."""
 ALGORITHMS = (
     "boykov_kolmogorov",
     "dinitz",
@@ -45,32 +39,33 @@ ALGORITHMS = (
     "shortest_augmenting_path",
 )
 """The names of networkx algorithms that `solver=` accepts."""
-Link = tuple[Vertex, Vertex, Capacity]
-"""(from, to, capacity)."""
 
 
 @attrs.frozen
 class FlowCut:
-    """A minimum cut: its weight, the values to save, and the number of edges of the network."""
+    """A minimum cut: its weight, the values to save, and the edges that a solver was given."""
 
     weight: Capacity
     values: tuple[int, ...]
     edges: int
 
 
-def minimum_cut(network: ReducedNetwork, solver: Solver | str = BUILT_IN) -> FlowCut:
+def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -> FlowCut:
     """The minimum cut; among several the one nearest to the sink, as networkx returns it.
 
     A cut of finite weight has to exist: check with `unlimited_path`.
     """
     into = reduced(network)
-    links = [(o, v, capacity) for v, edges in into.items() for o, (capacity, _) in edges.items()]
-    near = push_relabel(links) if solver == BUILT_IN else _solved(links, solver)
-    cut = [into[v][o] for o, v, _ in links if o in near and v not in near]
+    fixed = into[SINK].pop(SOURCE, None)
+    cut = [] if fixed is None else [fixed]
+    edges = 0
+    if any(into.values()):
+        more, edges = _solved(into, solver)
+        cut += more
     values = {value for _, tree in cut for value in leaves(tree)}
     if not all(network.capacities[i] for i in values):
         values = _needed(network, values)
-    return FlowCut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), len(links))
+    return FlowCut(sum(capacity for capacity, _ in cut), tuple(sorted(values)), edges)
 
 
 def _needed(network: ReducedNetwork, values: set[int]) -> set[int]:
@@ -110,110 +105,82 @@ def _backwards(i: int | None, before: dict[int, int | None]) -> Iterator[int]:
         i = before[i]
 
 
-# ---------------------------------------------------------------------------------- push-relabel
-def push_relabel(links: Sequence[Link]) -> set[Vertex]:
-    """The source's side of the minimum cut nearest to the sink. See Note [Push-relabel].
+# --------------------------------------------------------------------------------------- solving
+Pair = tuple[Vertex, Vertex]
+"""An edge as (from, to)."""
+Shape = tuple[Link, ...]
+"""The edges of a component, with vertices renumbered in order of appearance."""
 
-    >>> sorted(push_relabel([("source", 0, 3), (0, 1, 5), (1, "sink", 3)]), key=str)
-    [0, 1, 'source']
+
+def _solved(
+    into: dict[Vertex, Edges], solver: Solver | str
+) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of a minimum cut, and the number of edges that a solver was given.
+
+    Components that only source and sink connect are solved one by one. Components of equal shape,
+    such as the layers of a model, are solved once.
     """
-    residual = _Residual(links)
-    unpaid = 0
-    while residual.active:
-        unpaid += residual.discharge(residual.active.popleft())
-        if unpaid > 4 * len(links):
-            residual.measure()
-            unpaid = 0
-    residual.measure()
-    limit = residual.limit
-    return {v for v, i in residual.numbers.items() if residual.height[i] == limit}
+    known: dict[Shape, tuple[list[int], int]] = {}
+    cut, asked = [], 0
+    for part in _parts(into):
+        shape = _shape(into, part)
+        if shape not in known:
+            found = cut_by_a_path(shape)
+            if found is None and solver in ALGORITHMS:
+                found = cut_by_trying(shape)
+            known[shape] = (_cut_of(shape, solver), len(shape)) if found is None else (found, 0)
+        places, edges = known[shape]
+        cut += [into[vertex][origin] for origin, vertex in map(part.__getitem__, places)]
+        asked += edges
+    return cut, asked
 
 
-class _Residual:
-    """Excesses, heights, and the edges with the room left in them.
-
-    Vertices are numbered. Edge 2k is link number k, edge 2k + 1 takes its flow back.
-    """
-
-    def __init__(self, links: Sequence[Link]) -> None:
-        self.numbers: dict[Vertex, int] = {SINK: 0, SOURCE: 1}
-        for origin, vertex, _ in links:
-            self.numbers.setdefault(origin, len(self.numbers))
-            self.numbers.setdefault(vertex, len(self.numbers))
-        self.limit = len(self.numbers)
-        """The height of the source, and of vertices from which nothing reaches the sink."""
-        self.heads: list[int] = []
-        self.room: list[int] = []
-        self.leaving: list[list[int]] = [[] for _ in self.numbers]
-        """The edges out of each vertex."""
-        endless = 1 + sum(int(capacity) for _, _, capacity in links if capacity != UNLIMITED)
-        for origin, vertex, capacity in links:
-            ends = self.numbers[origin], self.numbers[vertex]
-            for end in ends:
-                self.leaving[end].append(len(self.heads))
-                self.heads.append(sum(ends) - end)
-            self.room += (endless if capacity == UNLIMITED else int(capacity), 0)
-        self.excess = [0] * self.limit
-        self.active: deque[int] = deque()
-        """Vertices with an excess that may reach the sink."""
-        self.measure()
-        for edge in self.leaving[1]:
-            self.push(edge, 1, self.room[edge])
-
-    def measure(self) -> None:
-        """Makes all heights exact: the distances to the sink, not through the source."""
-        height, room, heads, limit = [self.limit] * self.limit, self.room, self.heads, self.limit
-        height[0] = 0
-        near = [0]
-        for vertex in near:
-            above = height[vertex] + 1
-            for edge in self.leaving[vertex]:
-                other = heads[edge]
-                if height[other] == limit and other != 1 and room[edge ^ 1]:
-                    height[other] = above
-                    near.append(other)
-        self.height = height
-
-    def push(self, edge: int, vertex: int, amount: int) -> None:
-        other, excess = self.heads[edge], self.excess
-        if amount and not excess[other] and other > 1:
-            self.active.append(other)
-        excess[vertex] -= amount
-        excess[other] += amount
-        self.room[edge] -= amount
-        self.room[edge ^ 1] += amount
-
-    def discharge(self, vertex: int) -> int:
-        """Pushes the excess of a vertex on, while it may reach the sink; the edges looked at."""
-        height, room, heads, excess = self.height, self.room, self.heads, self.excess
-        leaving, looked = self.leaving[vertex], 0
-        while excess[vertex] and height[vertex] < self.limit:
-            looked += len(leaving)
-            below = height[vertex] - 1
-            for edge in leaving:
-                if room[edge] and height[heads[edge]] == below:
-                    self.push(edge, vertex, min(excess[vertex], room[edge]))
-                    if not excess[vertex]:
-                        return looked
-            height[vertex] = 1 + min([height[heads[edge]] for edge in leaving if room[edge]])
-        return looked
+def _parts(into: dict[Vertex, Edges]) -> list[list[Pair]]:
+    links = [(origin, vertex) for vertex, edges in into.items() for origin in edges]
+    near: dict[Vertex, list[Vertex]] = {}
+    for origin, vertex in links:
+        near.setdefault(origin, []).append(vertex)
+        near.setdefault(vertex, []).append(origin)
+    part_of: dict[Vertex, int] = {}
+    count = 0
+    for start in near:
+        if start in part_of or start in (SOURCE, SINK):
+            continue
+        stack = [start]
+        while stack:
+            vertex = stack.pop()
+            if vertex not in part_of and vertex not in (SOURCE, SINK):
+                part_of[vertex] = count
+                stack += near[vertex]
+        count += 1
+    parts: list[list[Pair]] = [[] for _ in range(count)]
+    for origin, vertex in links:
+        parts[part_of[vertex if origin == SOURCE else origin]].append((origin, vertex))
+    return parts
 
 
-# ------------------------------------------------------------------------------ solvers of users
-def _solved(links: Sequence[Link], solver: Solver | str) -> set[Vertex]:
-    """The source's side of a minimum cut, by a solver; its answer is checked."""
+def _shape(into: dict[Vertex, Edges], part: list[Pair]) -> Shape:
+    numbers: dict[Vertex, Vertex] = {SOURCE: SOURCE, SINK: SINK}
+    for link in part:
+        for vertex in link:
+            numbers.setdefault(vertex, len(numbers) - 2)
+    return tuple([(numbers[o], numbers[v], into[v][o][0]) for o, v in part])
+
+
+def _cut_of(shape: Shape, solver: Solver | str) -> list[int]:
+    """The indices of the edges of a minimum cut, by a solver."""
     import networkx
 
     digraph = networkx.DiGraph()
-    digraph.add_nodes_from((SOURCE, SINK))
-    for origin, vertex, capacity in links:
+    for origin, vertex, capacity in shape:
         limit = {} if capacity == UNLIMITED else {"capacity": capacity}
         digraph.add_edge(origin, vertex, **limit)
     value, side = _answer(digraph, solver)
-    weight = sum(capacity for o, v, capacity in links if o in side and v not in side)
+    cut = [k for k, (o, v, _) in enumerate(shape) if o in side and v not in side]
+    weight = sum(shape[k][2] for k in cut)
     if weight != value:
         raise _refused(solver, f"a cut of weight {weight} and the value {value!r}", "equal numbers")
-    return side
+    return cut
 
 
 def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
@@ -239,10 +206,10 @@ def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
 
 def check_solver(solver: Any) -> None:
     """Raises ArgumentError unless `solver` is a function or the name of an algorithm."""
-    if not callable(solver) and solver not in (BUILT_IN, *ALGORITHMS):
+    if not callable(solver) and solver not in ALGORITHMS:
         raise ArgumentError(
             f"min-cut: the solver is {solver!r}, expected a function or one of "
-            f"{', '.join((BUILT_IN, *ALGORITHMS))}"
+            f"{', '.join(ALGORITHMS)}"
         )
 
 

@@ -2,20 +2,24 @@
 
 Each value is two vertices, joined by an edge with the value's capacity; edges to its users have
 unlimited capacity. A value may hang on the source, and the sink may read it. Values are in
-execution order. Chains become one edge, parallel edges are added, and each remaining edge keeps the
-values that it stands for. A solver gets the rest (`flow_network.py`). Spec: `specs/s8_mincut.md`.
+execution order. Parallel edges are added, vertices known to be on one side of the cut are merged,
+and each remaining edge keeps the values that it stands for. A solver gets the rest
+(`flow_network.py`). Spec: `specs/s8_mincut.md`.
 
 Note [Reductions of the flow network]
     source -(17)- sin -(8)- exp -(8)- sink
 A vertex with one edge in and one out becomes one edge, of the smaller capacity: of a chain one edge
-of 8 is left. Of two cuts of equal weight the one nearest to the sink has to be found, so that equal
-graphs save equal values. So of two edges of equal capacity the edge nearer to the sink remains.
+of 8 is left, and no solver runs. Of two cuts of equal weight the one nearest to the sink has to be
+found, so that equal graphs save equal values. So a vertex is merged with its operand if the
+capacity in is at least the capacity out, but with its user only if the capacity out is greater.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from itertools import combinations, count
 from typing import Any
 
 import attrs
@@ -50,9 +54,80 @@ class ReducedNetwork:
 
 
 def reduced(network: ReducedNetwork) -> dict[Vertex, Edges]:
-    """Merges chains and parallel edges in one walk in execution order; the edges that are left.
+    """The edges of the reduced network; its minimum cut nearest to the sink is the same."""
+    return contracted(_collapsed(network))
 
-    The minimum cut of the reduced network nearest to the sink is that of the whole one.
+
+# ------------------------------------------------------------------------------- one wide path
+Link = tuple[Vertex, Vertex, Capacity]
+"""(from, to, capacity)."""
+
+
+def cut_by_a_path(links: Sequence[Link]) -> list[int] | None:
+    """The indices of the edges of the minimum cut, if one widest path decides it; else None.
+
+    If a single edge leads to the sink, and some path to it has at least its capacity, it is the
+    cut: none is cheaper, or nearer to the sink. If a single edge leaves the source, and some path
+    from it has a greater capacity, that edge is the cut: all others cost more.
+    """
+    first = [k for k, (origin, _, _) in enumerate(links) if origin == SOURCE]
+    last = [k for k, (_, vertex, _) in enumerate(links) if vertex == SINK]
+    if len(last) == 1:
+        origin, _, capacity = links[last[0]]
+        if _widest(links, SOURCE, origin) >= capacity:
+            return last
+    if len(first) == 1:
+        _, vertex, capacity = links[first[0]]
+        if _widest(links, vertex, SINK) > capacity:
+            return first
+    return None
+
+
+def _widest(links: Sequence[Link], start: Vertex, end: Vertex) -> Capacity:
+    """The capacity of the widest path."""
+    near: dict[Vertex, list[tuple[Vertex, Capacity]]] = {}
+    for origin, vertex, capacity in links:
+        near.setdefault(origin, []).append((vertex, capacity))
+    width: dict[Vertex, Capacity] = {start: UNLIMITED}
+    turns = count()  # breaks ties: vertices cannot be compared
+    work: list[tuple[Capacity, int, Vertex]] = [(-UNLIMITED, next(turns), start)]
+    while work:
+        narrow, _, origin = heappop(work)
+        if origin == end:
+            return -narrow
+        for vertex, capacity in near.get(origin, ()):
+            wide = min(-narrow, capacity)
+            if wide > width.get(vertex, -1):
+                width[vertex] = wide
+                heappush(work, (-wide, next(turns), vertex))
+    return 0
+
+
+_TRIED = 5
+"""With at most this many vertices, all cuts are enumerated."""
+
+
+def cut_by_trying(links: Sequence[Link]) -> list[int] | None:
+    """The indices of the edges of the minimum cut, by enumeration; None if there are many vertices.
+
+    Of equal cuts the one nearest to the sink: it has the most vertices on the source's side.
+    """
+    ends = dict.fromkeys([end for origin, vertex, _ in links for end in (origin, vertex)])
+    vertices = [end for end in ends if end not in (SOURCE, SINK)]
+    if len(vertices) > _TRIED:
+        return None
+    found: list[tuple[Capacity, int, list[int]]] = []
+    for size in range(len(vertices) + 1):
+        for chosen in combinations(vertices, size):
+            near = {SOURCE, *chosen}
+            cut = [k for k, (o, v, _) in enumerate(links) if o in near and v not in near]
+            found.append((sum([links[k][2] for k in cut]), -size, cut))
+    return min(found)[2]
+
+
+# ---------------------------------------------------------------------------------- in one walk
+def _collapsed(network: ReducedNetwork) -> dict[Vertex, Edges]:
+    """Merges chains and parallel edges in one walk in execution order; the edges that are left.
 
     Vertex 2i is the head of edges into value i, vertex 2i + 1 the tail of edges out of it.
     """
@@ -104,6 +179,190 @@ def _joined(
     for origin, (limit, tree) in edges.items():
         return (origin, limit, tree)
     return None
+
+
+# -------------------------------------------------------------------------------- contractions
+_FEW = 8
+"""With at most this many edges into a vertex, each is bounded by what enters its origin."""
+_ENDLESS = 1 << 200
+"""The amount of an unlimited edge in sums: more than all others together."""
+_SWEEPS, _GROUP = 20, 32
+"""The most sweeps for groups, and the largest group; a solver gets what is left."""
+
+
+def contracted(into: dict[Vertex, Edges]) -> dict[Vertex, Edges]:
+    """Merges vertices that are known to be on one side of the cut, until there are none.
+
+    Near-linear: the vertex with fewer edges is merged into the other.
+    """
+    left = _Contracted()
+    for vertex, edges in into.items():
+        for origin, edge in edges.items():
+            left.add(origin, vertex, *edge)
+    left.contract()
+    for _ in range(_SWEEPS):
+        if not (left.join_the_sink() or left.join_the_source()):
+            break
+    return {SINK: {}, **{vertex: edges for vertex, edges in left.into.items() if edges}}
+
+
+class _Contracted:
+    """A mutable network, whose vertices are merged."""
+
+    def __init__(self) -> None:
+        self.into: dict[Vertex, Edges] = {}
+        self.users: dict[Vertex, dict[Vertex, None]] = {}
+        self.entering: dict[Vertex, int] = {}
+        """The total capacity of the edges into a vertex."""
+        self.leaving: dict[Vertex, int] = {}
+        """The total capacity of the edges out of a vertex."""
+        self.work: list[Vertex] = []
+        """Vertices with a changed edge, to look at again."""
+
+    def contract(self) -> None:
+        work = self.work
+        while work:
+            vertex = work.pop()
+            if vertex in (SOURCE, SINK) or not (self.into.get(vertex) or self.users.get(vertex)):
+                continue
+            other = self._on_one_side(vertex)
+            if other is None:
+                continue
+            if other not in (SOURCE, SINK) and self._degree(vertex) > self._degree(other):
+                vertex, other = other, vertex
+            self._merge(vertex, other)
+
+    def join_the_sink(self) -> bool:
+        """Merges groups with the sink; whether there were any.
+
+        A vertex is on the sink's side only with all vertices that have unlimited edges to it. If
+        its edge to the sink has more capacity than all edges into this group, it is there.
+        """
+        found = False
+        for vertex in list(self.into.get(SINK, ())):
+            edge = self.into[SINK].get(vertex)
+            if vertex == SOURCE or edge is None:
+                continue
+            group = self._group(vertex, self._read_without_limit)
+            entering = sum(
+                _amount(self.into[each][origin][0])
+                for each in group
+                for origin in self.into.get(each, ())
+                if origin not in group
+            )
+            if group and edge[0] > entering:
+                self._join(group, SINK)
+                found = True
+        return found
+
+    def join_the_source(self) -> bool:
+        """Merges groups with the source; whether there were any. The mirror of `join_the_sink`."""
+        found = False
+        for vertex in list(self.users.get(SOURCE, ())):
+            edge = self.into[vertex].get(SOURCE)
+            if vertex == SINK or edge is None:
+                continue
+            group = self._group(vertex, self._used_without_limit)
+            leaving = sum(
+                _amount(self.into[user][each][0])
+                for each in group
+                for user in self.users.get(each, ())
+                if user not in group
+            )
+            if group and edge[0] >= leaving:
+                self._join(group, SOURCE)
+                found = True
+        return found
+
+    def _join(self, group: set[Vertex], end: Vertex) -> None:
+        for each in group:
+            self._merge(each, end)
+        self.contract()
+
+    def _group(self, vertex: Vertex, near: Callable[[Vertex], list[Vertex]]) -> set[Vertex]:
+        """The closure of a vertex under `near`; empty if it is large."""
+        group, stack = {vertex}, [vertex]
+        while stack and len(group) <= _GROUP:
+            more = [each for each in near(stack.pop()) if each not in group]
+            group.update(more)
+            stack += more
+        return group if len(group) <= _GROUP else set()
+
+    def _read_without_limit(self, vertex: Vertex) -> list[Vertex]:
+        into = self.into.get(vertex, {})
+        return [o for o, (limit, _) in into.items() if limit == UNLIMITED and o != SOURCE]
+
+    def _used_without_limit(self, vertex: Vertex) -> list[Vertex]:
+        users = self.users.get(vertex, ())
+        return [u for u in users if self.into[u][vertex][0] == UNLIMITED and u != SINK]
+
+    def _on_one_side(self, vertex: Vertex) -> Vertex | None:
+        """A vertex that is on the same side of the cut; None if none is known.
+
+        Its operand, if the edge from it has at least the capacity of all edges out: cutting those
+        costs no more, and is nearer to the sink. Its user, if the edge to it has more capacity than
+        all edges in.
+        """
+        into, users = self.into.get(vertex), self.users.get(vertex)
+        if not into:
+            return SINK
+        if not users:
+            return SOURCE
+        origin = _decisive(into, SOURCE)
+        if origin is not None and into[origin][0] >= self.leaving[vertex]:
+            return origin
+        user = _decisive(users, SINK)
+        if user is not None and self.into[user][vertex][0] > self._arriving(vertex, into):
+            return user
+        return None
+
+    def _arriving(self, vertex: Vertex, into: Edges) -> int:
+        """An upper bound of the flow into a vertex: at most what enters its origin."""
+        if len(into) > _FEW:
+            return self.entering[vertex]
+        amounts = [(_amount(into[origin][0]), origin) for origin in into]
+        return sum([min(amount, self.entering.get(origin, amount)) for amount, origin in amounts])
+
+    def _degree(self, vertex: Vertex) -> int:
+        return len(self.into.get(vertex, ())) + len(self.users.get(vertex, ()))
+
+    def _merge(self, gone: Vertex, kept: Vertex) -> None:
+        for origin in list(self.into.get(gone, ())):
+            self.add(origin, kept, *self._removed(origin, gone))
+        for user in list(self.users.get(gone, ())):
+            self.add(kept, user, *self._removed(gone, user))
+
+    def add(self, origin: Vertex, vertex: Vertex, capacity: Capacity, tree: Tree) -> None:
+        """Adds an edge, unless no cut can contain it."""
+        if origin == vertex or origin == SINK or vertex == SOURCE:
+            return
+        edges = self.into.setdefault(vertex, {})
+        before = _amount(edges[origin][0]) if origin in edges else 0
+        _add(edges, origin, capacity, tree)
+        self.users.setdefault(origin, {})[vertex] = None
+        self._count(origin, vertex, _amount(edges[origin][0]) - before)
+
+    def _removed(self, origin: Vertex, vertex: Vertex) -> tuple[Capacity, Tree]:
+        edge = self.into[vertex].pop(origin)
+        del self.users[origin][vertex]
+        self._count(origin, vertex, -_amount(edge[0]))
+        return edge
+
+    def _count(self, origin: Vertex, vertex: Vertex, amount: int) -> None:
+        self.leaving[origin] = self.leaving.get(origin, 0) + amount
+        self.entering[vertex] = self.entering.get(vertex, 0) + amount
+        self.work += (vertex, origin)
+
+
+def _decisive(near: Mapping[Vertex, Any], end: Vertex) -> Vertex | None:
+    """The neighbor to compare with: an end of the network, or the only neighbor."""
+    if end in near:
+        return end
+    return next(iter(near)) if len(near) == 1 else None
+
+
+def _amount(capacity: Capacity) -> int:
+    return _ENDLESS if capacity == UNLIMITED else int(capacity)
 
 
 def _add(edges: Edges, origin: Vertex, capacity: Capacity, tree: Tree) -> None:

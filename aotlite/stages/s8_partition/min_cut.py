@@ -25,7 +25,7 @@ from aotlite.ir.errors import ArgumentError, noted
 from aotlite.ir.forks import cached_property
 from aotlite.ir.graph import Graph, Node
 from aotlite.stages.s8_partition.flow_network import (
-    BUILT_IN,
+    ALGORITHMS,
     ReducedNetwork,
     Solver,
     check_solver,
@@ -58,7 +58,7 @@ class MinCut:
     weight: int
     """The sum of the saved values' weights (PART-18)."""
     edges: int
-    """The number of edges of the reduced network, which the solver was given."""
+    """The number of edges that the solver was given."""
     joint = property(attrgetter("indexed"), doc="The name in the release before.")
 
     @property
@@ -106,7 +106,7 @@ class MinCut:
         return {self.graph.nodes[i] for i in computed_forward(self.indexed)}
 
 
-def min_cut(graph: Graph, *, solver: Solver | str = BUILT_IN) -> MinCut:
+def min_cut(graph: Graph, *, solver: Solver | str = ALGORITHMS[0]) -> MinCut:
     """The cheapest values to save such that the backward can recompute the rest (PART-14).
 
     Raises ArgumentError if the nodes' hints allow no cut, or if `solver` returns none.

@@ -71,7 +71,7 @@ def waves(draw: Callable[[Any], Any], max_steps: int = 12) -> Wave:
     return Wave(tuple(steps), outputs, draw(st.integers(0, 3)) == 0)
 
 
-HARD = (
+CONTRACTED = (
     Wave((("add", 0, 1), ("add", 0, 0), ("tanh", 1), ("tanh", 4), ("mul", 5, 3)), (7,)),
     Wave(
         (
@@ -85,6 +85,10 @@ HARD = (
         (8,),
     ),
     Wave((("add", 1, 0), ("add", 1, 3), ("matmul", 3, 4), ("sin", 4)), (6, 6)),
+)
+"""Functions whose networks are solved where vertices on one side of the cut become one."""
+
+HARD = (
     Wave(
         (
             ("matmul", 0, 0),
