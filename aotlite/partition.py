@@ -28,7 +28,8 @@ def min_cut_rematerialization_partition(
     """The partition that moves the fewest bytes: the backward recomputes cheap values (PART-14).
 
     `solver` is the name of a networkx algorithm, or a function that takes a networkx.DiGraph, its
-    source and its sink, and returns what `networkx.minimum_cut` does.
+    source and its sink, and returns what `networkx.minimum_cut` does. A function is called once for
+    every cut.
 
     >>> import aotlite as al
     >>> def loss(x, w):

@@ -56,12 +56,7 @@ def minimum_cut(network: ReducedNetwork, solver: Solver | str = ALGORITHMS[0]) -
     A cut of finite weight has to exist: check with `unlimited_path`.
     """
     into = reduced(network)
-    fixed = into[SINK].pop(SOURCE, None)
-    cut = [] if fixed is None else [fixed]
-    edges = 0
-    if any(into.values()):
-        more, edges = _solved(into, solver)
-        cut += more
+    cut, edges = _solved(into, solver) if isinstance(solver, str) else _asked(into, solver)
     values = {value for _, tree in cut for value in leaves(tree)}
     if not all(network.capacities[i] for i in values):
         values = _needed(network, values)
@@ -112,16 +107,29 @@ Shape = tuple[Link, ...]
 """The edges of a component, with vertices renumbered in order of appearance."""
 
 
-def _solved(
-    into: dict[Vertex, Edges], solver: Solver | str
-) -> tuple[list[tuple[Capacity, Tree]], int]:
-    """The edges of a minimum cut, and the number of edges that a solver was given.
+def _asked(into: dict[Vertex, Edges], solver: Solver) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of the minimum cut of a user's solver, and their number in the network.
+
+    It is asked for the whole network, also where no question is left, but not for none.
+    """
+    links = tuple(
+        [(o, v, capacity) for v, edges in into.items() for o, (capacity, _) in edges.items()]
+    )
+    chosen = _cut_of(links, solver) if links else []
+    return [into[vertex][origin] for origin, vertex, _ in map(links.__getitem__, chosen)], len(
+        links
+    )
+
+
+def _solved(into: dict[Vertex, Edges], solver: str) -> tuple[list[tuple[Capacity, Tree]], int]:
+    """The edges of a minimum cut, and the number of edges that an algorithm was given.
 
     Components that only source and sink connect are solved one by one. Components of equal shape,
     such as the layers of a model, are solved once.
     """
     known: dict[Shape, tuple[list[int], int]] = {}
-    cut, asked = [], 0
+    fixed = into[SINK].pop(SOURCE, None)
+    cut, asked = [] if fixed is None else [fixed], 0
     for part in _parts(into):
         shape = _shape(into, part)
         if shape not in known:
