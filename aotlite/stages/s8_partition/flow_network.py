@@ -212,7 +212,7 @@ def _answer(digraph: Any, solver: Solver | str) -> tuple[Any, set[Any]]:
     return value, near
 
 
-def check_solver(solver: Any) -> None:
+def check_solver(solver: object) -> None:
     """Raises ArgumentError unless `solver` is a function or the name of an algorithm."""
     if not callable(solver) and solver not in ALGORITHMS:
         raise ArgumentError(

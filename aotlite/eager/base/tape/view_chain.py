@@ -36,11 +36,11 @@ class ViewStep:
 
 
 @attrs.frozen(eq=False)
-class Parts:
+class MultiViewCall:
     """One call of a multi-output view: all steps of its results have the same record."""
 
     op: MultiViewOp
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
     """The arguments after the operand."""
 
 
@@ -49,13 +49,13 @@ class PartStep(ViewStep):
     """The step of one result of a multi-output view: whoever replays it with its history replays
     the whole call, since its results share a tape node."""
 
-    parts: Parts
+    parts: MultiViewCall
     index: int
     """Its place among the results."""
 
     def at(self, values: Mapping[str, int]) -> PartStep:
         step = super().at(values)
-        parts = Parts(self.parts.op, concrete(self.parts.args, values))
+        parts = MultiViewCall(self.parts.op, concrete(self.parts.args, values))
         return PartStep(step.op, step.args, step.operand, step.result, parts, self.index)
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from aotlite.eager.base.tape.view_chain import (
     EMPTY_CHAIN,
-    Parts,
+    MultiViewCall,
     PartStep,
     ViewChain,
     ViewStep,
@@ -55,7 +55,7 @@ class ViewAnalysis:
 
     def __init__(self, graph: Graph) -> None:
         self._seen: dict[Node, ViewOf] = {}
-        self._parts: dict[Node, Parts] = {}
+        self._parts: dict[Node, MultiViewCall] = {}
         """The record of each multi-output view."""
         for node in graph.nodes:
             if type(node.target) is not PureOp and node.op == "call":
@@ -85,7 +85,7 @@ class ViewAnalysis:
         view, rest = whole.target.parts(whole.args)[index]
         before = self[source]
         found = _extended(before, view, (source, *rest), node, node)
-        parts = self._parts.setdefault(whole, Parts(whole.target, tuple(others)))
+        parts = self._parts.setdefault(whole, MultiViewCall(whole.target, tuple(others)))
         last = found.chain[-1]
         step = PartStep(last.op, last.args, last.operand, last.result, parts, index)
         return attrs.evolve(found, chain=before.chain.then(step))
