@@ -18,21 +18,29 @@ from typing import Any, ClassVar, get_args
 import attrs
 
 
-@attrs.frozen
-class _Single:
-    """A role of which a graph has at most one input, or one output."""
+class _Shape:
+    """Base of roles: the name of a value begins with the prefix of its role's class."""
 
+    __slots__ = ()
     prefix: ClassVar[str]
+
+    def __init_subclass__(cls, *, prefix: str = "") -> None:
+        if prefix:
+            cls.prefix = prefix
+
+
+@attrs.frozen
+class _Single(_Shape):
+    """A role of which a graph has at most one input, or one output."""
 
     def __str__(self) -> str:
         return self.prefix
 
 
 @attrs.frozen
-class _Numbered:
+class _Numbered(_Shape):
     """The role of value number `index` of its kind."""
 
-    prefix: ClassVar[str]
     index: int
 
     def __str__(self) -> str:
@@ -50,10 +58,9 @@ class _Placed(_Numbered):
 
 
 @attrs.frozen
-class _Of:
+class _Of(_Shape):
     """The role of a value that belongs to the value of another role."""
 
-    prefix: ClassVar[str]
     of: Any
 
     def __str__(self) -> str:
@@ -61,117 +68,83 @@ class _Of:
 
 
 @attrs.frozen
-class _OfEffect:
+class _OfEffect(_Shape):
     """The role of the token of an effect."""
 
-    prefix: ClassVar[str]
     effect: str
 
     def __str__(self) -> str:
         return f"{self.prefix}_{self.effect}"
 
 
-class Primal(_Numbered):
+class Primal(_Numbered, prefix="primals"):
     """Input: the caller's tensor number `index` among the flat arguments."""
 
-    prefix = "primals"
 
-
-class Hidden(_Placed):
+class Hidden(_Placed, prefix="hidden"):
     """Input: a tensor that the function reaches, but not as an argument: a closure's (CAP-3)."""
 
-    prefix = "hidden"
 
-
-class SyntheticBase(_Numbered):
+class SyntheticBase(_Numbered, prefix="synthetic_base"):
     """Input: the shared memory of arguments that overlap and of which one is written (SYN-1)."""
 
-    prefix = "synthetic_base"
 
-
-class Family(_Numbered):
+class Family(_Numbered, prefix="family"):
     """The common base of overlapping inputs that share one autograd history (SYN-2)."""
 
-    prefix = "family"
 
-
-class Seed(_Single):
+class Seed(_Single, prefix="seed"):
     """Input: the generator's seed at the start of the call, 0-d uint64 (RNG-2)."""
 
-    prefix = "seed"
 
-
-class Offset(_Single):
+class Offset(_Single, prefix="offset"):
     """Input: the generator's offset at the start of the call, 0-d uint64 (RNG-2)."""
 
-    prefix = "offset"
 
-
-class BackwardSeed(_Single):
+class BackwardSeed(_Single, prefix="backward_seed"):
     """Input: the generator's seed when the backward starts, 0-d uint64 (RNG-5)."""
 
-    prefix = "backward_seed"
 
-
-class BackwardOffset(_Single):
+class BackwardOffset(_Single, prefix="backward_offset"):
     """Input: the generator's offset when the backward starts, 0-d uint64 (RNG-5)."""
 
-    prefix = "backward_offset"
 
-
-class NextSeed(_Single):
+class NextSeed(_Single, prefix="next_seed"):
     """Output: the seed at the end of a call that sets another one, 0-d uint64 (RNG-6)."""
 
-    prefix = "next_seed"
 
-
-class NextOffset(_Single):
+class NextOffset(_Single, prefix="next_offset"):
     """Output: the generator's offset at the end of the call, 0-d uint64 (RNG-3)."""
 
-    prefix = "next_offset"
 
-
-class NextBackwardSeed(_Single):
+class NextBackwardSeed(_Single, prefix="next_backward_seed"):
     """Output: the seed at the end of a backward that sets another one, 0-d uint64 (RNG-6)."""
 
-    prefix = "next_backward_seed"
 
-
-class NextBackwardOffset(_Single):
+class NextBackwardOffset(_Single, prefix="next_backward_offset"):
     """Output: the generator's offset at the end of the backward, 0-d uint64 (RNG-3)."""
 
-    prefix = "next_backward_offset"
 
-
-class Token(_OfEffect):
+class Token(_OfEffect, prefix="token"):
     """Input and output: the token of an effect of the forward, before and after it (TOK-2)."""
 
-    prefix = "token"
 
-
-class BackwardToken(_OfEffect):
+class BackwardToken(_OfEffect, prefix="backward_token"):
     """Input and output: the token of an effect of the backward (TOK-4, TOK-5)."""
 
-    prefix = "backward_token"
 
-
-class Output(_Numbered):
+class Output(_Numbered, prefix="output"):
     """Output: the user's result number `index` among the flat results."""
 
-    prefix = "output"
 
-
-class MutatedInput(_Of):
+class MutatedInput(_Of, prefix="updated"):
     """Output: the final value of an input that is written; of a family, only its new history."""
 
-    prefix = "updated"
     of: Primal | Hidden | Part | Family
 
 
-class IntermediateBase(_Numbered):
+class IntermediateBase(_Numbered, prefix="base"):
     """Output: an intermediate of which several results are views (META-9)."""
-
-    prefix = "base"
 
 
 @attrs.frozen
@@ -235,55 +208,47 @@ def _own(role: Any) -> str:
     return OWN if type(of) is Part else ""
 
 
-@attrs.frozen
-class Tangent:
-    """Input of the backward: the gradient with regard to a differentiable result (META-16)."""
-
-    prefix: ClassVar[str] = "tangents"
-    of: Result
+class _GradientOf(_Of):
+    """The role of the gradient with regard to the value of another role."""
 
     def __str__(self) -> str:
         return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
-class Current(_Of):
+class Tangent(_GradientOf, prefix="tangents"):
+    """Input of the backward: the gradient with regard to a differentiable result (META-16)."""
+
+    of: Result
+
+
+class Current(_Of, prefix="current"):
     """Input of the backward: memory of an input, result or base, as it is then (FUN-31)."""
 
-    prefix = "current"
     of: Primal | Hidden | Output | IntermediateBase
 
 
-class Arrived(_Numbered):
+class Arrived(_Numbered, prefix="arrived"):
     """Input of the backward, 0-d bool: whether set `index` of results has a gradient (TAN-8)."""
 
-    prefix = "arrived"
 
-
-class Rewritten(_Of):
+class Rewritten(_Of, prefix="rewritten"):
     """Output of the backward: the final value of memory that it writes, of `Current` (FUN-31)."""
 
-    prefix = "rewritten"
     of: Primal | Hidden | Output | IntermediateBase
 
 
-@attrs.frozen
-class Gradient:
+class Gradient(_GradientOf, prefix="grad"):
     """Output: the gradient of an input, of a family's base, or of a result that retains its grad.
     The value is None where no gradient flows.
     """
 
-    prefix: ClassVar[str] = "grad"
     of: Primal | Hidden | Part | Family | Output
-
-    def __str__(self) -> str:
-        return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
 @attrs.frozen
-class Saved:
+class Saved(_Shape, prefix="saved"):
     """Output of the forward and input of the backward: a value kept between them."""
 
-    prefix: ClassVar[str] = "saved"
     index: int
     name: str = attrs.field(default="", eq=False)
 
@@ -291,29 +256,21 @@ class Saved:
         return f"{self.prefix}_{self.name or self.index}"
 
 
-class Lifted(_Placed):
+class Lifted(_Placed, prefix="inputs"):
     """Input of a compiled tape: saved value, or gradient, number `index` (CAG-2)."""
 
-    prefix = "inputs"
 
-
-class Kept(_Numbered):
+class Kept(_Numbered, prefix="kept"):
     """Input of a backward that is itself differentiated: its saved value number `index` (DBL-2)."""
 
-    prefix = "kept"
 
-
-class Incoming(_Of):
+class Incoming(_Of, prefix="incoming"):
     """Input of a backward that is itself differentiated: the gradient of a result, or of one such
     gradient (DBL-2)."""
 
-    prefix = "incoming"
 
-
-class Argument(_Numbered):
+class Argument(_Numbered, prefix="arg"):
     """Input number `index` of a graph that was built by hand, not by the pipeline."""
-
-    prefix = "arg"
 
 
 Role = (
