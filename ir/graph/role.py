@@ -208,6 +208,7 @@ def _own(role: Any) -> str:
     return OWN if type(of) is Part else ""
 
 
+@attrs.frozen
 class _GradientOf(_Of):
     """The role of the gradient with regard to the value of another role."""
 
@@ -215,6 +216,7 @@ class _GradientOf(_Of):
         return f"{self.prefix}_{_own(self.of)}{self.of}"
 
 
+@attrs.frozen
 class Tangent(_GradientOf, prefix="tangents"):
     """Input of the backward: the gradient with regard to a differentiable result (META-16)."""
 
@@ -237,6 +239,7 @@ class Rewritten(_Of, prefix="rewritten"):
     of: Primal | Hidden | Output | IntermediateBase
 
 
+@attrs.frozen
 class Gradient(_GradientOf, prefix="grad"):
     """Output: the gradient of an input, of a family's base, or of a result that retains its grad.
     The value is None where no gradient flows.

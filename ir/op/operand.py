@@ -13,7 +13,7 @@ how an op is applied to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aotlite.ir.arrays.device import Device
 from aotlite.ir.dtypes import DType
@@ -24,6 +24,53 @@ from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Op
 from aotlite.ir.op.composite import COMPOSITES, Composite, described, face_of
 from aotlite.ir.op.named_results import results_of
+
+S = TypeVar("S", bound="Operand")
+
+
+def _unary(name: str) -> Callable[[S], S]:
+    """The method of a unary operator: an op of one operand."""
+
+    def operator(self: S) -> S:
+        return self._do(name)
+
+    return operator
+
+
+def _binary(name: str) -> Callable[[S, object], S]:
+    """The method of a binary operator: an op whose first operand is `self`."""
+
+    def operator(self: S, other: object) -> S:
+        return self._do(name, other)
+
+    return operator
+
+
+def _reflected(name: str) -> Callable[[S, object], S]:
+    """The method of a reflected operator: an op whose second operand is `self`."""
+
+    def operator(self: S, other: object) -> S:
+        op = OPS[name]
+        return self._apply(op, op.bind((other, self), {}))
+
+    return operator
+
+
+def _compared(name: str) -> Callable[[S, object], S]:
+    """The method of `==` or `!=`; it gives NotImplemented for what cannot be an element (None, a
+    str), so that Python compares identities."""
+
+    def operator(self: S, other: object) -> S:
+        op = OPS[name]
+        try:
+            args = op.bind((self, other), {})
+        except ArgumentError:
+            if hasattr(other, "meta") or hasattr(other, "__array__") or type(other) is int:
+                raise
+            return NotImplemented
+        return self._apply(op, args)
+
+    return operator
 
 
 class Operand:
@@ -136,164 +183,55 @@ class Operand:
         """Whether the dtype is a complex one."""
         return self.dtype.is_complex
 
-    # --- arithmetic operators
-    def __add__(self, other: object) -> Self:
-        return self._do("add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: object) -> Self:
-        return self._do("sub", other)
-
-    def __rsub__(self, other: object) -> Self:
-        return self._do("rsub", other)
-
-    def __mul__(self, other: object) -> Self:
-        return self._do("mul", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: object) -> Self:
-        return self._do("div", other)
+    # --- operators
+    __add__ = __radd__ = _binary("add")
+    __sub__ = _binary("sub")
+    __rsub__ = _binary("rsub")
+    __mul__ = __rmul__ = _binary("mul")
+    __truediv__ = _binary("div")
+    __floordiv__ = _binary("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
+    __mod__ = _binary("remainder")
+    __rmod__ = _reflected("remainder")
+    __pow__ = _binary("pow")
+    __rpow__ = _reflected("pow")
+    __matmul__ = _binary("matmul")
+    __rmatmul__ = _reflected("matmul")
+    __and__ = __rand__ = _binary("bitwise_and")
+    __or__ = __ror__ = _binary("bitwise_or")
+    __xor__ = __rxor__ = _binary("bitwise_xor")
+    __lshift__ = _binary("bitwise_left_shift")
+    __rlshift__ = _reflected("bitwise_left_shift")
+    __rshift__ = _binary("bitwise_right_shift")
+    __rrshift__ = _reflected("bitwise_right_shift")
+    __lt__ = _binary("lt")
+    __le__ = _binary("le")
+    __gt__ = _binary("gt")
+    __ge__ = _binary("ge")
+    __eq__ = _compared("eq")  # type: ignore[assignment]
+    __ne__ = _compared("ne")  # type: ignore[assignment]
+    __hash__ = object.__hash__
+    __neg__ = _unary("neg")
+    __abs__ = _unary("abs")
+    __invert__ = _unary("bitwise_not")
+    __iadd__ = _binary("add_")
+    __isub__ = _binary("sub_")
+    __imul__ = _binary("mul_")
+    __itruediv__ = _binary("div_")
+    __ifloordiv__ = _binary("floor_divide_")
+    __imod__ = _binary("remainder_")
+    __ipow__ = _binary("pow_")
+    __iand__ = _binary("bitwise_and_")
+    __ior__ = _binary("bitwise_or_")
+    __ixor__ = _binary("bitwise_xor_")
+    __ilshift__ = _binary("bitwise_left_shift_")
+    __irshift__ = _binary("bitwise_right_shift_")
 
     def __rtruediv__(self, other: object) -> Self:
         return self.reciprocal() * other
 
-    def __pow__(self, exponent: object) -> Self:
-        return self._do("pow", exponent)
-
-    def __rpow__(self, base: object) -> Self:
-        return self._reflected("pow", base)
-
-    def __neg__(self) -> Self:
-        return self._do("neg")
-
-    def __abs__(self) -> Self:
-        return self._do("abs")
-
-    def __matmul__(self, other: object) -> Self:
-        return self._do("matmul", other)
-
-    def __rmatmul__(self, other: object) -> Self:
-        op = OPS["matmul"]
-        return self._apply(op, op.bind((other, self), {}))
-
-    def __floordiv__(self, other: object) -> Self:
-        return self._do("floor_divide", other)
-
-    def __rfloordiv__(self, other: object) -> Self:
-        return self._reflected("floor_divide", other)
-
-    def __mod__(self, other: object) -> Self:
-        return self._do("remainder", other)
-
-    def __rmod__(self, other: object) -> Self:
-        return self._reflected("remainder", other)
-
-    def __invert__(self) -> Self:
-        return self._do("bitwise_not")
-
-    def __and__(self, other: object) -> Self:
-        return self._do("bitwise_and", other)
-
-    __rand__ = __and__
-
-    def __or__(self, other: object) -> Self:
-        return self._do("bitwise_or", other)
-
-    __ror__ = __or__
-
-    def __xor__(self, other: object) -> Self:
-        return self._do("bitwise_xor", other)
-
-    __rxor__ = __xor__
-
-    def __lshift__(self, other: object) -> Self:
-        return self._do("bitwise_left_shift", other)
-
-    def __rlshift__(self, other: object) -> Self:
-        return self._reflected("bitwise_left_shift", other)
-
-    def __rshift__(self, other: object) -> Self:
-        return self._do("bitwise_right_shift", other)
-
-    def __rrshift__(self, other: object) -> Self:
-        return self._reflected("bitwise_right_shift", other)
-
-    def _reflected(self, name: str, first: object) -> Self:
-        op = OPS[name]
-        return self._apply(op, op.bind((first, self), {}))
-
     def __pos__(self) -> Self:
         return self.positive()
-
-    def __eq__(self, other: object) -> Self:  # type: ignore[override]
-        return self._compared("eq", other)
-
-    def __ne__(self, other: object) -> Self:  # type: ignore[override]
-        return self._compared("ne", other)
-
-    def _compared(self, name: str, other: object) -> Self:
-        """The elementwise comparison; NotImplemented for what cannot be an element (None, a str),
-        so that Python compares identities."""
-        op = OPS[name]
-        try:
-            args = op.bind((self, other), {})
-        except ArgumentError:
-            if hasattr(other, "meta") or hasattr(other, "__array__") or type(other) is int:
-                raise
-            return NotImplemented
-        return self._apply(op, args)
-
-    def __lt__(self, other: object) -> Self:
-        return self._do("lt", other)
-
-    def __le__(self, other: object) -> Self:
-        return self._do("le", other)
-
-    def __gt__(self, other: object) -> Self:
-        return self._do("gt", other)
-
-    def __ge__(self, other: object) -> Self:
-        return self._do("ge", other)
-
-    __hash__ = object.__hash__
-
-    def __iadd__(self, other: object) -> Self:
-        return self._do("add_", other)
-
-    def __isub__(self, other: object) -> Self:
-        return self._do("sub_", other)
-
-    def __imul__(self, other: object) -> Self:
-        return self._do("mul_", other)
-
-    def __itruediv__(self, other: object) -> Self:
-        return self._do("div_", other)
-
-    def __ifloordiv__(self, other: object) -> Self:
-        return self._do("floor_divide_", other)
-
-    def __imod__(self, other: object) -> Self:
-        return self._do("remainder_", other)
-
-    def __ipow__(self, other: object) -> Self:
-        return self._do("pow_", other)
-
-    def __iand__(self, other: object) -> Self:
-        return self._do("bitwise_and_", other)
-
-    def __ior__(self, other: object) -> Self:
-        return self._do("bitwise_or_", other)
-
-    def __ixor__(self, other: object) -> Self:
-        return self._do("bitwise_xor_", other)
-
-    def __ilshift__(self, other: object) -> Self:
-        return self._do("bitwise_left_shift_", other)
-
-    def __irshift__(self, other: object) -> Self:
-        return self._do("bitwise_right_shift_", other)
 
     # --- the inverses of broadcasting and promotion, for gradients
     def sum_to(self, shape: Sequence[int]) -> Self:

@@ -11,7 +11,7 @@ from aotlite.ir.errors import AotliteError
 from aotlite.ir.geometry.overlap import has_internal_overlap
 from aotlite.ir.graph import Graph
 from aotlite.ir.graph.builder import Builder, Proxy
-from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Output, Primal
+from aotlite.ir.graph.role import Gradient, IntermediateBase, MutatedInput, Output, Primal, Role
 from aotlite.ir.graph.storage_roots import storage_root
 from aotlite.ir.meta import tensor_meta
 
@@ -76,8 +76,9 @@ def graph_of(program: list[Step], wanted: list[int], shape: tuple[int, ...] = (4
             values.append(_done(what, values, operand, VIEWS[view], other))
         except (AotliteError, IndexError):
             continue
-    kinds = [Output, IntermediateBase, Gradient, MutatedInput]
-    results, given, owned = [], [], set()
+    kinds: list[Any] = [Output, IntermediateBase, Gradient, MutatedInput]
+    given: list[Role] = []
+    results, owned = [], set()
     for i, kind in enumerate(wanted):
         value = values[-1 - i % len(values)]
         role = Gradient(Primal(i)) if kind == 2 else kinds[kind](Primal(0) if kind == 3 else i)
