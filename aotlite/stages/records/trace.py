@@ -179,6 +179,9 @@ class Trace(Recorder, Protocol):
     def real_of(self, fake: Tensor) -> Tensor:
         """The real tensor of an input's fake tensor."""
 
+    def guard_surroundings(self) -> None:
+        """Adds guards for all that the function can reach by name and did not change."""
+
     def check_numbers(self) -> None:
         """Refuses outside numbers that the function, or its backward, has read and changed."""
 

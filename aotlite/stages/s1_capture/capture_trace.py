@@ -63,5 +63,3 @@ class CaptureTrace(Trace, Protocol):
     def note_reached(self, things: Sequence[Any]) -> None:
         """Excludes containers from the guards: a hook called at each backward may change them."""
 
-    def guard_surroundings(self) -> None:
-        """Adds guards for all that the function can reach by name and did not change."""
