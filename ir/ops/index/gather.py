@@ -21,9 +21,11 @@ from aotlite.ir.ops.index.positions import (
     extents,
     flat_copy,
     line,
-    place_of,
-    placed,
+    places_in,
     put,
+    read_at,
+    values_at,
+    write_at,
 )
 
 
@@ -79,16 +81,8 @@ def _gather_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> A
 
 
 def _gather_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
-    source, lookup = line(a), line(index)
-    dim %= source.ndim
-    size = source.shape[dim]
-    k.check_index(index, 0, size)
-
-    def element(*i: Any) -> Any:
-        at = i or (0,)
-        return source[put(at, dim, place_of(k, lookup[at], size))]
-
-    return k.map(meta, element)
+    lookup = line(index)
+    return read_at(k, meta, a, dim, index, lambda at: lookup[at])
 
 
 GATHER: PureOp = pure(
@@ -127,35 +121,25 @@ def _scatter_add_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Tensor
 def _scatter_add_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
     if 0 in index.shape:
         return a
-    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
-    dim %= len(shape)
-    check_range(xp, "scatter_add", lookup, shape[dim])
-    window = tuple(slice(0, n) for n in lookup.shape)
-    values, flat = xp.reshape(src, extents(src.shape))[window], flat_copy(xp, a)
-    for part, places in placed(xp, lookup, dim, shape):
-        xp.add.at(flat, places, xp.reshape(values[part], (-1,)))
+    flat = flat_copy(xp, a)
+    for part, places in places_in(xp, "scatter_add", a, dim, index):
+        xp.add.at(flat, places, values_at(xp, index, src, part))
     return xp.reshape(flat, meta.shape)
 
 
 def _scatter_add_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
     if 0 in index.shape:
         return k.map(meta, lambda *i: a[i])
-    lookup = line(index)
+    lookup, values = line(index), line(src)
     dim %= lookup.ndim
-    k.check_index(index, 0, extents(meta.shape)[dim])
     if lookup.shape[dim] == 1:
-        return _added_at_one(k, meta, a, (dim, lookup, line(src)))
+        k.check_index(index, 0, extents(meta.shape)[dim])
+        return _added_at_one(k, meta, a, (dim, lookup, values))
     combine = adder(meta.dtype)
     if combine is None:
         return None
     result = k.map(meta, lambda *i: a[i])
-    out, values = line(result), line(src)
-
-    def element(*i: Any) -> Any:
-        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), values[i]
-
-    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
-    return result
+    return write_at(k, result, (dim, index), lambda i: values[i], combine)
 
 
 def _added_at_one(k: Any, meta: TensorMeta, a: Any, added_: tuple[int, Any, Any]) -> Any:

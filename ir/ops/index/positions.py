@@ -15,7 +15,7 @@ from aotlite.ir.errors import DTypeError, IndexOutOfRangeError
 from aotlite.ir.geometry import layout, sizes
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import workspace
-from aotlite.ir.ops.precision import accumulator
+from aotlite.ir.ops.precision import accumulator, number_in
 
 INDEX_DTYPES = (dtypes.int64, dtypes.int32)
 
@@ -118,6 +118,20 @@ def placed(xp: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Iterator[tu
         yield part, xp.reshape(_addresses(xp, index[part], dim, shape, begin), (-1,))
 
 
+def places_in(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
+    """`placed` for an index into `a`, whose range is checked. Raises IndexOutOfRangeError."""
+    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
+    dim %= len(shape)
+    check_range(xp, name, lookup, shape[dim])
+    return placed(xp, lookup, dim, shape)
+
+
+def values_at(xp: Any, index: Any, src: Any, part: Part) -> Any:
+    """The elements of `src` for a block of the index, flat."""
+    window = tuple(slice(0, n) for n in extents(index.shape))
+    return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
+
+
 def _addresses(xp: Any, index: Any, dim: int, shape: tuple[int, ...], begin: list[int]) -> Any:
     """The row-major address in `shape` of each element: its position, with `index` along `dim`."""
     total = xp.zeros((), dtype=xp.int64)
@@ -180,6 +194,55 @@ def place_of(k: Any, index: Any, size: int, *, negative: bool = False) -> Any:
 def put(at: Any, dim: int, position: Any) -> tuple[Any, ...]:
     """Positions with another one along `dim`."""
     return (*at[:dim], position, *at[dim + 1 :])
+
+
+def read_at(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, lookup: Any) -> Any:
+    """The elements of `a` with `lookup(positions)`, an element of the index, along `dim`."""
+    source = line(a)
+    dim %= source.ndim
+    size = source.shape[dim]
+    k.check_index(index, 0, size)
+
+    def element(*i: Any) -> Any:
+        at = i or (0,)
+        return source[put(at, dim, place_of(k, lookup(at), size))]
+
+    return k.map(meta, element)
+
+
+def write_at(
+    k: Any,
+    result: Any,
+    place: tuple[int, Any],
+    value: Any,
+    combine: str | None = None,
+    *,
+    rows: bool = False,
+    negative: bool = False,
+) -> Any:
+    """Writes `value(positions)` into `result` at `place`, (dim, index); returns the result.
+
+    The index has an element for each position; with `rows` one for each slice along `dim`.
+    """
+    dim, index = place
+    out, lookup = line(result), line(index)
+    dim %= out.ndim
+    size = out.shape[dim]
+    k.check_index(index, -size if negative else 0, size)
+
+    def element(*i: Any) -> Any:
+        found = lookup[i[dim] if rows else i]
+        return put(i, dim, place_of(k, found, size, negative=negative)), value(i)
+
+    extent = replaced(out.shape, dim, lookup.shape[0]) if rows else lookup.shape
+    k.scatter(out, extent, element, ordered=(dim,), combine=combine)
+    return result
+
+
+def fits(dtype: DType, number: Any) -> bool:
+    """Whether loops can write the number into elements of this dtype as the kernel does."""
+    kind = dtypes.dtype_of_scalar(number).kind
+    return kind <= dtype.kind and bool(number_in(dtype, number) == number)
 
 
 def adder(dtype: DType) -> str | None:

@@ -19,13 +19,14 @@ from aotlite.ir.ops.index.positions import (
     check_room,
     check_same_dtype,
     extents,
+    fits,
     flat_copy,
     line,
-    place_of,
     placed,
-    put,
+    read_at,
     replaced,
     taken,
+    write_at,
 )
 from aotlite.ir.ops.index.scatter import REDUCTIONS
 from aotlite.ir.ops.precision import number_in
@@ -58,16 +59,9 @@ def _index_select_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any
 
 
 def _index_select_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any) -> Any:
-    source, lookup = line(a), line(index)
-    dim %= source.ndim
-    size = source.shape[dim]
-    k.check_index(index, 0, size)
-
-    def element(*i: Any) -> Any:
-        at = i or (0,)
-        return source[put(at, dim, place_of(k, lookup[at[dim]], size))]
-
-    return k.map(meta, element)
+    dim %= len(extents(a.shape))
+    lookup = line(index)
+    return read_at(k, meta, a, dim, index, lambda at: lookup[at[dim]])
 
 
 INDEX_SELECT: PureOp = pure(
@@ -198,25 +192,6 @@ def _index_add_source(grad: Any, dim: int, index: Any, source: Any, alpha: Any) 
     return rows if alpha == 1 else rows * alpha
 
 
-def _rows_written(
-    k: Any, meta: TensorMeta, a: Any, at: tuple[int, Any, bool], value: Any, combine: str | None
-) -> Any:
-    """A copy of `a` with `value(positions)` at `rows`: (dim, index, whether it may be negative)."""
-    dim, index, negative = at
-    result = k.map(meta, lambda *i: a[i])
-    out, lookup = line(result), line(index)
-    dim %= out.ndim
-    size = out.shape[dim]
-    k.check_index(index, -size if negative else 0, size)
-
-    def element(*i: Any) -> Any:
-        return put(i, dim, place_of(k, lookup[i[dim]], size, negative=negative)), value(i)
-
-    rows = replaced(out.shape, dim, lookup.shape[0])
-    k.scatter(out, rows, element, ordered=(dim,), combine=combine)
-    return result
-
-
 def _index_add_loops(
     k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any, alpha: Any
 ) -> Any:
@@ -231,7 +206,8 @@ def _index_add_loops(
             return values[i]
         return values[i] * k.number(number_in(meta.dtype, alpha), meta.dtype)
 
-    return _rows_written(k, meta, a, (dim, index, False), value, combine)
+    result = k.map(meta, lambda *i: a[i])
+    return write_at(k, result, (dim, index), value, combine, rows=True)
 
 
 INDEX_ADD: PureOp = pure(
@@ -284,8 +260,8 @@ def _index_copy_source(grad: Any, dim: int, index: Any, source: Any) -> Any:
 
 
 def _index_copy_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, source: Any) -> Any:
-    values = line(source)
-    return _rows_written(k, meta, a, (dim, index, False), lambda i: values[i], None)
+    result, values = k.map(meta, lambda *i: a[i]), line(source)
+    return write_at(k, result, (dim, index), lambda i: values[i], rows=True)
 
 
 INDEX_COPY: PureOp = pure(
@@ -328,15 +304,14 @@ def _index_fill_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, 
 
 
 def _index_fill_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, value: Any) -> Any:
-    if not hasattr(value, "meta"):
-        fits = dtypes.dtype_of_scalar(value).kind <= meta.dtype.kind
-        if not fits or number_in(meta.dtype, value) != value:
-            return None
+    if not hasattr(value, "meta") and not fits(meta.dtype, value):
+        return None
 
     def new(i: Any) -> Any:
         return k.cast(value[()], meta.dtype) if hasattr(value, "meta") else value
 
-    return _rows_written(k, meta, a, (dim, index, True), new, None)
+    result = k.map(meta, lambda *i: a[i])
+    return write_at(k, result, (dim, index), new, rows=True, negative=True)
 
 
 INDEX_FILL: PureOp = pure(

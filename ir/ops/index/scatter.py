@@ -5,7 +5,6 @@ Where positions repeat, `scatter` keeps the last element, and `scatter_reduce` r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,17 @@ from aotlite.ir.op.dims import along
 from aotlite.ir.ops.declare import common_device, pure
 from aotlite.ir.ops.index.gather import check_window, padded
 from aotlite.ir.ops.index.positions import (
-    Part,
     adder,
     check_index_dtype,
-    check_range,
     check_same_dtype,
-    extents,
+    fits,
     flat_copy,
     line,
-    place_of,
-    placed,
-    put,
+    places_in,
+    values_at,
+    write_at,
 )
-from aotlite.ir.ops.precision import number_in, taken_by
+from aotlite.ir.ops.precision import taken_by
 
 
 # ------------------------------------------------------------------------------------- scatter
@@ -49,25 +46,11 @@ def _scatter_rule(self: TensorMeta, dim: int, index: TensorMeta, src: Any) -> Te
     return tensor_meta(self.shape, None, self.dtype, common_device("scatter", metas))
 
 
-def _places(xp: Any, name: str, a: Any, dim: int, index: Any) -> Iterator[tuple[Part, Any]]:
-    """`placed`, after checking the range of the index. Raises IndexOutOfRangeError."""
-    shape, lookup = extents(a.shape), xp.reshape(index, extents(index.shape))
-    dim %= len(shape)
-    check_range(xp, name, lookup, shape[dim])
-    return placed(xp, lookup, dim, shape)
-
-
-def _values(xp: Any, index: Any, src: Any, part: Part) -> Any:
-    """The elements of `src` for a block of the index, flat."""
-    window = tuple(slice(0, n) for n in extents(index.shape))
-    return xp.reshape(xp.reshape(src, extents(src.shape))[window][part], (-1,))
-
-
 def _scatter_kernel(xp: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
     flat, is_array = flat_copy(xp, a), hasattr(src, "dtype")
     if 0 not in index.shape:
-        for part, places in _places(xp, "scatter", a, dim, index):
-            flat[places] = _values(xp, index, src, part) if is_array else _cast(xp, meta, src)
+        for part, places in places_in(xp, "scatter", a, dim, index):
+            flat[places] = values_at(xp, index, src, part) if is_array else _cast(xp, meta, src)
     return xp.reshape(flat, meta.shape)
 
 
@@ -75,34 +58,16 @@ def _cast(xp: Any, meta: TensorMeta, number: Any) -> Any:
     return xp.full((), taken_by(meta.dtype, number), dtype=meta.dtype.numpy)
 
 
-def _written(
-    k: Any, result: Any, at: tuple[int, Any], value: Any, combine: str | None = None
-) -> Any:
-    """A copy with `value(positions in the index)` at the positions of `place`: (dim, index)."""
-    dim, index = at
-    out, lookup = line(result), line(index)
-    dim %= out.ndim
-    k.check_index(index, 0, out.shape[dim])
-
-    def element(*i: Any) -> Any:
-        return put(i, dim, place_of(k, lookup[i], out.shape[dim])), value(i)
-
-    k.scatter(out, lookup.shape, element, ordered=(dim,), combine=combine)
-    return result
-
-
 def _scatter_loops(k: Any, meta: TensorMeta, a: Any, dim: int, index: Any, src: Any) -> Any:
-    if not hasattr(src, "meta"):
-        fits = dtypes.dtype_of_scalar(src).kind <= meta.dtype.kind
-        if not fits or number_in(meta.dtype, src) != src:
-            return None
+    if not hasattr(src, "meta") and not fits(meta.dtype, src):
+        return None
     result = k.map(meta, lambda *i: a[i])
     if 0 in index.shape:
         return result
     if hasattr(src, "meta"):
         values = line(src)
-        return _written(k, result, (dim, index), lambda i: values[i])
-    return _written(k, result, (dim, index), lambda i: src)
+        return write_at(k, result, (dim, index), lambda i: values[i])
+    return write_at(k, result, (dim, index), lambda i: src)
 
 
 SCATTER: PureOp = pure(
@@ -202,11 +167,11 @@ def _scatter_reduce_kernel(
     if 0 in index.shape:
         return xp.reshape(flat, meta.shape)
     if not include_self:
-        for _, places in _places(xp, "scatter_reduce", a, dim, index):
+        for _, places in places_in(xp, "scatter_reduce", a, dim, index):
             flat[places] = _neutral(xp, meta, reduce)
     count = xp.full(flat.shape if reduce == "mean" else (0,), int(include_self), dtype=xp.int64)
-    for part, places in _places(xp, "scatter_reduce", a, dim, index):
-        combine.at(flat, places, _values(xp, index, src, part))
+    for part, places in places_in(xp, "scatter_reduce", a, dim, index):
+        combine.at(flat, places, values_at(xp, index, src, part))
         if reduce == "mean":
             xp.add.at(count, places, 1)
     if reduce == "mean":
@@ -348,13 +313,13 @@ def _scatter_reduce_loops(
     at, values, kind = (dim, index), line(src), REDUCTIONS[reduce][1]
     if not include_self:
         neutral = _neutral(np, meta, reduce)
-        _written(k, result, at, lambda i: neutral)
-    _written(k, result, at, lambda i: values[i], kind)
+        write_at(k, result, at, lambda i: neutral)
+    write_at(k, result, at, lambda i: values[i], kind)
     if reduce != "mean":
         return result
     whole = meta.with_dtype(dtypes.int64)
     count = k.map(whole, lambda *i: int(include_self))
-    _written(k, count, at, lambda i: 1, "sum")
+    write_at(k, count, at, lambda i: 1, "sum")
     return k.map(meta, lambda *i: _mean_of(k, result[i], count[i]))
 
 
