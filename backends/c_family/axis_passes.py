@@ -23,7 +23,8 @@ from aotlite.backends.c_family.scalar_text import KernelFacts
 from aotlite.backends.loops.combiners import combiner
 from aotlite.backends.loops.program import Reduce, Scan, Statement, Store, values_of
 from aotlite.backends.loops.rewrite import on_statement, unchanged
-from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, const, name, rebuilt, unknown, walk
+from aotlite.ir.scalar.expression import Scalar, const, name, rebuilt, unknown, walk
+from aotlite.ir.scalar.primitives import PRIMITIVES
 
 DEAR = 8
 """A value of at least this many operations is kept in scratch, not computed again."""

@@ -17,17 +17,8 @@ from itertools import pairwise
 import attrs
 
 from aotlite.ir import dtypes
-from aotlite.ir.scalar.expression import (
-    COMPARISONS,
-    Affine,
-    Scalar,
-    const,
-    load,
-    rebuilt,
-    unknown,
-    walk,
-    where,
-)
+from aotlite.ir.scalar.expression import Affine, Scalar, const, load, rebuilt, unknown, walk, where
+from aotlite.ir.scalar.primitives import COMPARISONS
 
 Base = tuple[tuple[int | Scalar, int], ...]
 """A sum of (axis, or value that is constant in the loop; coefficient): the origin of flips."""

@@ -11,26 +11,8 @@ from collections.abc import Sequence
 from aotlite.backends.c_family.c_types import SHORT, rounded, value_type
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
-from aotlite.ir.scalar.expression import LEAVES, Scalar
-
-_INFIX = {
-    "div": "/",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-    "and": "&",
-    "or": "|",
-    "xor": "^",
-    "bit_and": "&",
-    "bit_or": "|",
-    "bit_xor": "^",
-}
-_WRAPPING = {"add": "+", "sub": "-", "mul": "*"}
-_ROUNDED = frozenset(("add", "sub", "mul", "div", "sqrt"))
-_BUILTINS = frozenset(("sqrt", "floor", "ceil", "trunc", "rint"))
+from aotlite.ir.scalar.expression import Scalar
+from aotlite.ir.scalar.primitives import LEAVES, PRIMITIVE
 
 
 def operation(scalar: Scalar, texts: Sequence[str]) -> str:
@@ -46,9 +28,10 @@ def operation(scalar: Scalar, texts: Sequence[str]) -> str:
         return f"{texts[0]} ? {texts[1]} : {texts[2]}"
     if op == "not":
         return f"!{texts[0]}"
-    if op in _INFIX:
-        text = f"{texts[0]} {_INFIX[op]} {texts[1]}"
-        return rounded(dtype, text) if op == "div" else text
+    row = PRIMITIVE[op]
+    if row.c and not row.wraps:
+        text = f"{texts[0]} {row.c} {texts[1]}"
+        return rounded(dtype, text) if row.rounds else text
     if dtype.is_floating_point:
         return _of_floats(op, dtype, texts)
     return _of_integers(op, dtype, texts)
@@ -56,17 +39,16 @@ def operation(scalar: Scalar, texts: Sequence[str]) -> str:
 
 def _of_floats(op: str, dtype: dtypes.DType, texts: Sequence[str]) -> str:
     suffix = "" if dtype is dtypes.float64 else "f"
-    if op in _WRAPPING:
-        text = f"{texts[0]} {_WRAPPING[op]} {texts[1]}"
+    row = PRIMITIVE[op]
+    if row.wraps:
+        text = f"{texts[0]} {row.c} {texts[1]}"
     elif op == "neg":
         text = f"-{texts[0]}"
-    elif op == "abs":
-        text = f"__builtin_fabs{suffix}({texts[0]})"
-    elif op in _BUILTINS:
-        text = f"__builtin_{op}{suffix}({texts[0]})"
+    elif row.builtin:
+        text = f"__builtin_{row.builtin}{suffix}({texts[0]})"
     else:
         raise GraphError(f"c printer: {op} of {dtype}, expected an operation of floats")
-    return rounded(dtype, text) if op in _ROUNDED else text
+    return rounded(dtype, text) if row.rounds else text
 
 
 def _of_integers(op: str, dtype: dtypes.DType, texts: Sequence[str]) -> str:
@@ -74,13 +56,13 @@ def _of_integers(op: str, dtype: dtypes.DType, texts: Sequence[str]) -> str:
     wide = "u64" if dtype.itemsize == 8 else "u32"
     first = texts[0]
     match op:
-        case "add" | "sub" | "mul":
-            return f"({kind})(({wide}){first} {_WRAPPING[op]} ({wide}){texts[1]})"
+        case _ if PRIMITIVE[op].wraps:
+            return f"({kind})(({wide}){first} {PRIMITIVE[op].c} ({wide}){texts[1]})"
         case "neg":
             return f"({kind})(0 - ({wide}){first})"
         case "abs" if dtype.is_signed:
             return f"{first} < 0 ? ({kind})(0 - ({wide}){first}) : {first}"
-        case "abs" | "floor" | "ceil" | "trunc" | "rint":
+        case _ if PRIMITIVE[op].builtin:  # of integers, floor and the like change nothing
             return first
         case "idiv" | "irem":
             return f"{op}_{kind}({first}, {texts[1]})"

@@ -21,8 +21,9 @@ from aotlite.backends.c_family.primitives import operation, through_integer
 from aotlite.backends.loops.program import Statement, Store
 from aotlite.ir import dtypes
 from aotlite.ir.errors import GraphError
-from aotlite.ir.scalar.expression import PRIMITIVES, Affine, Scalar, parameter, unknown, walk
+from aotlite.ir.scalar.expression import Affine, Scalar, parameter, unknown, walk
 from aotlite.ir.scalar.functions import find
+from aotlite.ir.scalar.primitives import PRIMITIVES
 
 ROW = 1 << 62
 """Among the bits of axes, the bit of the unit of work: for values that differ between units though

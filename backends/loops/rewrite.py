@@ -27,7 +27,6 @@ from aotlite.backends.loops.analysis.affine import (
 from aotlite.backends.loops.program import Kernel, Let, Reduce, Scan, Statement, Store, names_of
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.scalar.expression import (
-    COMPARISONS,
     Affine,
     Scalar,
     const,
@@ -37,6 +36,7 @@ from aotlite.ir.scalar.expression import (
     unknown,
     with_operands,
 )
+from aotlite.ir.scalar.primitives import COMPARISONS
 
 OnScalar = Callable[[Scalar], Scalar]
 OnAddress = Callable[[Affine], Affine]

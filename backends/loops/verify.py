@@ -38,7 +38,8 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.ir.dtypes import bool_
 from aotlite.ir.errors import GraphError
-from aotlite.ir.scalar.expression import ARITHMETIC, COMPARISONS, LOGICAL, Affine, Scalar, walk
+from aotlite.ir.scalar.expression import Affine, Scalar, walk
+from aotlite.ir.scalar.primitives import ARITHMETIC, COMPARISONS, LOGICAL
 
 SMALL = 4096
 """The most points whose addresses are compared one by one, where strides do not decide."""

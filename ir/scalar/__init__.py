@@ -1,8 +1,9 @@
-"""Scalar expressions: the computation of one element by a pointwise op, as a tree.
+"""Scalar expressions: one element that a pointwise op, or a kernel, computes.
 
-Ground floor. An op's `scalar` is a Python function. Called on symbols, it returns the tree from
-which backends print C and CUDA code. `evaluate` computes a tree with the functions of a table; the
-law "scalar = kernel" compares that with the op's kernel. Spec: `specs/op_declaration.md`.
+An op's `scalar` is a Python function. Called on the scalars of its operands, it returns a `Scalar`,
+the expression from which backends print C and CUDA code; the interpreter and the laws evaluate it
+by NumPy. Functions are rows of one table (`functions/table.py`): `scalar.exp(x)` is a call of one,
+and `scalar.function` enters another. Spec: `specs/op_declaration.md`, `specs/functions.md`.
 
     lambda x: exp(x * 2.0) + 1.0        add
                                        /   \
@@ -11,192 +12,143 @@ law "scalar = kernel" compares that with the op's kernel. Spec: `specs/op_declar
                                      mul
                                     /   \
                                    x    2.0
+
+    >>> x = parameter(0, dtypes.float32)
+    >>> exp(x * 2.0) + 1.0
+    (exp((x0 * 2.0)) + 1.0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container
 from typing import Any
 
-import attrs
-
-from aotlite.ir.errors import ArgumentError
-from aotlite.ir.scalar.expression import INFIX
-
-
-@attrs.frozen
-class Expr:
-    """A node of a scalar expression: an operation on expressions and numbers.
-
-    >>> x = symbol("x")
-    >>> str(exp(x * 2.0) + 1.0)
-    '(exp((x * 2.0)) + 1.0)'
-    """
-
-    op: str
-    args: tuple[Any, ...]
-
-    def __add__(self, other: Any) -> Expr:
-        return Expr("add", (self, other))
-
-    def __radd__(self, other: Any) -> Expr:
-        return Expr("add", (other, self))
-
-    def __sub__(self, other: Any) -> Expr:
-        return Expr("sub", (self, other))
-
-    def __rsub__(self, other: Any) -> Expr:
-        return Expr("sub", (other, self))
-
-    def __mul__(self, other: Any) -> Expr:
-        return Expr("mul", (self, other))
-
-    def __rmul__(self, other: Any) -> Expr:
-        return Expr("mul", (other, self))
-
-    def __truediv__(self, other: Any) -> Expr:
-        return Expr("div", (self, other))
-
-    def __rtruediv__(self, other: Any) -> Expr:
-        return Expr("div", (other, self))
-
-    def __neg__(self) -> Expr:
-        return Expr("neg", (self,))
-
-    def __str__(self) -> str:
-        if self.op == "symbol":
-            return str(self.args[0])
-        parts = [str(a) for a in self.args]
-        if self.op in INFIX:
-            return f"({parts[0]} {INFIX[self.op]} {parts[1]})"
-        return f"{self.op}({', '.join(parts)})"
-
-
-_OF_ONE = (
-    "neg abs sign exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh "
-    "tanh asinh acosh atanh erf erfc erfinv lgamma digamma floor ceil trunc round isnan isinf "
-    "signbit conj real imag logical_not invert"
-)
-_OF_TWO = (
-    "pow maximum minimum atan2 hypot copysign nextafter fmod remainder floor_divide logical_and "
-    "logical_or logical_xor bit_and bit_or bit_xor left_shift right_shift gcd lcm lt le gt ge eq "
-    "ne polygamma complex cast"
-)
-FUNCTIONS = [*_OF_ONE.split(), *_OF_TWO.split(), "where"]
-"""Every operation of an expression besides add, sub, mul, div and symbol."""
-
-
-def symbol(name: str) -> Expr:
-    """The expression that stands for an operand."""
-    return Expr("symbol", (name,))
-
-
-def _function(name: str) -> Callable[..., Expr]:
-    def make(*args: Any) -> Expr:
-        return Expr(name, args)
-
-    make.__name__ = name
-    return make
-
-
-_MADE = {name: _function(name) for name in FUNCTIONS}
-(neg, abs_, sign, exp, exp2, expm1, log, log2, log10, log1p, sqrt) = map(
-    _MADE.__getitem__, _OF_ONE.split()[:11]
-)
-(sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh) = map(
-    _MADE.__getitem__, _OF_ONE.split()[11:23]
-)
-(erf, erfc, erfinv, lgamma, digamma, floor, ceil, trunc, round_, isnan, isinf) = map(
-    _MADE.__getitem__, _OF_ONE.split()[23:34]
-)
-signbit, conj, real, imag, logical_not, invert = map(_MADE.__getitem__, _OF_ONE.split()[34:])
-(pow_, maximum, minimum, atan2, hypot, copysign, nextafter, fmod, remainder, floor_divide) = map(
-    _MADE.__getitem__, _OF_TWO.split()[:10]
-)
-(logical_and, logical_or, logical_xor, bit_and, bit_or, bit_xor, left_shift, right_shift) = map(
-    _MADE.__getitem__, _OF_TWO.split()[10:18]
-)
-gcd, lcm, lt, le, gt, ge, eq, ne, polygamma, complex_, cast = map(
-    _MADE.__getitem__, _OF_TWO.split()[18:]
-)
-where = _MADE["where"]
+from aotlite.ir import dtypes as dtypes
+from aotlite.ir.scalar.expression import Operand as Operand
+from aotlite.ir.scalar.expression import Scalar as Scalar
+from aotlite.ir.scalar.expression import cast as cast
+from aotlite.ir.scalar.expression import const, rebuilt
+from aotlite.ir.scalar.expression import parameter as parameter
+from aotlite.ir.scalar.expression import where as where
+from aotlite.ir.scalar.functions.function_registry import FUNCTIONS
+from aotlite.ir.scalar.functions.function_registry import Function as Function
+from aotlite.ir.scalar.functions.function_registry import body as body
+from aotlite.ir.scalar.functions.function_registry import function as function
+from aotlite.ir.scalar.functions.table import abs_ as abs_
+from aotlite.ir.scalar.functions.table import acos as acos
+from aotlite.ir.scalar.functions.table import acosh as acosh
+from aotlite.ir.scalar.functions.table import asin as asin
+from aotlite.ir.scalar.functions.table import asinh as asinh
+from aotlite.ir.scalar.functions.table import atan as atan
+from aotlite.ir.scalar.functions.table import atan2 as atan2
+from aotlite.ir.scalar.functions.table import atanh as atanh
+from aotlite.ir.scalar.functions.table import bit_and as bit_and
+from aotlite.ir.scalar.functions.table import bit_or as bit_or
+from aotlite.ir.scalar.functions.table import bit_xor as bit_xor
+from aotlite.ir.scalar.functions.table import ceil as ceil
+from aotlite.ir.scalar.functions.table import complex_ as complex_
+from aotlite.ir.scalar.functions.table import conj as conj
+from aotlite.ir.scalar.functions.table import copysign as copysign
+from aotlite.ir.scalar.functions.table import cos as cos
+from aotlite.ir.scalar.functions.table import cosh as cosh
+from aotlite.ir.scalar.functions.table import digamma as digamma
+from aotlite.ir.scalar.functions.table import eq as eq
+from aotlite.ir.scalar.functions.table import erf as erf
+from aotlite.ir.scalar.functions.table import erfc as erfc
+from aotlite.ir.scalar.functions.table import erfinv as erfinv
+from aotlite.ir.scalar.functions.table import exp as exp
+from aotlite.ir.scalar.functions.table import exp2 as exp2
+from aotlite.ir.scalar.functions.table import expm1 as expm1
+from aotlite.ir.scalar.functions.table import floor as floor
+from aotlite.ir.scalar.functions.table import floor_divide as floor_divide
+from aotlite.ir.scalar.functions.table import fmod as fmod
+from aotlite.ir.scalar.functions.table import gcd as gcd
+from aotlite.ir.scalar.functions.table import ge as ge
+from aotlite.ir.scalar.functions.table import gt as gt
+from aotlite.ir.scalar.functions.table import hypot as hypot
+from aotlite.ir.scalar.functions.table import imag as imag
+from aotlite.ir.scalar.functions.table import invert as invert
+from aotlite.ir.scalar.functions.table import isinf as isinf
+from aotlite.ir.scalar.functions.table import isnan as isnan
+from aotlite.ir.scalar.functions.table import lcm as lcm
+from aotlite.ir.scalar.functions.table import le as le
+from aotlite.ir.scalar.functions.table import left_shift as left_shift
+from aotlite.ir.scalar.functions.table import lgamma as lgamma
+from aotlite.ir.scalar.functions.table import log as log
+from aotlite.ir.scalar.functions.table import log1p as log1p
+from aotlite.ir.scalar.functions.table import log2 as log2
+from aotlite.ir.scalar.functions.table import log10 as log10
+from aotlite.ir.scalar.functions.table import logical_and as logical_and
+from aotlite.ir.scalar.functions.table import logical_not as logical_not
+from aotlite.ir.scalar.functions.table import logical_or as logical_or
+from aotlite.ir.scalar.functions.table import logical_xor as logical_xor
+from aotlite.ir.scalar.functions.table import lt as lt
+from aotlite.ir.scalar.functions.table import maximum as maximum
+from aotlite.ir.scalar.functions.table import minimum as minimum
+from aotlite.ir.scalar.functions.table import ne as ne
+from aotlite.ir.scalar.functions.table import neg as neg
+from aotlite.ir.scalar.functions.table import nextafter as nextafter
+from aotlite.ir.scalar.functions.table import polygamma as polygamma
+from aotlite.ir.scalar.functions.table import pow_ as pow_
+from aotlite.ir.scalar.functions.table import real as real
+from aotlite.ir.scalar.functions.table import remainder as remainder
+from aotlite.ir.scalar.functions.table import right_shift as right_shift
+from aotlite.ir.scalar.functions.table import round_ as round_
+from aotlite.ir.scalar.functions.table import sign as sign
+from aotlite.ir.scalar.functions.table import signbit as signbit
+from aotlite.ir.scalar.functions.table import sin as sin
+from aotlite.ir.scalar.functions.table import sinh as sinh
+from aotlite.ir.scalar.functions.table import sqrt as sqrt
+from aotlite.ir.scalar.functions.table import tan as tan
+from aotlite.ir.scalar.functions.table import tanh as tanh
+from aotlite.ir.scalar.functions.table import trunc as trunc
+from aotlite.ir.scalar.functions.table import trunc_divide as trunc_divide
 
 
-def tree(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    """The expression that `function` gives on these operands.
-
-    A name stands for a symbol; numbers and None are passed as they are.
-    """
-    return function(*[symbol(a) if isinstance(a, str) else a for a in operands])
-
-
-def symbols(expr: Any) -> list[str]:
-    """Names of the operands that an expression reads, in order of first use."""
-    found: dict[str, None] = {}
-    stack = [expr]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Expr):
-            if item.op == "symbol":
-                found[item.args[0]] = None
-            else:
-                stack.extend(reversed(item.args))
-    return list(found)
+def __getattr__(name: str) -> Callable[..., Any]:
+    """The function of this name that has been entered since."""
+    found = FUNCTIONS.get(name)
+    if found is None:
+        raise AttributeError(f"scalar: there is no function {name!r}; `scalar.function` enters one")
+    return found
 
 
-def evaluate(
-    expr: Any, values: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
-) -> Any:
-    """The value of `expr`, where symbols have `values` and operations are `functions`, by name.
-
-    Raises ArgumentError for an operation that `functions` lacks.
-    """
-    if not isinstance(expr, Expr):
-        return expr
-    if expr.op == "symbol":
-        return values[expr.args[0]]
-    function = functions.get(expr.op)
-    if function is None:
-        raise ArgumentError(
-            f"scalar: no function is given for {expr.op!r}, expected one for each operation"
-        )
-    return function(*[evaluate(a, values, functions) for a in expr.args])
+def is_zero(value: Scalar) -> bool:
+    """Whether an expression is the number 0."""
+    return value.op == "const" and bool(value.args[0] == 0)
 
 
-_ZERO_AT_ZERO = frozenset(
-    "neg abs sign sqrt sin tan asin atan sinh tanh asinh atanh erf erfinv expm1 log1p floor ceil "
-    "trunc round conj cast real imag".split()
-)
-"""Operations of one operand that give 0 for 0."""
-
-
-def with_zeros(expr: Any, zeros: frozenset[str]) -> Any:
-    """`expr` simplified for operands named in `zeros`, which are zero everywhere.
+def with_zeros(root: Scalar, zeros: Container[Scalar]) -> Scalar:
+    """Returns the expression simplified for parameters in `zeros`, which are zero everywhere.
 
     A zero factor makes a product zero, even where the other factor is inf or nan: these zeros stand
     for gradients that do not exist, not for numbers (TAN-8).
 
-    >>> x, y = symbol("x"), symbol("y")
-    >>> with_zeros(x * y, frozenset("x")), str(with_zeros(x + y, frozenset("x")))
-    (0, 'y')
+    >>> x, y = parameter(0, dtypes.float32), parameter(1, dtypes.float32)
+    >>> with_zeros(x * y, {x}), with_zeros(x + y, {x})
+    (0.0, x1)
     """
-    if not isinstance(expr, Expr):
-        return expr
-    if expr.op == "symbol":
-        return 0 if expr.args[0] in zeros else expr
-    args = tuple([with_zeros(a, zeros) for a in expr.args])
-    zero = [type(a) in (int, float) and a == 0 for a in args]
-    match expr.op:
-        case "add" if zero[0] or zero[1]:
-            return args[1] if zero[0] else args[0]
+
+    def change(value: Scalar) -> Scalar | None:
+        if value in zeros:
+            return const(0, value.dtype)
+        at_zero = [is_zero(each) for each in value.operands]
+        return _beside_zeros(value, at_zero) if any(at_zero) else None
+
+    return rebuilt(root, change)
+
+
+def _beside_zeros(value: Scalar, zero: list[bool]) -> Scalar | None:
+    """Returns an operation some of whose operands are 0 as something simpler, if it is."""
+    nothing = const(0, value.dtype)
+    match value.op:
+        case "add":
+            return value.args[1] if zero[0] else value.args[0]
         case "sub" if zero[1]:
-            return args[0]
-        case "mul" if zero[0] or zero[1]:
-            return 0
-        case "div" if zero[0]:
-            return 0
-        case "where" if zero[1] and zero[2]:
-            return 0
-        case name if name in _ZERO_AT_ZERO and zero[0]:
-            return 0
-    return Expr(expr.op, args)
+            return value.args[0]
+        case "mul" | "cast":
+            return nothing
+        case "div" | "trunc_divide" if zero[0]:
+            return nothing
+    row = FUNCTIONS.get(value.op)
+    return nothing if row is not None and row.operands == 1 and row.at_zero == 0 else None

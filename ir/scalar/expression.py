@@ -3,42 +3,31 @@
 `(b0[8*i0 + i1] - v0)` is the tree make("sub", load(0, Affine((8, 1)), f32), name(0, f32)). Nodes
 are interned: equal expressions are one object, so that common subexpressions need no search. A
 `where` is lazy: the branch that is not taken is not computed, so that its loads may lie outside the
-buffer. The lowest module of scalar expressions. Spec: `specs/loops.md`.
+buffer. Operators promote their operands as NumPy's do. Spec: `specs/loops.md`.
 """
 
 from __future__ import annotations
 
-import math
+import cmath
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 import attrs
+import numpy as np
 
 from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
-
-LEAVES = ("const", "load", "axis", "name", "parameter")
-"""const(value), load(buffer, address), axis(k), name(k) that a statement defines, parameter(k) of
-the body of a library function."""
-ARITHMETIC = ("add", "sub", "mul", "div", "neg", "abs", "sqrt", "floor", "ceil", "trunc", "rint")
-"""Operands and result have one dtype. Floats round once, as IEEE 754 says; integers wrap. `div` is
-for floats, `rint` rounds halves to even."""
-INTEGER = ("idiv", "irem", "shl", "shr", "bit_and", "bit_or", "bit_xor", "bit_not")
-"""Operands and result are integers. `idiv` and `irem` round towards 0; the divisor must not be 0.
-`shr` keeps the sign of signed integers."""
-COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-"""Two operands of one dtype; the result is bool."""
-LOGICAL = ("and", "or", "xor", "not")
-"""Operands and result are bools."""
-PRIMITIVES = frozenset(
-    (*LEAVES, *ARITHMETIC, *INTEGER, *COMPARISONS, *LOGICAL, "where", "cast", "bits")
+from aotlite.ir.scalar.primitives import (
+    ARITHMETIC,
+    COMPARISONS,
+    INTEGER,
+    LEAVES,
+    LOGICAL,
+    PRIMITIVE,
 )
-"""The operations that each printer and the interpreter implement. `cast(x)` converts as NumPy's
-`astype` does where that is defined, `bits(x)` reinterprets the bits as another dtype of the same
-size. Any other operation is a function of the library (`functions`)."""
 
 
 @attrs.frozen(eq=False, slots=True, repr=False, weakref_slot=True)
@@ -62,55 +51,55 @@ class Scalar:
     """A cache: the affine form of the tree (`affine.py`)."""
 
     def __add__(self, other: Operand) -> Scalar:
-        return make("add", self, other)
+        return operation("add", self, other)
 
     def __radd__(self, other: Operand) -> Scalar:
-        return make("add", other, self)
+        return operation("add", other, self)
 
     def __sub__(self, other: Operand) -> Scalar:
-        return make("sub", self, other)
+        return operation("sub", self, other)
 
     def __rsub__(self, other: Operand) -> Scalar:
-        return make("sub", other, self)
+        return operation("sub", other, self)
 
     def __mul__(self, other: Operand) -> Scalar:
-        return make("mul", self, other)
+        return operation("mul", self, other)
 
     def __rmul__(self, other: Operand) -> Scalar:
-        return make("mul", other, self)
+        return operation("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Scalar:
-        return make("div", self, other)
+        return operation("div", self, other)
 
     def __rtruediv__(self, other: Operand) -> Scalar:
-        return make("div", other, self)
+        return operation("div", other, self)
 
     def __neg__(self) -> Scalar:
-        return make("neg", self)
+        return operation("neg", self)
 
     def __invert__(self) -> Scalar:
-        return make("not" if self.dtype is dtypes.bool_ else "bit_not", self)
+        return operation("bit_not", self)
 
     def __lt__(self, other: Operand) -> Scalar:
-        return make("lt", self, other)
+        return operation("lt", self, other)
 
     def __le__(self, other: Operand) -> Scalar:
-        return make("le", self, other)
+        return operation("le", self, other)
 
     def __gt__(self, other: Operand) -> Scalar:
-        return make("gt", self, other)
+        return operation("gt", self, other)
 
     def __ge__(self, other: Operand) -> Scalar:
-        return make("ge", self, other)
+        return operation("ge", self, other)
 
     def __and__(self, other: Operand) -> Scalar:
-        return make("and" if self.dtype is dtypes.bool_ else "bit_and", self, other)
+        return operation("bit_and", self, other)
 
     def __or__(self, other: Operand) -> Scalar:
-        return make("or" if self.dtype is dtypes.bool_ else "bit_or", self, other)
+        return operation("bit_or", self, other)
 
     def __xor__(self, other: Operand) -> Scalar:
-        return make("xor" if self.dtype is dtypes.bool_ else "bit_xor", self, other)
+        return operation("bit_xor", self, other)
 
     def __lshift__(self, other: Operand) -> Scalar:
         return make("shl", self, other)
@@ -182,6 +171,9 @@ def const(value: Any, dtype: DType) -> Scalar:
         # An int goes through float: extension dtypes take no int above 2**63.
         value = float(dtype.numpy.type(float(value) if type(value) is int else value))
         return _intern("const", (value,), dtype, struct.pack("d", value))
+    elif dtype.is_complex:
+        value = complex(dtype.numpy.type(value))
+        return _intern("const", (value,), dtype, struct.pack("dd", value.real, value.imag))
     else:
         value = int(value)
     return _intern("const", (value,), dtype)
@@ -220,25 +212,113 @@ def make(op: str, *args: Operand) -> Scalar:
     return _intern(op, operands, operands[0].dtype)
 
 
+def operation(op: str, *args: Operand) -> Scalar:
+    """Returns a primitive on operands that are promoted as by NumPy. Integers are divided as
+    float64; of bools `+` is `or`, `*` and `&` are `and`."""
+    operands = alike(*args)
+    dtype = operands[0].dtype
+    if dtype is dtypes.bool_:
+        op = PRIMITIVE[op].bools or op
+    if op == "div" and dtype.kind <= dtypes.INTEGER:
+        dtype = dtypes.float64
+        operands = tuple([cast(a, dtype) for a in operands])
+    return _intern(op, operands, dtypes.bool_ if op in COMPARISONS else dtype)
+
+
+def alike(*args: Operand) -> tuple[Scalar, ...]:
+    """Returns the operands cast to the dtype to which NumPy promotes them. A number stays Python's
+    until it meets a scalar, and takes that one's dtype, or float64 where that holds no fractions.
+
+    Raises OverflowError for a number that the dtype does not hold.
+    """
+    wanted = None
+    for a in args:
+        if type(a) is Scalar and a.dtype is not wanted:
+            wanted = a.dtype if wanted is None else _promoted(wanted, a.dtype)
+    for a in args:
+        if type(a) is not Scalar:
+            wanted = _with_number(wanted, type(a))
+    return tuple([cast(a, wanted) if type(a) is Scalar else number(a, wanted) for a in args])
+
+
+def _promoted(a: DType, b: DType) -> DType:
+    return dtypes.from_numpy(np.promote_types(a.numpy, b.numpy))
+
+
+def _with_number(dtype: DType, kind: type) -> DType:
+    if kind is complex and not dtype.is_complex:
+        return _promoted(dtype, dtypes.complex64)
+    if kind is float and dtype.kind <= dtypes.INTEGER:
+        return dtypes.float64
+    return dtypes.int64 if kind is int and dtype is dtypes.bool_ else dtype
+
+
+def number(value: Any, dtype: DType) -> Scalar:
+    """Returns a number as a scalar of a dtype. Raises OverflowError if the dtype does not hold it.
+
+    >>> number(300, dtypes.uint8)
+    Traceback (most recent call last):
+    OverflowError: 300 as uint8, expected a number that the dtype holds
+    """
+    found = const(value, dtype)
+    if dtype.kind == dtypes.INTEGER:
+        low, high = _range(dtype)
+        if not low <= found.args[0] <= high or found.args[0] != value:
+            raise OverflowError(f"{value} as {dtype}, expected a number that the dtype holds")
+    return found
+
+
+def _range(dtype: DType) -> tuple[int, int]:
+    bits = 8 * dtype.itemsize - dtype.is_signed
+    return -(1 << bits) if dtype.is_signed else 0, (1 << bits) - 1
+
+
 def function(op: str, dtype: DType, *args: Scalar) -> Scalar:
     """Returns the call of a library function whose result has this dtype."""
     return _intern(op, args, dtype)
 
 
-def where(condition: Scalar, then: Operand, other: Operand) -> Scalar:
-    """Returns `then` where the condition holds, else `other`; the other branch is not computed."""
-    dtype = then.dtype if type(then) is Scalar else other.dtype
-    operands = [a if type(a) is Scalar else const(a, dtype) for a in (then, other)]
-    _check_alike("where", tuple(operands))
-    if operands[0] is operands[1]:
-        return operands[0]
+def where(condition: Scalar | bool, then: Operand, other: Operand) -> Scalar:
+    """Returns `then` where the condition holds, else `other`; the other branch is not computed.
+
+    Of two numbers the result has the dtype of what the condition compares, if that holds them.
+    """
+    if type(condition) is not Scalar:
+        return then if condition else other
+    if type(then) is not Scalar and type(other) is not Scalar:
+        dtype = _compared(condition)
+        dtype = _with_number(_with_number(dtype, type(then)), type(other))
+        first, second = number(then, dtype), number(other, dtype)
+    else:
+        first, second = alike(then, other)
+    if first is second:
+        return first
+    condition = truth(condition)
     if condition.op == "const":
-        return operands[0] if condition.args[0] else operands[1]
-    return _intern("where", (condition, *operands), dtype)
+        return first if condition.args[0] else second
+    return _intern("where", (condition, first, second), first.dtype)
 
 
-def cast(value: Scalar, dtype: DType) -> Scalar:
+def truth(value: Scalar) -> Scalar:
+    """Returns whether the value is not 0; NaN is true."""
+    return value if value.dtype is dtypes.bool_ else make("ne", value, 0)
+
+
+def _compared(condition: Scalar) -> DType:
+    """Returns the dtype of the first scalar that a condition compares; bool if it compares none."""
+    stack = [condition]
+    while stack:
+        value = stack.pop()
+        if value.dtype is not dtypes.bool_:
+            return value.dtype
+        stack += reversed(value.operands)
+    return dtypes.bool_
+
+
+def cast(value: Operand, dtype: DType) -> Scalar:
     """Returns the value in a dtype; the value itself if it has that dtype."""
+    if type(value) is not Scalar:
+        return number(value, dtype)
     return value if value.dtype is dtype else _intern("cast", (value,), dtype)
 
 
@@ -345,32 +425,6 @@ def with_operands(value: Scalar, operands: tuple[Scalar, ...]) -> Scalar:
 
 
 # --------------------------------------------------------------------------------------- printing
-INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-}
-"""The operators of operations that are printed between their operands."""
-
-_INFIX = {
-    **INFIX,
-    "and": "&&",
-    "or": "||",
-    "bit_and": "&",
-    "bit_or": "|",
-    "bit_xor": "^",
-    "shl": "<<",
-    "shr": ">>",
-}
-
-
 _LONGEST = 2000
 """Characters of a scalar's text. Shared subtrees are printed at each use, so that the text of a
 chain in which each link uses the last one twice would double at each link."""
@@ -389,7 +443,7 @@ def _own_text(value: Scalar, parts: list[str]) -> str:
     match value.op:
         case "const":
             number = value.args[0]
-            return repr(number) if math.isfinite(number) else f"{number}"
+            return repr(number) if cmath.isfinite(number) else f"{number}"
         case "load":
             return f"b{value.args[0]}[{value.args[1].text(parts)}]"
         case "axis":
@@ -400,7 +454,7 @@ def _own_text(value: Scalar, parts: list[str]) -> str:
             return f"x{value.args[0]}"
         case "cast" | "bits":
             return f"{value.op}<{value.dtype.short}>({parts[0]})"
-        case op if op in _INFIX:
-            return f"({parts[0]} {_INFIX[op]} {parts[1]})"
+        case op if op in PRIMITIVE and PRIMITIVE[op].infix:
+            return f"({parts[0]} {PRIMITIVE[op].infix} {parts[1]})"
         case op:
             return f"{op}({', '.join(parts)})"

@@ -20,8 +20,8 @@ from aotlite.ir.dtypes import DTYPES, DType, bool_, complex64, float32, float64,
 from aotlite.ir.errors import AotliteError, GraphError
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS
-from aotlite.ir.scalar.expression import PRIMITIVES, parameter, walk
 from aotlite.ir.scalar.expression import function as called
+from aotlite.ir.scalar.expression import parameter, walk
 from aotlite.ir.scalar.functions import (
     ScalarFunction,
     coefficients,
@@ -29,9 +29,10 @@ from aotlite.ir.scalar.functions import (
     expand,
     find,
     has,
-    power_of_constant,
-    power_of_number,
 )
+from aotlite.ir.scalar.functions.bodies.number_bases import power_of_number
+from aotlite.ir.scalar.functions.bodies.powers import power_of_constant
+from aotlite.ir.scalar.primitives import PRIMITIVES
 from benchmarks import functions
 from benchmarks.function_kernels import COMPILER, Compiled, evaluated
 

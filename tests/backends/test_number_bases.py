@@ -14,7 +14,7 @@ from aotlite.backends.loops.lowering import lower
 from aotlite.backends.loops.program import Extern
 from aotlite.ir.dtypes import float64
 from aotlite.ir.scalar.expression import parameter
-from aotlite.ir.scalar.functions import power_of_number
+from aotlite.ir.scalar.functions.bodies.number_bases import power_of_number
 
 DIGITS = Context(prec=60)
 BASES = [0.9, 0.999, 1.5, 2.0, 10.0, math.e, 1e300, 1e-300, 1 + 2**-52, 1 - 2**-53]

@@ -8,6 +8,7 @@ Spec: `specs/higher_orders.md`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -17,12 +18,13 @@ from aotlite.ir.graph import Graph, Node
 from aotlite.ir.graph.role import Gradient, Tangent
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.pointwise_expression import expression_of_call
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
+from aotlite.ir.scalar.expression import Scalar, walk
+from aotlite.ir.scalar.functions import FUNCTIONS
 
 FILL = OPS["fill"]
-_SAME = frozenset({"neg", "real", "imag", "conj", "cast"})
-"""Scalar functions that are linear in their one operand."""
 
 
 def is_linear(joint: Graph) -> bool:
@@ -73,7 +75,7 @@ def _keeps(node: Node, values: _Values) -> bool:
         case Cost.REDUCTION:
             return op.additive
         case Cost.POINTWISE if op.scalar is not None:
-            return _degree(_tree(node, marked)) == 1
+            return _is_linear_in(node, marked)
     return count == len(read) == 1 and op.additive
 
 
@@ -105,39 +107,49 @@ def _is_zeros(node: Node, values: _Values) -> bool:
     return isinstance(op, PureOp) and any(_is_of(group, node, values) for group in op.linear)
 
 
-def _tree(node: Node, marked: set[Node]) -> Any:
-    """The scalar expression: marked operands are symbols "g", others "x"."""
-    args = [("g" if a in marked else "x") if type(a) is Node else a for a in node.args]
-    return scalar.tree(node.target.scalar, tuple(args))
+def _is_linear_in(node: Node, marked: set[Node]) -> bool:
+    """Whether the scalar expression of a pointwise op is linear in the marked operands."""
+    tensors = [a for a in node.args if type(a) is Node]
+    args = [a.meta if type(a) is Node else a for a in node.args]
+    root = expression_of_call(node.target, node.dtype, args)
+    if root is None:
+        return False
+    degrees: dict[Scalar, int | None] = {}
+    for value in walk([root]):
+        if value.op == "parameter":
+            k = value.args[0]
+            degrees[value] = int(k < len(tensors) and tensors[k] in marked)
+        else:
+            degrees[value] = _degree(value, [degrees[each] for each in value.operands])
+    return degrees[root] == 1
 
 
-def _degree(expr: Any) -> int | None:
-    """0 for an expression without "g", 1 for one that is linear in it, None for any other.
+def _degree(value: Scalar, degrees: list[int | None]) -> int | None:
+    """0 for an expression without marked operands, 1 for one that is linear in them, None for any
+    other.
 
     The number 0 is both, and counts as 0: see `_joined`.
     """
-    if not isinstance(expr, scalar.Expr):
-        return 0
-    if expr.op == "symbol":
-        return int(expr.args[0] == "g")
-    degrees = [_degree(arg) for arg in expr.args]
     if None in degrees:
         return None
     if not any(degrees):
         return 0
-    match expr.op:
+    match value.op:
         case "add" | "sub":
-            return _joined(expr.args, degrees)
+            return _joined(value.operands, degrees)
         case "mul":
             return 1 if sum(degrees) == 1 else None  # type: ignore[arg-type]
         case "div":
             return 1 if degrees == [1, 0] else None
         case "where":
-            return _joined(expr.args[1:], degrees[1:]) if degrees[0] == 0 else None
-    return 1 if expr.op in _SAME else None
+            return _joined(value.operands[1:], degrees[1:]) if degrees[0] == 0 else None
+        case "cast":
+            return 1
+    row = FUNCTIONS.get(value.op)
+    return 1 if row is not None and row.linear else None
 
 
-def _joined(args: Any, degrees: list[int | None]) -> int | None:
+def _joined(operands: Sequence[Scalar], degrees: list[int | None]) -> int | None:
     """The degree of a sum or choice: all parts are linear, or the number 0."""
-    parts = zip(args, degrees, strict=True)
-    return 1 if all(d == 1 or (type(a) in (int, float) and a == 0) for a, d in parts) else None
+    parts = zip(operands, degrees, strict=True)
+    return 1 if all(d == 1 or scalar.is_zero(a) for a, d in parts) else None

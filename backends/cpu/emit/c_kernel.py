@@ -39,7 +39,8 @@ from aotlite.backends.loops.program import (
 )
 from aotlite.backends.loops.rewrite import replaced, without_lets
 from aotlite.ir.dtypes import DType
-from aotlite.ir.scalar.expression import COMPARISONS, Affine, Scalar, walk
+from aotlite.ir.scalar.expression import Affine, Scalar, walk
+from aotlite.ir.scalar.primitives import COMPARISONS
 
 SCRATCH = 1 << 16
 """The most bytes of local arrays for values that are kept between passes."""

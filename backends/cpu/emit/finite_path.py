@@ -20,9 +20,10 @@ from aotlite.backends.c_family.scalar_text import CScope, LocalElement
 from aotlite.backends.cpu.emit.loop_text import Range, for_loop, in_steps
 from aotlite.backends.cpu.emit.split_loops import Loop
 from aotlite.backends.loops.rewrite import replaced
-from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, function, walk
+from aotlite.ir.scalar.expression import Scalar, function, walk
 from aotlite.ir.scalar.functions import FiniteVersion, find, substituted
 from aotlite.ir.scalar.functions.function_registry import USUAL
+from aotlite.ir.scalar.primitives import PRIMITIVES
 
 BLOCK = 512
 """The points of a block: one unusual number sends them all through the slow loop."""

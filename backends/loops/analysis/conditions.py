@@ -12,7 +12,8 @@ from aotlite.backends.loops.analysis.affine import Bounds, added, form_of, reach
 from aotlite.backends.loops.analysis.expression_facts import facts
 from aotlite.backends.loops.program import Statement, values_of
 from aotlite.backends.loops.rewrite import replaced_body
-from aotlite.ir.scalar.expression import COMPARISONS, Affine, Scalar, walk, with_operands
+from aotlite.ir.scalar.expression import Affine, Scalar, walk, with_operands
+from aotlite.ir.scalar.primitives import COMPARISONS
 
 _OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 

@@ -19,7 +19,8 @@ from aotlite.backends.loops.program import (
     values_of,
 )
 from aotlite.ir.dtypes import bfloat16, float16, float32
-from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, walk
+from aotlite.ir.scalar.expression import Scalar, walk
+from aotlite.ir.scalar.primitives import PRIMITIVES
 
 FLOP = 0.4
 """Bytes that memory moves in the time of one simple operation."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from aotlite.backends.loops.combiners import Combiner
-from aotlite.backends.loops.interpreter.scalar_evaluation import evaluate, filled
 from aotlite.ir.dtypes import DType
 from aotlite.ir.errors import GraphError
+from aotlite.ir.scalar.evaluation import evaluate, filled
 from aotlite.ir.scalar.expression import Scalar, parameter
 
 Array = Any

@@ -23,7 +23,6 @@ from aotlite.backends.loops.interpreter.kernel_interpreter import (
     strided,
 )
 from aotlite.backends.loops.interpreter.partial_reductions import reduced, scanned
-from aotlite.backends.loops.interpreter.scalar_evaluation import apply, evaluate
 from aotlite.backends.loops.program import (
     BufferKind,
     Extern,
@@ -44,6 +43,7 @@ from aotlite.backends.loops.program import (
     writes,
 )
 from aotlite.ir.arrays import NUMPY
+from aotlite.ir.scalar.evaluation import apply, evaluate
 from aotlite.ir.scalar.expression import walk
 
 __all__ = [

@@ -1,9 +1,8 @@
 """Pointwise ops as loops, from the scalar expression of their declaration.
 
-Operands and numbers are cast, and the result is rounded, as the op's kernel does it
-(`ir/ops/declare.py`): `x * 0.1` of a bfloat16 computes in float32 and rounds once. The expression
-depends on dtypes and numbers alone, so that it is made once, as a template over parameters, and
-applied to the loads of each call. Spec: `specs/lowering.md`.
+The expression (`ir/ops/pointwise_expression.py`) depends on dtypes and numbers alone, so that it is
+made once, as a template over parameters, and applied to the loads of each call.
+Spec: `specs/lowering.md`.
 """
 
 from __future__ import annotations
@@ -12,18 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from aotlite.backends.loops.lowering.builder import NoLoops
-from aotlite.backends.loops.lowering.typed_scalars import Typing, scalar_of
+from aotlite.backends.loops.lowering.scalar_rewrite import written
 from aotlite.backends.loops.lowering.writer import LoopOperand, LoopWriter
-from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import PureOp
-from aotlite.ir.op.binding import CACHE_LIMIT, NUMBERS
-from aotlite.ir.ops.precision import number_in
-from aotlite.ir.scalar import symbol
-from aotlite.ir.scalar.expression import Scalar, cast, parameter, walk, with_operands
+from aotlite.ir.op.binding import CACHE_LIMIT
+from aotlite.ir.ops.pointwise_expression import expression_of
+from aotlite.ir.scalar.expression import Scalar, walk, with_operands
 
-_KINDS = frozenset(NUMBERS)
 _TEMPLATES: dict[tuple[Any, ...], ExpressionTemplate | None] = {}
 
 
@@ -83,56 +79,10 @@ def _key(value: Any) -> Any:
 
 
 def _made(op: PureOp, result: DType, args: tuple[Any, ...]) -> ExpressionTemplate | None:
-    assert op.scalar is not None and op.computes is not None and op.holds is not None
-    promoted = _promoted(op, args)
-    narrow, wide = op.holds(promoted), op.computes(promoted)
-    if wide.is_complex:
-        return None
+    tensors = [i for i, a in enumerate(args) if type(a) is LoopOperand]
     try:
-        numbers = [_number(op, i, a, narrow, wide) for i, a in enumerate(args)]
-        tree = op.scalar(
-            *[symbol(str(i)) if type(a) is LoopOperand else a for i, a in enumerate(numbers)]
-        )
-        typing = Typing(_operands(op, args, narrow, wide), wide)
-        value = cast(scalar_of(typing.value(tree), wide), result)
-    except (NoLoops, ArithmeticError):  # one number divided by another, which is 0
+        kernel = written(expression_of(op, result, args, tensors))
+    except (NoLoops, ArithmeticError):  # a number divided by 0, or one that a dtype does not hold
         return None
-    refused = typing.refused
-    return ExpressionTemplate(value, None if refused is None else ExpressionTemplate(refused))
-
-
-def _promoted(op: PureOp, args: tuple[Any, ...]) -> DType:
-    """Returns the dtype to which operands, and numbers in an operand's place, promote."""
-    found: list[Any] = []
-    for i, a in enumerate(args):
-        if type(a) is LoopOperand:
-            found.append((a.dtype, a.ndim))
-        elif i in op.mixed and type(a) in _KINDS:
-            found.append(a)
-    return dtypes.result_type(found)
-
-
-def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
-    """Returns a number rounded to the dtype in which the op's kernel holds it."""
-    kind = type(value)
-    if kind not in _KINDS:
-        return value
-    if i not in op.held:
-        if wide.kind == dtypes.INTEGER and kind is int and number_in(wide, value) != value:
-            raise NoLoops  # the kernel may refuse it
-        return value
-    if kind is int and op.numbers == "unwrapped":
-        return value
-    return number_in(wide if op.numbers == "wide" else narrow, value)
-
-
-def _operands(op: PureOp, args: tuple[Any, ...], narrow: DType, wide: DType) -> dict[str, Scalar]:
-    """Returns parameters for the operands' elements, cast to the dtype of the computation."""
-    found: dict[str, Scalar] = {}
-    for i, a in enumerate(args):
-        if type(a) is LoopOperand:
-            value = parameter(len(found), a.dtype)
-            if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
-                value = cast(value, narrow)  # 16-bit floats: rounded before they are widened
-            found[str(i)] = cast(value, wide)
-    return found
+    refuses = None if kernel.refuses is None else ExpressionTemplate(kernel.refuses)
+    return ExpressionTemplate(kernel.value, refuses)

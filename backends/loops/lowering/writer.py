@@ -21,7 +21,7 @@ import numpy as np
 from aotlite.backends.loops.lowering import matrix_products, value_checks
 from aotlite.backends.loops.lowering.axis_index import AxisIndex
 from aotlite.backends.loops.lowering.builder import NoLoops, ProgramBuilder
-from aotlite.backends.loops.lowering.typed_scalars import called
+from aotlite.backends.loops.lowering.scalar_rewrite import called
 from aotlite.backends.loops.program import (
     BufferKind,
     Kernel,

@@ -117,7 +117,7 @@ DIV_FLOOR = pointwise(
 DIV_TRUNC = pointwise(
     "div_trunc(Tensor self, Tensor|Scalar other) -> Tensor",
     kernel=_trunc_kernel,
-    scalar=lambda a, b: s.trunc(a / b),
+    scalar=s.trunc_divide,
     vjp=_FLAT_QUOTIENT,
     refuses=_DIVIDES,
     numbers="wide",

@@ -1,25 +1,14 @@
-"""The function library of the loop IR: exp, erf, pow, ... as trees of primitives.
+"""The function library of scalar expressions: exp, erf, pow, ... as trees of primitives.
 
 No libm is called: it differs between systems, and C compilers cannot vectorize it. Printers and the
 interpreter compute the same tree, and so the same bits. Spec: `specs/functions.md`.
 """
 
-from aotlite.ir.scalar.functions.bodies import (
-    choices,
-    division,
-    error_function,
-    exponentials,
-    gamma,
-    hyperbolic,
-    integers,
-    logarithms,
-    powers,
-    trigonometry,
-)
-from aotlite.ir.scalar.functions.bodies.number_bases import power_of_number
-from aotlite.ir.scalar.functions.bodies.powers import power_of_constant
+from aotlite.ir.scalar.functions import table as table
 from aotlite.ir.scalar.functions.function_registry import (
+    FUNCTIONS,
     FiniteVersion,
+    Function,
     ScalarFunction,
     declared,
     expand,
@@ -29,29 +18,16 @@ from aotlite.ir.scalar.functions.function_registry import (
     substituted,
 )
 
-DECLARING = (
-    choices,
-    division,
-    error_function,
-    exponentials,
-    gamma,
-    hyperbolic,
-    integers,
-    logarithms,
-    powers,
-    trigonometry,
-)
-"""The modules that declare the library's functions when they are imported."""
-
 __all__ = [
+    "FUNCTIONS",
     "FiniteVersion",
+    "Function",
     "ScalarFunction",
     "declared",
     "expand",
     "expanded_body",
     "find",
     "has",
-    "power_of_constant",
-    "power_of_number",
     "substituted",
+    "table",
 ]

@@ -14,17 +14,11 @@ from typing import Any
 from aotlite.ir import dtypes
 from aotlite.ir.scalar.expression import Operand, Scalar, cast, const, make, where
 from aotlite.ir.scalar.functions.bodies.trigonometry import near_sin, near_tan
-from aotlite.ir.scalar.functions.scalar_terms import F64, INF, call, eq, rint, size, wide
+from aotlite.ir.scalar.functions.scalar_terms import INF, call, eq, rint, size, wide
 
 
 class ScalarFormulas:
     """The array functions that formulas call, on scalars."""
-
-    @staticmethod
-    def where(condition: Scalar, then: Operand, other: Operand) -> Scalar:
-        """Returns `then` where the condition holds, else `other`; two numbers become float64."""
-        numbers = type(then) is not Scalar and type(other) is not Scalar
-        return where(condition, const(then, F64) if numbers else then, other)
 
     @staticmethod
     def astype(x: Scalar, dtype: Any) -> Scalar:
@@ -52,6 +46,7 @@ class ScalarFormulas:
         return eq(size(x), INF)
 
     equal = staticmethod(eq)
+    where = staticmethod(where)
     minimum = staticmethod(lambda a, b: _called("minimum", a, b))
     maximum = staticmethod(lambda a, b: _called("maximum", a, b))
     copysign = staticmethod(lambda a, b: _called("copysign", a, b))

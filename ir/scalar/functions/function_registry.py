@@ -1,26 +1,141 @@
-"""The registry of library functions: `declare` enters one, `find` returns it for operands' dtypes.
+"""The functions of scalar expressions, a row each: `function` enters one, `find` returns its body.
 
-    @declare("sinh", is_f64, ulp=2.0)
-    def sinh(x): return ...                   # builds the body, a tree over parameter(0)
+    exp = function("exp", np.exp, at_zero=1, floating=True, bodies=(exponentials.exp,))
 
-    find("sinh", (float64,)).body
+    exp(x * 2.0)                        # an expression
+    find("exp", (float64,)).body        # a tree of primitives, over parameter(0)
 
-Bodies may call other functions of the library; `expand` inlines those. Spec: `specs/functions.md`.
+From a row follow the Python function, the evaluation by NumPy, with which laws compare kernels, and
+the bodies that printers and the interpreter compute. Bodies may call other functions; `expand`
+inlines those. Spec: `specs/functions.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import attrs
+import numpy as np
 
 from aotlite.ir import dtypes
+from aotlite.ir.arrays import Array
 from aotlite.ir.dtypes import DType
-from aotlite.ir.errors import GraphError
-from aotlite.ir.scalar.expression import PRIMITIVES, Scalar, parameter, rebuilt, walk
+from aotlite.ir.errors import ArgumentError, GraphError
+from aotlite.ir.scalar.expression import Operand, Scalar, alike, cast, parameter, rebuilt, walk
+from aotlite.ir.scalar.expression import function as called
+from aotlite.ir.scalar.primitives import PRIMITIVE, PRIMITIVES
 
 Accepts = Callable[[DType], bool]
+Build = Callable[..., Scalar]
+
+
+@attrs.frozen(eq=False)
+class Body:
+    """How a function is computed of operands of one dtype, of those that it accepts."""
+
+    accepts: Accepts
+    build: Build
+    ulp: float
+    domain: str
+    usual: tuple[Build, Build] | None
+
+
+def body(
+    accepts: Accepts,
+    *,
+    ulp: float = 0.0,
+    domain: str = "all",
+    usual: tuple[Build, Build] | None = None,
+) -> Callable[[Build], Body]:
+    """Makes a body of the function that builds it.
+
+    `ulp` bounds the error on `domain`. `usual` is a pair: a condition on the operands, and the
+    builder of a shorter body, which has the same bits where the condition holds.
+    """
+    return lambda build: Body(accepts, build, ulp, domain, usual)
+
+
+@attrs.frozen(eq=False)
+class Function:
+    """A function of scalar expressions. Called on scalars and numbers, it makes an expression."""
+
+    name: str
+    numpy: Callable[..., Array]
+    """The same of arrays. No op's kernel: laws compare those with it."""
+    operands: int
+    bodies: tuple[Body, ...]
+    inline: Callable[..., Scalar | None] | None
+    """A function of the operands: the primitives that kernels have in place of a call, if any."""
+    result: Callable[[DType], DType]
+    floating: bool
+    """Whether integers and bools are cast to float64 first."""
+    divides: bool
+    """Whether the last operand is a divisor: kernels refuse an integer that is 0."""
+    linear: bool
+    at_zero: float | None
+    """What a function of one operand is at 0, if that is a number (TAN-8)."""
+    units: int
+    """How many times the rounding error of its dtype a kernel may differ from `numpy`."""
+
+    def __call__(self, *operands: Operand) -> Any:
+        """Returns the expression. Of numbers alone, it is a number."""
+        if len(operands) != self.operands:
+            raise ArgumentError(
+                f"scalar.{self.name}: {len(operands)} operands, expected {self.operands}"
+            )
+        if not any(type(a) is Scalar for a in operands):
+            with np.errstate(all="ignore"):
+                return np.asarray(self.numpy(*map(np.asarray, operands))).item()
+        same = alike(*operands)
+        dtype = same[0].dtype
+        if self.floating and dtype.kind <= dtypes.INTEGER:
+            dtype = dtypes.float64
+            same = tuple([cast(a, dtype) for a in same])
+        return called(self.name, self.result(dtype), *same)
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""Name -> the function."""
+
+
+def function(
+    name: str,
+    numpy: Callable[..., Array] | None = None,
+    operands: int = 1,
+    *,
+    bodies: Sequence[Body] = (),
+    inline: Callable[..., Scalar | None] | None = None,
+    result: Callable[[DType], DType] = lambda dtype: dtype,
+    floating: bool = False,
+    divides: bool = False,
+    linear: bool = False,
+    at_zero: float | None = None,
+    units: int = 1,
+) -> Function:
+    """Enters a function. One that is a primitive has that one's `numpy`.
+
+    A function without a body and an inline form for some dtypes, say complex ones, may be part of
+    an op's expression, but not of a kernel: that op runs by its own kernel.
+    """
+    if name in FUNCTIONS:
+        raise ArgumentError(f"scalar: the function {name!r} is declared twice, expected once")
+    found = Function(
+        name,
+        numpy or PRIMITIVE[name].numpy,
+        operands,
+        tuple(bodies),
+        inline,
+        result,
+        floating,
+        divides,
+        linear,
+        at_zero,
+        units,
+    )
+    FUNCTIONS[name] = found
+    return found
 
 
 @attrs.frozen(eq=False)
@@ -63,23 +178,11 @@ class ScalarFunction:
         return "_".join([self.op, *[dtype.short for dtype in self.parameters]])
 
 
-@attrs.frozen
-class _Rule:
-    accepts: Accepts
-    count: int
-    build: Callable[..., Scalar]
-    ulp: float
-    domain: str
-
-
 USUAL = "_usual"
 """The suffix of a function's name that names its shorter body (`FiniteVersion`)."""
 
-_RULES: dict[str, list[_Rule]] = {}
-_USUAL: dict[tuple[str, Accepts], tuple[Callable[..., Scalar], Callable[..., Scalar]]] = {}
 
-
-# --------------------------------------------------------------------------------------- declaring
+# ------------------------------------------------------------------------------------------ dtypes
 def is_float(dtype: DType) -> bool:
     """Whether a dtype is float32 or float64. 16-bit floats are widened before any function."""
     return dtype in (dtypes.float32, dtypes.float64)
@@ -120,31 +223,6 @@ def is_ordered(dtype: DType) -> bool:
     return is_float(dtype) or dtype.kind <= dtypes.INTEGER
 
 
-def declare(
-    op: str, accepts: Accepts, count: int = 1, *, ulp: float = 0.0, domain: str = "all"
-) -> Callable[[Callable[..., Scalar]], Callable[..., Scalar]]:
-    """Enters a builder of bodies, for `count` operands of one dtype that `accepts` takes."""
-
-    def enter(build: Callable[..., Scalar]) -> Callable[..., Scalar]:
-        _RULES.setdefault(op, []).append(_Rule(accepts, count, build, ulp, domain))
-        return build
-
-    return enter
-
-
-def declare_usual(
-    op: str, accepts: Accepts, when: Callable[..., Scalar]
-) -> Callable[[Callable[..., Scalar]], Callable[..., Scalar]]:
-    """Enters the builder of a declared function's shorter body, which has the same bits where
-    `when(*operands)` holds."""
-
-    def enter(build: Callable[..., Scalar]) -> Callable[..., Scalar]:
-        _USUAL[op, accepts] = (when, build)
-        return build
-
-    return enter
-
-
 # ----------------------------------------------------------------------------------------- finding
 def has(op: str, operands: Sequence[DType]) -> bool:
     """Whether the library has a function for operands of these dtypes.
@@ -152,7 +230,7 @@ def has(op: str, operands: Sequence[DType]) -> bool:
     >>> has("exp", (dtypes.float32,)), has("exp", (dtypes.complex64,))
     (True, False)
     """
-    return _rule(op, tuple(operands)) is not None
+    return _body(op, tuple(operands)) is not None
 
 
 def find(op: str, operands: Sequence[DType]) -> ScalarFunction:
@@ -167,27 +245,24 @@ def _found(op: str, operands: tuple[DType, ...]) -> ScalarFunction:
         whole = _found(op.removesuffix(USUAL), operands)
         assert whole.usual is not None
         return attrs.evolve(whole, op=op, body=whole.usual.body, usual=None)
-    rule = _rule(op, operands)
-    if rule is None:
+    found = _body(op, operands)
+    if found is None:
         given = ", ".join(map(str, operands))
         raise GraphError(
             f"functions: {op} is called with ({given}), expected one that the library has; "
             "ask has() before lowering an op to it"
         )
     parameters = [parameter(k, dtype) for k, dtype in enumerate(operands)]
-    body = rule.build(*parameters)
-    builders = _USUAL.get((op, rule.accepts))
-    usual = None if builders is None else FiniteVersion(*[make(*parameters) for make in builders])
-    return ScalarFunction(op, operands, body, rule.domain, rule.ulp, _widest(expand(body)), usual)
+    tree = found.build(*parameters)
+    usual = None if found.usual is None else FiniteVersion(*[b(*parameters) for b in found.usual])
+    return ScalarFunction(op, operands, tree, found.domain, found.ulp, _widest(expand(tree)), usual)
 
 
-def _rule(op: str, operands: tuple[DType, ...]) -> _Rule | None:
-    if len(set(operands)) != 1:
+def _body(op: str, operands: tuple[DType, ...]) -> Body | None:
+    row = FUNCTIONS.get(op)
+    if row is None or len(operands) != row.operands or len(set(operands)) != 1:
         return None
-    for rule in _RULES.get(op, ()):
-        if rule.count == len(operands) and rule.accepts(operands[0]):
-            return rule
-    return None
+    return next((each for each in row.bodies if each.accepts(operands[0])), None)
 
 
 def _widest(body: Scalar) -> DType:
@@ -197,8 +272,8 @@ def _widest(body: Scalar) -> DType:
 
 
 def declared() -> list[tuple[str, int, Accepts]]:
-    """Returns (op, number of operands, test of dtypes) of each declaration."""
-    return [(op, rule.count, rule.accepts) for op, rules in _RULES.items() for rule in rules]
+    """Returns (name, number of operands, test of dtypes) of each body."""
+    return [(r.name, r.operands, each.accepts) for r in FUNCTIONS.values() for each in r.bodies]
 
 
 # --------------------------------------------------------------------------------------- expanding
@@ -213,8 +288,8 @@ def expand(scalar: Scalar, memo: dict[Scalar, Scalar] | None = None) -> Scalar:
 def _written_out(value: Scalar) -> Scalar | None:
     if value.op in PRIMITIVES:
         return None
-    function = find(value.op, [operand.dtype for operand in value.args])
-    return substituted(expanded_body(function), value.args)
+    found = find(value.op, [operand.dtype for operand in value.args])
+    return substituted(expanded_body(found), value.args)
 
 
 @cache

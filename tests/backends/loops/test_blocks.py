@@ -17,7 +17,6 @@ from aotlite.backends.loops.interpreter.program_interpreter import (
     interpreted,
     run_step,
 )
-from aotlite.backends.loops.interpreter.scalar_evaluation import uses_of
 from aotlite.backends.loops.program import (
     BufferKind,
     Gemm,
@@ -28,6 +27,7 @@ from aotlite.backends.loops.program import (
     Store,
 )
 from aotlite.ir.dtypes import float32
+from aotlite.ir.scalar.evaluation import uses_of
 from aotlite.ir.scalar.expression import Affine, load
 from tests.backends.cpu.helpers.chosen_kernels import CHOSEN
 from tests.backends.cpu.test_printer import inputs_of

@@ -24,7 +24,8 @@ from aotlite.ir.arrays import NUMPY
 from aotlite.ir.graph.builder import Builder
 from aotlite.ir.meta import tensor_meta
 from aotlite.ir.op import OPS, PureOp
-from aotlite.ir.scalar.expression import PRIMITIVES, walk
+from aotlite.ir.scalar.expression import walk
+from aotlite.ir.scalar.primitives import PRIMITIVES
 from aotlite.testing.laws import graphs, graphs_of
 from tests.samples import samples_of
 from tests.stages.helpers.journeys import journeys

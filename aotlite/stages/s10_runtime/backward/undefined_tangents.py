@@ -21,6 +21,7 @@ from aotlite.ir.graph.role import Arrived, Current, Gradient, Result, Rewritten,
 from aotlite.ir.meta import TensorMeta
 from aotlite.ir.op import OPS, Cost, PureOp, ViewOp
 from aotlite.ir.ops.creation.factories import FULL
+from aotlite.ir.ops.pointwise_expression import expression_of_call
 from aotlite.ir.ops.shape.copies import CLONE, RESTRIDE
 from aotlite.ir.ops.structure import GETITEM
 from aotlite.stages.records.backward.joint import BackwardEffect
@@ -171,7 +172,7 @@ class _Specializer:
             case Cost.REDUCTION:
                 return op.additive and every
             case Cost.POINTWISE:
-                return bool(every) if op.scalar is None else self._simplified(node, zeros) == 0
+                return bool(every) if op.scalar is None else self._is_zero(node, zeros)
         return False
 
     def _passes(self, node: Node, zeros: set[Node]) -> Node | None:
@@ -180,9 +181,12 @@ class _Specializer:
         if not (isinstance(op, PureOp) and op.scalar is not None):
             return None
         rest = self._simplified(node, zeros)
-        if not (isinstance(rest, scalar.Expr) and rest.op == "symbol"):
+        while rest is not None and rest.op == "cast":  # to the dtype that the op computes in
+            rest = rest.operands[0]
+        tensors = [a for a in node.args if type(a) is Node]
+        if rest is None or rest.op != "parameter" or rest.args[0] >= len(tensors):
             return None
-        value = self.new[node.args[int(rest.args[0])]]
+        value = self.new[tensors[rest.args[0]]]
         meta: Any = node.meta
         if value.meta.shape != meta.shape or value.dtype is not meta.dtype:
             return None
@@ -190,11 +194,20 @@ class _Specializer:
             value = self.build.emit(RESTRIDE, (value, meta.stride))
         return value
 
-    def _simplified(self, node: Node, zeros: set[Node]) -> Any:
-        """The scalar expression with zeros for symbolic operands; symbols are operand positions."""
-        args = [str(i) if type(a) is Node else a for i, a in enumerate(node.args)]
-        names = frozenset(str(i) for i, a in enumerate(node.args) if type(a) is Node and a in zeros)
-        return scalar.with_zeros(scalar.tree(node.target.scalar, tuple(args)), names)
+    def _is_zero(self, node: Node, zeros: set[Node]) -> bool:
+        rest = self._simplified(node, zeros)
+        return rest is not None and scalar.is_zero(rest)
+
+    def _simplified(self, node: Node, zeros: set[Node]) -> scalar.Scalar | None:
+        """The scalar expression where some operands are zeros; the k-th tensor is parameter(k).
+
+        None where the numbers among the arguments have none.
+        """
+        tensors = [a for a in node.args if type(a) is Node]
+        nothing = [scalar.parameter(k, a.dtype) for k, a in enumerate(tensors) if a in zeros]
+        args = [a.meta if type(a) is Node else a for a in node.args]
+        root = expression_of_call(node.target, node.dtype, args)
+        return None if root is None else scalar.with_zeros(root, nothing)
 
     def _result(self, role: Role, value: Node) -> Node | None:
         """A gradient in its own memory: an operand that an addition passed on may be a tangent."""

@@ -17,7 +17,8 @@ from aotlite.backends.c_family.scalar_text import CScope, KernelFacts
 from aotlite.backends.cuda.emit.pointwise.contiguous_runs import ThreadMapping
 from aotlite.backends.cuda.emit.pointwise.vector_body import Vector, VectorPhase
 from aotlite.backends.loops.program import Store, values_of
-from aotlite.ir.scalar.expression import COMPARISONS, Scalar, walk
+from aotlite.ir.scalar.expression import Scalar, walk
+from aotlite.ir.scalar.primitives import COMPARISONS
 
 SWITCHES = 2
 """The most conditions around versions: each doubles their number."""

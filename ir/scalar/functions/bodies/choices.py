@@ -10,7 +10,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.dtypes import DType
 from aotlite.ir.scalar.expression import Scalar, bits, cast, const, where
 from aotlite.ir.scalar.functions.function_registry import (
-    declare,
+    body,
     is_bool,
     is_float,
     is_integer,
@@ -47,93 +47,92 @@ def has_bits(dtype: DType) -> bool:
 
 
 # ---------------------------------------------------------------------------------------- extremes
-@declare("maximum", is_float, 2)
-def _maximum(a: Scalar, b: Scalar) -> Scalar:
+@body(is_float)
+def maximum(a: Scalar, b: Scalar) -> Scalar:
     return where(is_nan(a), a, where(a > b, a, b))
 
 
-@declare("minimum", is_float, 2)
-def _minimum(a: Scalar, b: Scalar) -> Scalar:
+@body(is_float)
+def minimum(a: Scalar, b: Scalar) -> Scalar:
     return where(is_nan(a), a, where(a < b, a, b))
 
 
-@declare("maximum", is_bool, 2)
-def _maximum_of_bools(a: Scalar, b: Scalar) -> Scalar:
+@body(is_bool)
+def maximum_of_bools(a: Scalar, b: Scalar) -> Scalar:
     return a | b
 
 
-@declare("minimum", is_bool, 2)
-def _minimum_of_bools(a: Scalar, b: Scalar) -> Scalar:
+@body(is_bool)
+def minimum_of_bools(a: Scalar, b: Scalar) -> Scalar:
     return a & b
 
 
-@declare("maximum", is_integer, 2)
-def _maximum_of_integers(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def maximum_of_integers(a: Scalar, b: Scalar) -> Scalar:
     return where(a > b, a, b)
 
 
-@declare("minimum", is_integer, 2)
-def _minimum_of_integers(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def minimum_of_integers(a: Scalar, b: Scalar) -> Scalar:
     return where(a < b, a, b)
 
 
 # ------------------------------------------------------------------------------------------- signs
-@declare("sign", is_float)
-def _sign(x: Scalar) -> Scalar:
+@body(is_float)
+def sign(x: Scalar) -> Scalar:
     """The sign of a float; 0 for NaN, as in PyTorch."""
     return where(x > 0.0, const(1.0, x.dtype), where(x < 0.0, const(-1.0, x.dtype), 0.0))
 
 
-@declare("sign", is_signed)
-def _sign_of_signed(x: Scalar) -> Scalar:
+@body(is_signed)
+def sign_of_signed(x: Scalar) -> Scalar:
     one, nothing = const(1, x.dtype), const(0, x.dtype)
     return where(x > 0, one, where(x < 0, const(-1, x.dtype), nothing))
 
 
-@declare("sign", is_unsigned)
-def _sign_of_unsigned(x: Scalar) -> Scalar:
+@body(is_unsigned)
+def sign_of_unsigned(x: Scalar) -> Scalar:
     return where(eq(x, 0), x, const(1, x.dtype))
 
 
-@declare("sign", is_bool)
-def _sign_of_bool(x: Scalar) -> Scalar:
+@body(is_bool)
+def sign_of_bool(x: Scalar) -> Scalar:
     return x
 
 
-@declare("signbit", is_float)
-def _signbit(x: Scalar) -> Scalar:
+@body(is_float)
+def signbit(x: Scalar) -> Scalar:
     return signed(x) < 0
 
 
-@declare("signbit", is_integer)
-def _signbit_of_integer(x: Scalar) -> Scalar:
+@body(is_integer)
+def signbit_of_integer(x: Scalar) -> Scalar:
     return x < 0
 
 
-@declare("signbit", is_bool)
-def _signbit_of_bool(x: Scalar) -> Scalar:
+@body(is_bool)
+def signbit_of_bool(x: Scalar) -> Scalar:
     return const(False, x.dtype)
 
 
-@declare("copysign", is_float, 2)
-def _copysign(a: Scalar, b: Scalar) -> Scalar:
+@body(is_float)
+def copysign(a: Scalar, b: Scalar) -> Scalar:
     return signed_as(a, b)
 
 
 # --------------------------------------------------------------------------------------- questions
-@declare("isnan", is_float)
-def _isnan(x: Scalar) -> Scalar:
+@body(is_float)
+def isnan(x: Scalar) -> Scalar:
     return is_nan(x)
 
 
-@declare("isinf", is_float)
-def _isinf(x: Scalar) -> Scalar:
+@body(is_float)
+def isinf(x: Scalar) -> Scalar:
     return eq(size(x), INF)
 
 
-@declare("isnan", is_exact)
-@declare("isinf", is_exact)
-def _never(x: Scalar) -> Scalar:
+@body(is_exact)
+def never(x: Scalar) -> Scalar:
     return const(False, dtypes.bool_)
 
 
@@ -142,45 +141,45 @@ def truth(x: Scalar) -> Scalar:
     return x if is_bool(x.dtype) else ne(x, 0)
 
 
-@declare("logical_not", is_ordered)
-def _logical_not(x: Scalar) -> Scalar:
+@body(is_ordered)
+def logical_not(x: Scalar) -> Scalar:
     return negated(truth(x))
 
 
-@declare("logical_and", is_ordered, 2)
-def _logical_and(a: Scalar, b: Scalar) -> Scalar:
+@body(is_ordered)
+def logical_and(a: Scalar, b: Scalar) -> Scalar:
     return truth(a) & truth(b)
 
 
-@declare("logical_or", is_ordered, 2)
-def _logical_or(a: Scalar, b: Scalar) -> Scalar:
+@body(is_ordered)
+def logical_or(a: Scalar, b: Scalar) -> Scalar:
     return truth(a) | truth(b)
 
 
-@declare("logical_xor", is_ordered, 2)
-def _logical_xor(a: Scalar, b: Scalar) -> Scalar:
+@body(is_ordered)
+def logical_xor(a: Scalar, b: Scalar) -> Scalar:
     return truth(a) ^ truth(b)
 
 
 # ---------------------------------------------------------------------------------------- rounding
-@declare("round", is_float)
-def _round(x: Scalar) -> Scalar:
+@body(is_float)
+def round_(x: Scalar) -> Scalar:
     return rint(x)
 
 
-@declare("round", is_exact)
-@declare("floor", is_exact)
-@declare("ceil", is_exact)
-@declare("trunc", is_exact)
-@declare("real", is_ordered)
-@declare("conj", is_ordered)
-def _itself(x: Scalar) -> Scalar:
+@body(is_ordered)
+def itself_ordered(x: Scalar) -> Scalar:
+    return x
+
+
+@body(is_exact)
+def itself(x: Scalar) -> Scalar:
     return x
 
 
 # -------------------------------------------------------------------------------------- neighbors
-@declare("nextafter", has_bits, 2)
-def _nextafter(a: Scalar, b: Scalar) -> Scalar:
+@body(has_bits)
+def nextafter(a: Scalar, b: Scalar) -> Scalar:
     """The next float after a towards b. The bits of floats of one sign are integers in the floats'
     order: one more is the neighbor away from 0, one less the one towards it."""
     ints = SIGNED[a.dtype.itemsize]

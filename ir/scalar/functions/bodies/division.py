@@ -7,7 +7,7 @@ check of the divisor. fmod of float32 is a long division in float64, 28 bits of 
 from __future__ import annotations
 
 from aotlite.ir.scalar.expression import Scalar, const, make, where
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_integer
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_integer
 from aotlite.ir.scalar.functions.scalar_terms import (
     INF,
     NAN,
@@ -28,8 +28,8 @@ _STEPS = 10
 """Quotients of float32 are below 2^277: ten steps."""
 
 
-@declare("fmod", is_f32, 2)
-def _fmod32(a: Scalar, b: Scalar) -> Scalar:
+@body(is_f32)
+def fmod32(a: Scalar, b: Scalar) -> Scalar:
     rest, divisor = size(wide(a)), size(wide(b))
     for step in reversed(range(_STEPS)):
         multiple = divisor * 2.0 ** (_STEP * step)
@@ -45,8 +45,8 @@ def _divisor(b: Scalar) -> Scalar:
     return where(eq(b, 0), const(1, b.dtype), b)
 
 
-@declare("fmod", is_integer, 2)
-def _fmod_of_integers(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def fmod_of_integers(a: Scalar, b: Scalar) -> Scalar:
     if not a.dtype.is_signed:
         return where(eq(b, 0), const(0, b.dtype), make("irem", a, _divisor(b)))
     # By -1 the remainder is 0; the quotient of the least number would not fit.
@@ -61,9 +61,8 @@ def _differ(a: Scalar, b: Scalar) -> Scalar:
     return (a ^ b) < 0
 
 
-@declare("remainder", is_f32, 2)
-@declare("remainder", is_integer, 2)
-def _remainder(a: Scalar, b: Scalar) -> Scalar:
+@body(lambda dtype: is_f32(dtype) or is_integer(dtype))
+def remainder(a: Scalar, b: Scalar) -> Scalar:
     """The remainder with the divisor's sign; a remainder of 0 keeps the sign that fmod gives it."""
     rest = call("fmod", a, b)
     if not a.dtype.is_signed:
@@ -72,8 +71,8 @@ def _remainder(a: Scalar, b: Scalar) -> Scalar:
     return where(_differ(rest, b), where(eq(rest, 0), rest, rest + b), rest)
 
 
-@declare("floor_divide", is_f32, 2)
-def _floor_divide32(a: Scalar, b: Scalar) -> Scalar:
+@body(is_f32)
+def floor_divide32(a: Scalar, b: Scalar) -> Scalar:
     """The quotient of a minus its remainder, rounded to the nearest integer, as NumPy's
     npy_divmod."""
     rest = call("fmod", a, b)
@@ -86,8 +85,8 @@ def _floor_divide32(a: Scalar, b: Scalar) -> Scalar:
     return where(eq(b, 0.0), a / b, nearest)
 
 
-@declare("floor_divide", is_integer, 2)
-def _floor_divide_of_integers(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def floor_divide_of_integers(a: Scalar, b: Scalar) -> Scalar:
     nothing, one = const(0, b.dtype), const(1, b.dtype)
     if not a.dtype.is_signed:
         return where(eq(b, 0), nothing, make("idiv", a, _divisor(b)))

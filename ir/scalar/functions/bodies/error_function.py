@@ -15,7 +15,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.scalar.expression import Scalar, where
 from aotlite.ir.scalar.functions.coefficients import ERF_FAR, ERF_NEAR
 from aotlite.ir.scalar.functions.formula import formula_body
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_f64
 from aotlite.ir.scalar.functions.scalar_terms import at_most, horner, polynomial, size, with_sign
 
 NEAR_MIDDLE, FAR_MIDDLE = 0.375, 1.125
@@ -24,8 +24,8 @@ _ONE = 3.9375
 """From here on erf rounds to 1. At this number 1 - Q(x)^4 does, too."""
 
 
-@declare("erf", is_f32, ulp=1.5)
-def _erf32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5)
+def erf32(x: Scalar) -> Scalar:
     """erf of float32. For NaN `near` is NaN, which comes second in the comparison, and stays."""
     positive = at_most(size(x), _ONE)
     near = positive * horner(x * x - NEAR_MIDDLE, ERF_NEAR) + positive
@@ -148,8 +148,8 @@ def erfinv(f: Any, y: Any) -> Any:
     return f.copysign(x, y)
 
 
-declare("erf", is_f64, ulp=3.0)(formula_body(erf))
-declare("erfc", is_f32, ulp=0.6)(formula_body(erfc))
-declare("erfc", is_f64, ulp=16.0)(formula_body(erfc))
-declare("erfinv", is_f32, ulp=0.6)(formula_body(erfinv))
-declare("erfinv", is_f64, ulp=8.0)(formula_body(erfinv))
+erf64 = body(is_f64, ulp=3.0)(formula_body(erf))
+erfc32 = body(is_f32, ulp=0.6)(formula_body(erfc))
+erfc64 = body(is_f64, ulp=16.0)(formula_body(erfc))
+erfinv32 = body(is_f32, ulp=0.6)(formula_body(erfinv))
+erfinv64 = body(is_f64, ulp=8.0)(formula_body(erfinv))

@@ -17,7 +17,7 @@ from aotlite.ir.scalar.functions.coefficients import (
     EXPM1_32,
     EXPM1_64,
 )
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64, is_float
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_f64, is_float
 from aotlite.ir.scalar.functions.scalar_terms import (
     BIAS,
     F32,
@@ -75,11 +75,11 @@ def bounded_exp(x: Scalar) -> Scalar:
     return _near_one(r) * power_of_two(k, x.dtype)
 
 
-declare("exp", is_float, ulp=1.5)(_exp)
+exp = body(is_float, ulp=1.5)(_exp)
 
 
-@declare("exp_nonpositive", is_float, ulp=1.5, domain="x <= 0, nan")
-def _exp_nonpositive(x: Scalar) -> Scalar:
+@body(is_float, ulp=1.5, domain="x <= 0, nan")
+def exp_nonpositive(x: Scalar) -> Scalar:
     """exp of x <= 0, with the same bits as `exp`. 2^k is computed larger by a fixed power of two,
     so that it is normal, and the result multiplied by the inverse of that power."""
     lifted = _LIFTED[x.dtype]
@@ -94,13 +94,13 @@ def _exp2(x: Scalar, coefficients: tuple[float, ...], low: float) -> Scalar:
     return where(x < low, 0.0, found)
 
 
-@declare("exp2", is_f32, ulp=1.5)
-def _exp2_32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5)
+def exp2_32(x: Scalar) -> Scalar:
     return _exp2(x, EXP2_32, -151.0)
 
 
-@declare("exp2", is_f64, ulp=1.5)
-def _exp2_64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=1.5)
+def exp2_64(x: Scalar) -> Scalar:
     return _exp2(x, EXP2_64, -1076.0)
 
 
@@ -124,11 +124,11 @@ def _expm1(x: Scalar, coefficients: tuple[float, ...], minus_one: float) -> Scal
     return where(size(x) < _LINEAR[x.dtype], x, found)
 
 
-@declare("expm1", is_f32, ulp=1.5)
-def _expm1_32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5)
+def expm1_32(x: Scalar) -> Scalar:
     return _expm1(x, EXPM1_32, -18.0)
 
 
-@declare("expm1", is_f64, ulp=2.0)
-def _expm1_64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=2.0)
+def expm1_64(x: Scalar) -> Scalar:
     return _expm1(x, EXPM1_64, -38.0)

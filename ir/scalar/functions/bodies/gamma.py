@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from aotlite.ir.scalar.functions.formula import formula_body
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_f64
 from aotlite.ir.scalar.functions.scalar_terms import polynomial
 
 BERNOULLI = (
@@ -152,7 +152,7 @@ def digamma(f: Any, x: Any) -> Any:
 
 
 _AWAY = "all; near its zeros to 1e-15"
-declare("lgamma", is_f32, ulp=1.5)(formula_body(lgamma))
-declare("lgamma", is_f64, ulp=8.0, domain=_AWAY)(formula_body(lgamma))
-declare("digamma", is_f32, ulp=1.5)(formula_body(digamma))
-declare("digamma", is_f64, ulp=8.0, domain=_AWAY)(formula_body(digamma))
+lgamma32 = body(is_f32, ulp=1.5)(formula_body(lgamma))
+lgamma64 = body(is_f64, ulp=8.0, domain=_AWAY)(formula_body(lgamma))
+digamma32 = body(is_f32, ulp=1.5)(formula_body(digamma))
+digamma64 = body(is_f64, ulp=8.0, domain=_AWAY)(formula_body(digamma))

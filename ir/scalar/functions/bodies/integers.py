@@ -7,7 +7,7 @@ As in PyTorch a shift by a negative number of bits, or by the width or more, lea
 from __future__ import annotations
 
 from aotlite.ir.scalar.expression import Scalar, const, make, where
-from aotlite.ir.scalar.functions.function_registry import declare, is_bool, is_integer
+from aotlite.ir.scalar.functions.function_registry import body, is_bool, is_integer
 
 
 def _amount(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
@@ -17,40 +17,40 @@ def _amount(a: Scalar, b: Scalar) -> tuple[Scalar, Scalar]:
     return inside, where(inside, b, const(0, b.dtype))
 
 
-@declare("left_shift", is_integer, 2)
-def _left_shift(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def left_shift(a: Scalar, b: Scalar) -> Scalar:
     inside, amount = _amount(a, b)
     return where(inside, a << amount, const(0, a.dtype))
 
 
-@declare("right_shift", is_integer, 2)
-def _right_shift(a: Scalar, b: Scalar) -> Scalar:
+@body(is_integer)
+def right_shift(a: Scalar, b: Scalar) -> Scalar:
     inside, amount = _amount(a, b)
     nothing = const(0, a.dtype)
     left = where(a < 0, const(-1, a.dtype), nothing) if a.dtype.is_signed else nothing
     return where(inside, a >> amount, left)
 
 
-@declare("invert", is_integer)
-def _invert(a: Scalar) -> Scalar:
+@body(is_integer)
+def invert(a: Scalar) -> Scalar:
     return make("bit_not", a)
 
 
-@declare("invert", is_bool)
-def _invert_bool(a: Scalar) -> Scalar:
+@body(is_bool)
+def invert_bool(a: Scalar) -> Scalar:
     return make("not", a)
 
 
-@declare("bit_and", is_bool, 2)
-def _and(a: Scalar, b: Scalar) -> Scalar:
+@body(is_bool)
+def and_of_bools(a: Scalar, b: Scalar) -> Scalar:
     return a & b
 
 
-@declare("bit_or", is_bool, 2)
-def _or(a: Scalar, b: Scalar) -> Scalar:
+@body(is_bool)
+def or_of_bools(a: Scalar, b: Scalar) -> Scalar:
     return a | b
 
 
-@declare("bit_xor", is_bool, 2)
-def _xor(a: Scalar, b: Scalar) -> Scalar:
+@body(is_bool)
+def xor_of_bools(a: Scalar, b: Scalar) -> Scalar:
     return a ^ b

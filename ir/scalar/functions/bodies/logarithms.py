@@ -12,7 +12,7 @@ from aotlite.ir import dtypes
 from aotlite.ir.scalar.expression import Scalar, bits, cast, where
 from aotlite.ir.scalar.functions.bodies.exponentials import LOG_2
 from aotlite.ir.scalar.functions.coefficients import LOG_32, LOG_64, LOG_64_SHORT
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_f64
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_f64
 from aotlite.ir.scalar.functions.scalar_terms import (
     F32,
     F64,
@@ -83,14 +83,14 @@ def _log64_of(f: Scalar, k: Scalar, rest: Scalar | None = None) -> Scalar:
     return k * high - ((half - series) - f)
 
 
-@declare("log", is_f32, ulp=1.5)
-def _log32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5)
+def log32(x: Scalar) -> Scalar:
     k, m = _lifted(x)
     return _guarded(x, _log32_of(m - 1.0, k))
 
 
-@declare("log", is_f64, ulp=1.5)
-def _log64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=1.5)
+def log64(x: Scalar) -> Scalar:
     k, m = _lifted(x)
     return _guarded(x, _log64_of(m - 1.0, k))
 
@@ -117,13 +117,13 @@ def _is_linear(x: Scalar) -> Scalar:
     return size(x) < limit
 
 
-@declare("log1p", is_f32, ulp=1.5)
-def _log1p_32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5)
+def log1p_32(x: Scalar) -> Scalar:
     return _log1p(x)
 
 
-@declare("log1p", is_f64, ulp=1.5)
-def _log1p_64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=1.5)
+def log1p_64(x: Scalar) -> Scalar:
     return _log1p(x)
 
 
@@ -145,13 +145,13 @@ def _of_base32(x: Scalar, base: float) -> Scalar:
     return _guarded(x, narrow(k * scale + short_log(m) * (1 / log_base)))
 
 
-@declare("log2", is_f32, ulp=0.6)
-def _log2_32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def log2_32(x: Scalar) -> Scalar:
     return _of_base32(x, 2.0)
 
 
-@declare("log10", is_f32, ulp=0.6)
-def _log10_32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def log10_32(x: Scalar) -> Scalar:
     return _of_base32(x, 10.0)
 
 
@@ -179,11 +179,11 @@ _PER_LOG_10 = (float.fromhex("0x1.bcb7b15p-2"), float.fromhex("0x1.37287195355bb
 _LOG10_2 = (float.fromhex("0x1.34413509f6p-2"), float.fromhex("0x1.9fef311f12b36p-42"))
 
 
-@declare("log2", is_f64, ulp=1.5)
-def _log2_64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=1.5)
+def log2_64(x: Scalar) -> Scalar:
     return _of_base64(x, _PER_LOG_2, (1.0, 0.0))
 
 
-@declare("log10", is_f64, ulp=1.5)
-def _log10_64(x: Scalar) -> Scalar:
+@body(is_f64, ulp=1.5)
+def log10_64(x: Scalar) -> Scalar:
     return _of_base64(x, _PER_LOG_10, _LOG10_2)

@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from functools import cache
 
 from aotlite.ir.scalar.expression import Scalar, const, function, make, where
-from aotlite.ir.scalar.functions.function_registry import declare, is_f64
+from aotlite.ir.scalar.functions.function_registry import body, is_f64
 from aotlite.ir.scalar.functions.scalar_terms import halves
 
 _DIGITS = Context(prec=60)
@@ -38,8 +38,8 @@ def _log2(base: float) -> tuple[float, float]:
     return high, float(_DIGITS.subtract(exact, Decimal(high)))
 
 
-@declare("exp2_times", is_f64, 3, ulp=2.0, domain="results that are normal")
-def _exp2_times(y: Scalar, high: Scalar, low: Scalar) -> Scalar:
+@body(is_f64, ulp=2.0, domain="results that are normal")
+def exp2_times(y: Scalar, high: Scalar, low: Scalar) -> Scalar:
     """Returns 2^(y (high + low)) for a logarithm high + low of a float64."""
     y = _clamped(y, _LARGEST)
     (y_high, y_low), (head, tail) = halves(y), halves(high)

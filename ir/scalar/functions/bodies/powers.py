@@ -12,7 +12,7 @@ from typing import Any
 from aotlite.ir.scalar.expression import Scalar, bits, const, make, where
 from aotlite.ir.scalar.functions.bodies.logarithms import parts, short_log
 from aotlite.ir.scalar.functions.coefficients import EXP2_64_SHORT
-from aotlite.ir.scalar.functions.function_registry import declare, is_f32, is_signed, is_unsigned
+from aotlite.ir.scalar.functions.function_registry import body, is_f32, is_signed, is_unsigned
 from aotlite.ir.scalar.functions.scalar_terms import (
     BIAS,
     INF,
@@ -70,8 +70,8 @@ def _signed_power(x: Scalar, y: Scalar, power: Scalar) -> Scalar:
     return where(eq(y, 0.0) | eq(x, 1.0), 1.0, power)
 
 
-@declare("pow", is_f32, 2, ulp=0.6)
-def _pow32(x: Scalar, y: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def pow32(x: Scalar, y: Scalar) -> Scalar:
     return _signed_power(x, y, narrow(_short_exp2(wide(y) * _log2_of_size(x))))
 
 
@@ -89,13 +89,13 @@ def _by_squaring(base: Scalar, exponent: Scalar, steps: int) -> Scalar:
     return total
 
 
-@declare("pow", is_unsigned, 2)
-def _pow_unsigned(a: Scalar, b: Scalar) -> Scalar:
+@body(is_unsigned)
+def pow_unsigned(a: Scalar, b: Scalar) -> Scalar:
     return _by_squaring(a, b, 8 * a.dtype.itemsize)
 
 
-@declare("pow", is_signed, 2)
-def _pow_signed(a: Scalar, b: Scalar) -> Scalar:
+@body(is_signed)
+def pow_signed(a: Scalar, b: Scalar) -> Scalar:
     """pow of integers. A negative exponent gives 1 / a^-b, rounded towards 0."""
     odd = where(eq(b & 1, 0), 1, const(-1, a.dtype))
     inverse = where(eq(a, 1), a, where(eq(a, -1), odd, const(0, a.dtype)))

@@ -22,7 +22,7 @@ from aotlite.ir.scalar.functions.coefficients import (
     SIN_64,
     SIN_64_SHORT,
 )
-from aotlite.ir.scalar.functions.function_registry import declare, declare_usual, is_f32
+from aotlite.ir.scalar.functions.function_registry import body, is_f32
 from aotlite.ir.scalar.functions.scalar_terms import (
     F32,
     F64,
@@ -167,28 +167,26 @@ def _is_near_32(x: Scalar) -> Scalar:
     return size(x) < _NEAR_32
 
 
-@declare_usual("sin", is_f32, _is_near_32)
 def _near_sin32(x: Scalar) -> Scalar:
     """Of |x|, so that zeros keep their sign."""
     high, low, k = _near_quarters_32(size(x))
     return _turned((high, low), k, x)
 
 
-@declare("sin", is_f32, ulp=1.5)
-def _sin32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5, usual=(_is_near_32, _near_sin32))
+def sin32(x: Scalar) -> Scalar:
     r, k = _far_quarters(wide(size(x)))
     far = _turned(_in_two(r), cast(k, dtypes.int32), x)
     return where(_is_near_32(x), _near_sin32(x), far)
 
 
-@declare_usual("cos", is_f32, _is_near_32)
 def _near_cos32(x: Scalar) -> Scalar:
     high, low, k = _near_quarters_32(x)
     return _turned((high, low), k + 1)
 
 
-@declare("cos", is_f32, ulp=1.5)
-def _cos32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=1.5, usual=(_is_near_32, _near_cos32))
+def cos32(x: Scalar) -> Scalar:
     r, k = _far_quarters(wide(x))
     far = _turned(_in_two(r), cast(k, dtypes.int32) + 1)
     return where(_is_near_32(x), _near_cos32(x), far)
@@ -205,14 +203,13 @@ def _tangent(r: Scalar, k: Scalar, sign: Scalar) -> Scalar:
     return flipped(narrow(tangent), sign)
 
 
-@declare_usual("tan", is_f32, _is_near_64)
 def _near_tan32(x: Scalar) -> Scalar:
     r, k = near_quarters(wide(size(x)))
     return _tangent(r, cast(k, dtypes.int32), x)
 
 
-@declare("tan", is_f32, ulp=0.6)
-def _tan32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6, usual=(_is_near_64, _near_tan32))
+def tan32(x: Scalar) -> Scalar:
     y = wide(size(x))
     near, (r, k), (far_r, far_k) = _is_near_64(x), near_quarters(y), _far_quarters(y)
     return _tangent(where(near, r, far_r), cast(where(near, k, far_k), dtypes.int32), x)
@@ -230,14 +227,14 @@ def _angle(y: Scalar, x: Scalar) -> Scalar:
     return where(x < 0.0, math.pi - angle, angle)
 
 
-@declare("atan", is_f32, ulp=0.6)
-def _atan32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def atan32(x: Scalar) -> Scalar:
     found = narrow(_angle(size(wide(x)), const(1.0, F64)))
     return with_sign(found, x)
 
 
-@declare("atan2", is_f32, 2, ulp=0.6)
-def _atan2_32(y: Scalar, x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def atan2_32(y: Scalar, x: Scalar) -> Scalar:
     """Of two infinities the diagonal; of two zeros 0, or pi where x is -0."""
     across, up = wide(x), size(wide(y))
     diagonal = eq(size(across), INF) & eq(up, INF)
@@ -252,13 +249,13 @@ def _leg(x: Scalar) -> Scalar:
     return root((1.0 - x) * (x + 1.0))
 
 
-@declare("asin", is_f32, ulp=0.6)
-def _asin32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def asin32(x: Scalar) -> Scalar:
     positive = size(wide(x))
     return with_sign(narrow(_angle(positive, _leg(positive))), x)
 
 
-@declare("acos", is_f32, ulp=0.6)
-def _acos32(x: Scalar) -> Scalar:
+@body(is_f32, ulp=0.6)
+def acos32(x: Scalar) -> Scalar:
     value = wide(x)
     return narrow(_angle(_leg(value), value))

@@ -1,0 +1,106 @@
+"""The expression of a pointwise op for operands of given dtypes: what its kernel computes.
+
+Operands and numbers are cast, and the result is rounded, as the op's kernel does it
+(`ir/ops/declare.py`): `x * 0.1` of a bfloat16 computes in float32 and rounds once. Loops, the law
+"scalar = kernel", and questions about formulas read it. Spec: `specs/lowering.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from aotlite.ir import dtypes
+from aotlite.ir.dtypes import DType
+from aotlite.ir.meta import TensorMeta
+from aotlite.ir.op import PureOp
+from aotlite.ir.op.binding import NUMBERS
+from aotlite.ir.ops.precision import number_in
+from aotlite.ir.scalar.expression import Scalar, cast, number, parameter
+from aotlite.ir.symbols.symint import SymInt
+
+_KINDS = frozenset(NUMBERS)
+
+
+class Elements(Protocol):
+    """An operand, of which an expression depends on the dtype, and on whether it has dimensions."""
+
+    @property
+    def dtype(self) -> DType:
+        """The elements' dtype."""
+
+    @property
+    def shape(self) -> Sequence[Any]:
+        """The sizes."""
+
+
+def expression_of(op: PureOp, result: DType, args: Sequence[Any], tensors: Sequence[int]) -> Scalar:
+    """Returns one element of the op's result. `args[i]` for i in `tensors` have `Elements`; the
+    k-th of them is parameter(k). The other arguments are literals.
+
+    Raises ArithmeticError where no number is the result: an integer that the dtype does not hold,
+    a number divided by 0.
+    """
+    assert op.scalar is not None
+    narrow = wide = result  # of an op that only chooses or casts
+    if op.computes is not None and op.holds is not None:
+        promoted = _promoted(op, args, tensors)
+        narrow, wide = op.holds(promoted), op.computes(promoted)
+    operands = [
+        _operand(op, i, a, tensors.index(i), narrow, wide)
+        if i in tensors
+        else _number(op, i, a, narrow, wide)
+        for i, a in enumerate(args)
+    ]
+    value = op.scalar(*operands)
+    return cast(value if type(value) is Scalar else number(value, wide), result)
+
+
+def expression_of_call(op: PureOp, result: DType, args: Sequence[Any]) -> Scalar | None:
+    """Returns one element of the result of a graph's call, where metas stand for tensors.
+
+    The k-th tensor is parameter(k); numbers that are not known yet are parameters, too. None where
+    no number is the result.
+    """
+    tensors = [i for i, a in enumerate(args) if type(a) is TensorMeta]
+    known = [
+        parameter(len(args) + i, dtypes.int64) if isinstance(a, SymInt) else a
+        for i, a in enumerate(args)
+    ]
+    try:
+        return expression_of(op, result, known, tensors)
+    except ArithmeticError:
+        return None
+
+
+def _promoted(op: PureOp, args: Sequence[Any], tensors: Sequence[int]) -> DType:
+    """Returns the dtype to which operands, and numbers in an operand's place, promote."""
+    found: list[Any] = []
+    for i, a in enumerate(args):
+        if i in tensors:
+            found.append((a.dtype, len(a.shape)))
+        elif i in op.mixed and type(a) in _KINDS:
+            found.append(a)
+    return dtypes.result_type(found)
+
+
+def _number(op: PureOp, i: int, value: Any, narrow: DType, wide: DType) -> Any:
+    """Returns a number rounded to the dtype in which the op's kernel holds it."""
+    kind = type(value)
+    if kind not in _KINDS:
+        return value
+    if i not in op.held:
+        if wide.kind == dtypes.INTEGER and kind is int and number_in(wide, value) != value:
+            raise OverflowError(f"{op.name}: {value} as {wide}, which the kernel may refuse")
+        return value
+    if kind is int and op.numbers == "unwrapped":
+        return value
+    return number_in(wide if op.numbers == "wide" else narrow, value)
+
+
+def _operand(op: PureOp, i: int, a: Elements, k: int, narrow: DType, wide: DType) -> Scalar:
+    """Returns the parameter of an operand's elements, cast to the dtype of the computation."""
+    value = parameter(k, a.dtype)
+    if wide is not narrow and not (op.numbers == "wide" and i and not a.shape):
+        value = cast(value, narrow)  # 16-bit floats: rounded before they are widened
+    return cast(value, wide)
