@@ -31,7 +31,7 @@ from aotlite.ir.scalar.expression import const, rebuilt
 from aotlite.ir.scalar.expression import parameter as parameter
 from aotlite.ir.scalar.expression import where as where
 from aotlite.ir.scalar.functions.function_registry import FUNCTIONS
-from aotlite.ir.scalar.functions.function_registry import Function as Function
+from aotlite.ir.scalar.functions.function_registry import FunctionRow as FunctionRow
 from aotlite.ir.scalar.functions.function_registry import body as body
 from aotlite.ir.scalar.functions.function_registry import function as function
 from aotlite.ir.scalar.functions.table import abs_ as abs_

@@ -91,12 +91,12 @@ UNARY = [row for row in FUNCTIONS.values() if row.operands == 1]
 @pytest.mark.parametrize(
     "row", [row for row in UNARY if row.at_zero is not None], ids=lambda r: r.name
 )
-def test_value_at_zero_is_numpys(row: scalar.Function) -> None:
+def test_value_at_zero_is_numpys(row: scalar.FunctionRow) -> None:
     assert row.at_zero == float(row.numpy(np.zeros(1))[0])
 
 
 @pytest.mark.parametrize("row", [row for row in UNARY if row.at_zero is None], ids=lambda r: r.name)
-def test_row_without_a_value_at_zero_has_no_number_there(row: scalar.Function) -> None:
+def test_row_without_a_value_at_zero_has_no_number_there(row: scalar.FunctionRow) -> None:
     kind = int if row.name == "invert" else float
     with np.errstate(all="ignore"):
         found = row.numpy(np.zeros(1, kind))[0]
@@ -106,7 +106,7 @@ def test_row_without_a_value_at_zero_has_no_number_there(row: scalar.Function) -
 
 @pytest.mark.rules("DBL-1")
 @pytest.mark.parametrize("row", [row for row in UNARY if row.linear], ids=lambda r: r.name)
-def test_linear_row_is_linear(row: scalar.Function) -> None:
+def test_linear_row_is_linear(row: scalar.FunctionRow) -> None:
     a, b = np.array([1 + 2j, -3.0]), np.array([0.5, 4 - 1j])
     assert (row.numpy(a + 2 * b) == row.numpy(a) + 2 * row.numpy(b)).all()
 

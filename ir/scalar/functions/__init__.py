@@ -8,7 +8,7 @@ from aotlite.ir.scalar.functions import table as table
 from aotlite.ir.scalar.functions.function_registry import (
     FUNCTIONS,
     FiniteVersion,
-    Function,
+    FunctionRow,
     ScalarFunction,
     declared,
     expand,
@@ -21,7 +21,7 @@ from aotlite.ir.scalar.functions.function_registry import (
 __all__ = [
     "FUNCTIONS",
     "FiniteVersion",
-    "Function",
+    "FunctionRow",
     "ScalarFunction",
     "declared",
     "expand",

@@ -32,7 +32,7 @@ Build = Callable[..., Scalar]
 
 
 @attrs.frozen(eq=False)
-class Body:
+class FunctionBody:
     """How a function is computed of operands of one dtype, of those that it accepts."""
 
     accepts: Accepts
@@ -48,24 +48,24 @@ def body(
     ulp: float = 0.0,
     domain: str = "all",
     usual: tuple[Build, Build] | None = None,
-) -> Callable[[Build], Body]:
+) -> Callable[[Build], FunctionBody]:
     """Makes a body of the function that builds it.
 
     `ulp` bounds the error on `domain`. `usual` is a pair: a condition on the operands, and the
     builder of a shorter body, which has the same bits where the condition holds.
     """
-    return lambda build: Body(accepts, build, ulp, domain, usual)
+    return lambda build: FunctionBody(accepts, build, ulp, domain, usual)
 
 
 @attrs.frozen(eq=False)
-class Function:
+class FunctionRow:
     """A function of scalar expressions. Called on scalars and numbers, it makes an expression."""
 
     name: str
     numpy: Callable[..., Array]
     """The same of arrays. No op's kernel: laws compare those with it."""
     operands: int
-    bodies: tuple[Body, ...]
+    bodies: tuple[FunctionBody, ...]
     inline: Callable[..., Scalar | None] | None
     """A function of the operands: the primitives that kernels have in place of a call, if any."""
     result: Callable[[DType], DType]
@@ -96,7 +96,7 @@ class Function:
         return called(self.name, self.result(dtype), *same)
 
 
-FUNCTIONS: dict[str, Function] = {}
+FUNCTIONS: dict[str, FunctionRow] = {}
 """Name -> the function."""
 
 
@@ -105,7 +105,7 @@ def function(
     numpy: Callable[..., Array] | None = None,
     operands: int = 1,
     *,
-    bodies: Sequence[Body] = (),
+    bodies: Sequence[FunctionBody] = (),
     inline: Callable[..., Scalar | None] | None = None,
     result: Callable[[DType], DType] = lambda dtype: dtype,
     floating: bool = False,
@@ -113,7 +113,7 @@ def function(
     linear: bool = False,
     at_zero: float | None = None,
     units: int = 1,
-) -> Function:
+) -> FunctionRow:
     """Enters a function. One that is a primitive has that one's `numpy`.
 
     A function without a body and an inline form for some dtypes, say complex ones, may be part of
@@ -121,7 +121,7 @@ def function(
     """
     if name in FUNCTIONS:
         raise ArgumentError(f"scalar: the function {name!r} is declared twice, expected once")
-    found = Function(
+    found = FunctionRow(
         name,
         numpy or PRIMITIVE[name].numpy,
         operands,
@@ -258,7 +258,7 @@ def _found(op: str, operands: tuple[DType, ...]) -> ScalarFunction:
     return ScalarFunction(op, operands, tree, found.domain, found.ulp, _widest(expand(tree)), usual)
 
 
-def _body(op: str, operands: tuple[DType, ...]) -> Body | None:
+def _body(op: str, operands: tuple[DType, ...]) -> FunctionBody | None:
     row = FUNCTIONS.get(op)
     if row is None or len(operands) != row.operands or len(set(operands)) != 1:
         return None
